@@ -1,0 +1,45 @@
+# Every target sets up what it needs in .venv; the second time that costs nothing.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Everything the environment is built from: a change here, and only here, builds it anew.
+NATIVE := $(wildcard src/rookery/*/*.pyx)
+READY := $(VENV)/.ready
+PEERS := $(VENV)/.peers
+
+.PHONY: help demo test check bench fuzz long clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml scripts/setup $(NATIVE)
+	@scripts/setup $(PYTHON) $(VENV)
+	@touch $@
+
+$(PEERS): scripts/install-peers
+	@scripts/install-peers
+	@mkdir -p $(VENV) && touch $@
+
+demo: $(READY) ## See it work: produce, split, check and turn records into Arrow, in a minute
+	@$(BIN)/rookery demo
+
+test: $(READY) $(PEERS) ## Run the tests (starts a real Kafka for some of them)
+	@scripts/test
+
+check: $(READY) ## Format, lint, types, layers
+	@scripts/check
+
+bench: $(READY) ## Measure against kio, kafka-python and aiokafka, and print ratios
+	@scripts/bench
+
+fuzz: $(READY) ## Run every fuzz target for 60 seconds
+	@scripts/fuzz 60
+
+long: $(READY) ## Compare native code with its Python twins over millions of cases
+	@scripts/long
+
+clean: ## Remove everything that was built
+	@rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find src -name '*.so' -delete -o -name '*.c' -path '*rookery*' -delete
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

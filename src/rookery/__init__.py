@@ -1,0 +1,1 @@
+"""Rookery: a Kafka-compatible streaming platform whose log lives in object storage."""
