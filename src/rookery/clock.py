@@ -1,0 +1,67 @@
+"""Time and chance as ports, so that tests can move the one and fix the other.
+
+Nothing else in the package asks the operating system for the time or for random bytes.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from typing import NewType, Protocol
+
+Time = NewType("Time", int)
+"""Wall time: milliseconds since 1970-01-01 UTC, as in Kafka's timestamps."""
+
+
+class Clock(Protocol):
+    """What time it is, and how much of it has passed.
+
+    The two answers are not comparable: wall time may jump (someone sets the clock), monotonic
+    time starts anywhere but never goes back. Timestamps are wall time; deadlines are monotonic.
+    """
+
+    def now_ms(self) -> Time:
+        """Return the wall time."""
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds since an unspecified moment; it never decreases."""
+
+
+class Random(Protocol):
+    """Where unpredictable values come from."""
+
+    def token(self, size: int) -> bytes:
+        """Return that many bytes, fit for nonces, salts and ids."""
+
+    def jitter(self, value: float, spread: float = 0.2) -> float:
+        """Return the value moved at random by up to ± spread of itself."""
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> Time:
+        """Return the wall time."""
+        return Time(time.time_ns() // 1_000_000)
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds since an unspecified moment; it never decreases."""
+        return time.monotonic_ns() // 1_000_000
+
+
+class SystemRandom:
+    """The machine's own source of randomness."""
+
+    __slots__ = ()
+
+    def token(self, size: int) -> bytes:
+        """Return that many bytes, fit for nonces, salts and ids."""
+        return secrets.token_bytes(size)
+
+    def jitter(self, value: float, spread: float = 0.2) -> float:
+        """Return the value moved at random by up to ± spread of itself."""
+        # Spreads retries over time; nothing secret depends on it.
+        return value * random.uniform(1 - spread, 1 + spread)  # noqa: S311

@@ -1,0 +1,56 @@
+"""Addresses as users write them: `host:port`, or `[host]:port` for IPv6."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rookery.errors import ConfigError
+
+
+class Address(NamedTuple):
+    """A host (name, IPv4 or IPv6 without brackets) and a port."""
+
+    host: str
+    port: int
+
+    @property
+    def text(self) -> str:
+        """The form that `parse_address` reads back."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+# A zone (%eth0) may follow an IPv6 address; names may carry underscores, as Docker's do.
+_ADDRESS = re.compile(
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[\w.\-]{1,32})?)\]|(?P<name>[\w.\-]{1,255}))"
+    r":(?P<port>[0-9]{1,5})"
+)
+
+
+def parse_address(text: str, setting: str = "address") -> Address:
+    """Read one `host:port`.
+
+    Raises:
+        ConfigError: it is not one; the text names the setting.
+    """
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{setting}: {text!r} is not host:port; write IPv6 as [::1]:9092")
+    port = int(match["port"])
+    if not 0 < port < 65536:
+        raise ConfigError(f"{setting}: port {port} in {text!r} is not between 1 and 65535")
+    return Address(match["ipv6"] or match["name"], port)
+
+
+def parse_addresses(text: str, setting: str = "bootstrap.servers") -> list[Address]:
+    """Read addresses parted by commas, each once, in the order given.
+
+    Raises:
+        ConfigError: there is none, or one of them is not an address.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    addresses = [parse_address(part, setting) for part in parts if part]
+    if not addresses:
+        raise ConfigError(f"{setting}: name at least one broker as host:port")
+    return list(dict.fromkeys(addresses))

@@ -1,0 +1,1 @@
+"""A kit for testing against Rookery or a real Kafka."""

@@ -1,0 +1,71 @@
+"""Kafka's error codes against two independent tables of them."""
+
+from __future__ import annotations
+
+import pytest
+from kafka.errors import for_code  # type: ignore[import-untyped]  # it has no types
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from rookery.errors import ApiError, ErrorCode
+
+# Where kafka-python departs from Apache Kafka's exception classes, which we follow.
+_KAFKA_PYTHON_DIFFERS = {
+    ErrorCode.CORRUPT_MESSAGE: "CorruptRecordException is retriable",
+    ErrorCode.UNKNOWN_LEADER_EPOCH: "no metadata refresh needed, says the class's own comment",
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED: "newer than kafka-python's table; retriable (KIP-932)",
+}
+
+
+@pytest.mark.parametrize("theirs", list(KioErrorCode), ids=lambda code: code.name)
+def test_number_name_and_retriable_are_kios(theirs: KioErrorCode) -> None:
+    ours = ErrorCode(int(theirs))
+
+    assert (ours.name.lower(), ours.retriable) == (theirs.name, theirs.retriable)
+
+
+@pytest.mark.parametrize("ours", list(ErrorCode), ids=lambda code: code.name)
+def test_kafka_python_agrees(ours: ErrorCode) -> None:
+    theirs = for_code(int(ours))
+
+    agrees = (theirs.retriable, theirs.invalid_metadata) == (ours.retriable, ours.stale_metadata)
+
+    assert agrees is (ours not in _KAFKA_PYTHON_DIFFERS)
+
+
+@pytest.mark.parametrize("code", list(ErrorCode), ids=lambda code: code.name)
+def test_every_code_has_a_sentence(code: ErrorCode) -> None:
+    assert code.sentence.endswith(".")
+    assert 10 < len(code.sentence) <= 90
+
+
+def test_sentences_tell_codes_apart() -> None:
+    assert len({code.sentence for code in ErrorCode}) == len(ErrorCode)
+
+
+def test_stale_metadata_implies_a_retry() -> None:
+    assert all(code.retriable for code in ErrorCode if code.stale_metadata)
+
+
+def test_codes_of_the_future_survive() -> None:
+    code = ErrorCode(31_999)
+
+    assert (code.name, int(code), code.retriable, code.stale_metadata) == (
+        "UNKNOWN_31999",
+        31_999,
+        False,
+        False,
+    )
+    assert ErrorCode(31_999) is code
+
+
+@pytest.mark.parametrize("value", [32_768, -32_769, 2**40])
+def test_what_does_not_fit_on_the_wire_is_no_code(value: int) -> None:
+    with pytest.raises(ValueError, match="is not a valid ErrorCode"):
+        ErrorCode(value)
+
+
+def test_an_api_error_tells_code_and_text() -> None:
+    assert str(ApiError(ErrorCode.INVALID_CONFIG, "max.message.bytes")) == (
+        "INVALID_CONFIG: max.message.bytes"
+    )
+    assert str(ApiError(ErrorCode.INVALID_CONFIG)).endswith(ErrorCode.INVALID_CONFIG.sentence)
