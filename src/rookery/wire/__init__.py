@@ -1,0 +1,1 @@
+"""Kafka's protocol as bytes and messages: no socket, file, clock or thread."""

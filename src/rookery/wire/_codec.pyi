@@ -1,0 +1,9 @@
+"""The compiled codec's functions; see `_twin.py` for what they do."""
+
+from rookery.wire.buffer import Buffer
+from rookery.wire.message import Message
+from rookery.wire.table import Table
+
+def read(table: Table, buffer: Buffer, position: int) -> tuple[Message, int]: ...
+def write(table: Table, message: Message) -> list[Buffer]: ...
+def write_frame(head: Table, header: Message, table: Table, message: Message) -> list[Buffer]: ...

@@ -1,0 +1,216 @@
+"""Bytes to frames, without any I/O.
+
+On the wire a request or response is a length of four bytes (big-endian, signed) and then that many
+bytes: the frame. A `Splitter` hands out the memory that the next bytes shall be received into, is
+told how many came, and gives the frames one at a time, so that a connection which may start no
+more work leaves the rest where it is.
+
+Who owns the memory:
+
+- A frame owns its bytes and nothing else. One that has arrived whole in the chunk is copied out
+  of it: that costs a fraction of a microsecond, and a parked request of a hundred bytes does
+  not keep 64 KiB alive. The chunk is therefore never viewed by a frame, and can be used again.
+- A larger frame is received straight into memory of its own. That grows as the bytes arrive, so
+  what a peer merely announces costs nothing.
+- A splitter without an unfinished frame holds no chunk: an idle connection costs no memory here.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NewType
+
+from rookery.errors import ProtocolError
+from rookery.wire.buffer import Buffer
+
+Frame = NewType("Frame", memoryview)
+"""What one request or response says: header and body, without the length before them."""
+
+CHUNK_BYTES: Final = 64 * 1024
+PREFIX_BYTES: Final = 4
+REQUEST_MINIMUM: Final = 8
+"""API key, version and correlation id: no request is shorter."""
+RESPONSE_MINIMUM: Final = 4
+"""The correlation id: no response is shorter."""
+
+# A frame up to this size is waited for in the chunk.
+_SMALL_BYTES: Final = 16 * 1024
+# Memory for a larger one: this much at first, then at most so many times what has arrived.
+_FIRST_BYTES: Final = 64 * 1024
+_GROWTH: Final = 4
+
+_PREFIX: Final = struct.Struct(">i")
+_HTTP: Final = frozenset(
+    {b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ", b"HTTP"}
+)
+_TLS_RECORDS: Final = {0x15: "an alert", 0x16: "a hello"}
+
+
+class Chunks:
+    """Receive buffers that the splitters of one event loop share."""
+
+    __slots__ = ("_free", "_kept")
+
+    def __init__(self, kept: int = 64) -> None:
+        self._free: list[memoryview] = []
+        self._kept = kept
+
+    def take(self) -> memoryview:
+        """Hand out a chunk for one splitter's own use."""
+        return self._free.pop() if self._free else memoryview(bytearray(CHUNK_BYTES))
+
+    def give(self, chunk: memoryview) -> None:
+        """Take back a chunk that nobody looks at any more."""
+        if len(self._free) < self._kept:
+            self._free.append(chunk)
+
+
+class Splitter:
+    """Cuts the bytes of one connection into frames."""
+
+    __slots__ = ("_chunk", "_chunks", "_end", "_large", "_length", "_start", "limit", "minimum")
+
+    def __init__(
+        self, limit: int, *, minimum: int = REQUEST_MINIMUM, chunks: Chunks | None = None
+    ) -> None:
+        """Begin at a frame's start.
+
+        Args:
+            limit: the largest frame allowed; may be changed between frames.
+            minimum: the smallest frame allowed; likewise.
+            chunks: where receive buffers come from, if they are shared.
+        """
+        self.limit = limit
+        self.minimum = minimum
+        self._chunks = chunks or Chunks(kept=1)
+        self._chunk: memoryview | None = None
+        # The memory of a large frame under way and its length; else None and 0.
+        self._large: memoryview | None = None
+        self._length = 0
+        # What has arrived and was not taken: [start, end) of the chunk, or [0, end) of the large.
+        self._start = 0
+        self._end = 0
+
+    @property
+    def pending(self) -> int:
+        """How many bytes have arrived that were not given out as frames."""
+        prefix = PREFIX_BYTES if self._large is not None else 0
+        return self._end - self._start + prefix
+
+    def buffer(self) -> memoryview:
+        """Return the memory that the next bytes shall be received into.
+
+        It is never empty once `take` has returned None; whoever stops taking stops receiving too.
+        """
+        if self._large is not None:
+            return self._room_in_large(self._large)
+        chunk = self._chunk
+        if chunk is None:
+            chunk = self._chunk = self._chunks.take()
+        elif self._end == CHUNK_BYTES or CHUNK_BYTES - self._start < _SMALL_BYTES + PREFIX_BYTES:
+            self._compact(chunk)
+        return chunk[self._end :]
+
+    def received(self, count: int) -> None:
+        """Be told how many bytes were put into the memory that `buffer` returned last."""
+        self._end += count
+
+    def take(self) -> Frame | None:
+        """Return the next whole frame, or None if more bytes are needed.
+
+        Raises:
+            ProtocolError: the next frame's length is not allowed; no memory was spent on it.
+        """
+        if self._large is not None:
+            return self._take_large(self._large)
+        chunk, start = self._chunk, self._start
+        if chunk is None:
+            return None
+        arrived = self._end - start - PREFIX_BYTES
+        if arrived < 0:
+            if arrived == -PREFIX_BYTES:
+                self._release(chunk)
+            return None
+        length: int = _PREFIX.unpack_from(chunk, start)[0]
+        if not self.minimum <= length <= self.limit:
+            raise ProtocolError(self._complaint(length))
+        start += PREFIX_BYTES
+        if arrived < length:
+            if length > _SMALL_BYTES:
+                self._begin_large(chunk[start : self._end], length)
+            return None
+        self._start = end = start + length
+        return Frame(memoryview(bytearray(chunk[start:end])))
+
+    def close(self) -> None:
+        """Give up what has arrived: the connection is gone."""
+        if self._chunk is not None:
+            self._release(self._chunk)
+        self._large = None
+        self._length = self._start = self._end = 0
+
+    def feed(self, data: Buffer) -> list[Frame]:
+        """Receive bytes that are in memory already; return all frames that are whole now."""
+        frames: list[Frame] = []
+        rest = memoryview(data)
+        while rest:
+            room = self.buffer()
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            self.received(count)
+            rest = rest[count:]
+            while (frame := self.take()) is not None:
+                frames.append(frame)
+        return frames
+
+    def _release(self, chunk: memoryview) -> None:
+        self._chunk = None
+        self._start = self._end = 0
+        self._chunks.give(chunk)
+
+    def _compact(self, chunk: memoryview) -> None:
+        """Move an unfinished frame to the chunk's start, where there is room for its rest."""
+        count = self._end - self._start
+        chunk[:count] = chunk[self._start : self._end]
+        self._start, self._end = 0, count
+
+    def _begin_large(self, arrived: memoryview, length: int) -> None:
+        count = len(arrived)
+        size = min(length, max(_FIRST_BYTES, _GROWTH * count))
+        large = memoryview(bytearray(size))
+        large[:count] = arrived
+        arrived.release()
+        if self._chunk is not None:
+            self._release(self._chunk)
+        self._large, self._length, self._end = large, length, count
+
+    def _room_in_large(self, large: memoryview) -> memoryview:
+        if self._end == len(large):
+            grown = memoryview(bytearray(min(self._length, _GROWTH * self._end)))
+            grown[: self._end] = large
+            self._large = large = grown
+        return large[self._end :]
+
+    def _take_large(self, large: memoryview) -> Frame | None:
+        if self._end < self._length:
+            return None
+        self._large = None
+        self._length = self._end = 0
+        return Frame(large)
+
+    def _complaint(self, length: int) -> str:
+        """Say what is wrong with a length, and what the peer probably speaks instead."""
+        first = _PREFIX.pack(length)
+        if first in _HTTP:
+            return f"the peer speaks HTTP ({first.decode()!r}) and not Kafka's protocol"
+        if first[0] in _TLS_RECORDS and first[1] == 3:
+            record = _TLS_RECORDS[first[0]]
+            return f"the peer speaks TLS ({record}), and this connection is without TLS"
+        if length > self.limit:
+            return f"a frame of {length} bytes; at most {self.limit} are allowed"
+        return f"a frame of {length} bytes; the shortest allowed has {self.minimum}"
+
+
+def renumbered(response: Frame, correlation_id: int) -> list[Buffer]:
+    """Return a response, length first, under another correlation id; its body is not copied."""
+    return [struct.pack(">ii", len(response), correlation_id), response[RESPONSE_MINIMUM:]]

@@ -1,0 +1,74 @@
+"""Headers: which version stands before what, and frames as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rookery.errors import ProtocolError
+from rookery.testing.messages import random_message
+from rookery.wire.catalog import apis
+from rookery.wire.header import (
+    correlation_id,
+    peek,
+    read_request,
+    read_response,
+    request_frame,
+    request_header_version,
+    response_frame,
+    response_header_version,
+)
+from rookery.wire.message import Api
+
+PAIRS = [
+    pytest.param(api, version, id=f"{api.name}-{version}")
+    for api in apis().values()
+    for version in api.versions
+]
+
+
+def body_of(parts: list[Any]) -> bytes:
+    """Check the length in front, and return what follows."""
+    frame = b"".join(parts)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    return frame[4:]
+
+
+@pytest.mark.parametrize(("api", "version"), PAIRS)
+def test_requests_and_responses_come_back(api: Api[Any, Any], version: int) -> None:
+    request = random_message(api.request, version, 8)
+    response = random_message(api.response, version, 8)
+
+    asked = body_of(request_frame(api, version, -7, "client", request))
+    answered = body_of(response_frame(api, version, 2**31 - 1, response))
+
+    header, back = read_request(api, asked)
+    assert (header.api_key, header.api_version) == (api.key, version)
+    assert (header.correlation_id, header.client_id, back) == (-7, "client", request)
+    assert peek(asked) == (api.key, version, -7)
+    assert correlation_id(answered) == 2**31 - 1
+    assert read_response(api, version, answered) == response
+
+
+def test_the_answer_to_api_versions_never_has_a_flexible_header() -> None:
+    api = apis()[18]
+    assert [request_header_version(api, v) for v in api.versions] == [1, 1, 1, 2, 2]
+    assert {response_header_version(api, v) for v in api.versions} == {0}
+
+
+def test_a_client_id_may_be_null() -> None:
+    api = apis()[12]
+    frame = body_of(request_frame(api, 4, 1, None, random_message(api.request, 4, 1)))
+    assert read_request(api, frame)[0].client_id is None
+
+
+@pytest.mark.parametrize("size", range(8))
+def test_a_frame_too_short_for_a_header_is_refused(size: int) -> None:
+    with pytest.raises(ProtocolError, match="its header alone has 8"):
+        peek(bytes(size))
+
+
+def test_a_response_too_short_for_a_header_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="its header alone has 4"):
+        correlation_id(b"abc")
