@@ -16,6 +16,7 @@ with atheris.instrument_imports(include=["rookery.wire"]):
     from rookery.wire.catalog import apis
     from rookery.wire.codec import decode, encode_bytes, table_of
 
+REFUSED = b"refused by the twin: no message begins like this"
 TARGETS = [(api.request, version) for api in apis().values() for version in api.versions]
 
 
@@ -29,7 +30,7 @@ def test_one_input(data: bytes) -> None:
     try:
         request = decode(message, version, body)
     except ProtocolError as error:
-        if not isinstance(twin_says, str):
+        if not twin_says.startswith(REFUSED):
             raise AssertionError(f"only the compiled codec refuses: {error}") from None
         return
     wire = encode_bytes(request, version)
@@ -37,15 +38,15 @@ def test_one_input(data: bytes) -> None:
         raise AssertionError(f"{message.__name__} v{version} does not come back")
 
 
-def twin_outcome(message: type, version: int, body: bytes) -> bytes | str:
-    """Return the twin's reading as bytes, or its complaint."""
+def twin_outcome(message: type, version: int, body: bytes) -> bytes:
+    """Return the twin's reading as bytes, or that it refused."""
     table = table_of(message, version)
     try:
         request, end = _twin.read(table, body, 0)
-    except ProtocolError as error:
-        return str(error)
+    except ProtocolError:
+        return REFUSED
     if end != len(body):
-        return "bytes left over"
+        return REFUSED
     return b"".join(_twin.write(table, request))
 
 

@@ -1,6 +1,6 @@
 """The compiled codec against its twin, for as many cases as you like.
 
-    python -m tests.wire.long --cases 2000000 --seed 1
+python -m tests.wire.long --cases 2000000 --seed 1
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from time import monotonic
 from rookery.testing.messages import random_message
 from rookery.wire import _codec, _twin
 from rookery.wire.codec import table_of
+from rookery.wire.message import Message
 from tests.wire.test_codec import MESSAGES, mutate, outcome
 
 
@@ -32,10 +33,11 @@ def main() -> int:
     return 0
 
 
-def check(cls: type, version: int, random: Random) -> int:
+def check(cls: type[Message], version: int, random: Random) -> int:
     """Compare one good message and eight broken ones."""
     table = table_of(cls, version)
-    parts = _codec.write(table, message := random_message(cls, version, random))
+    message: Message = random_message(cls, version, random)
+    parts = _codec.write(table, message)
     assert parts == _twin.write(table, message)
     wire = b"".join(parts)
     for _ in range(8):

@@ -28,8 +28,6 @@ from rookery.wire.messages.produce import (
     TopicProduceData,
 )
 
-
-
 ENGINES = [pytest.param(_codec, id="compiled"), pytest.param(_twin, id="twin")]
 MESSAGES = [
     (cls, version)

@@ -1,4 +1,4 @@
-"""Every API and version, both ways, against kio: an implementation that shares no code with ours."""
+"""Every API and version, both ways, against kio, which shares no code with us."""
 
 from __future__ import annotations
 

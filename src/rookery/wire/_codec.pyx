@@ -435,7 +435,11 @@ cdef object read_value(Op *op, int type, bint nullable, Cursor cursor):
             return PyBytes_FromStringAndSize(<const char *> at, size)
         return slice_view(cursor, at - cursor.start, size)
     if type == STRUCT:
-        if nullable:
+        if nullable and op.tag >= 0:
+            # Behind a tag Kafka writes 0 and 1 for null and not null; elsewhere -1 and 1.
+            if read_uvarint(cursor) == 0:
+                return None
+        elif nullable:
             need(cursor, 1)
             cursor.at += 1
             if <signed char> (cursor.at - 1)[0] < 0:
@@ -869,7 +873,10 @@ cdef int write_piece(piece, Py_ssize_t size, Writer writer) except -1:
 cdef int write_inner(Op *op, bint nullable, value, Writer writer) except -1:
     if nullable:
         writer.room(1)
-        writer.data[writer.size] = 0xFF if value is None else 1
+        if value is not None:
+            writer.data[writer.size] = 1
+        else:
+            writer.data[writer.size] = 0 if op.tag >= 0 else 0xFF
         writer.size += 1
         if value is None:
             return 0

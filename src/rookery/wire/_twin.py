@@ -72,7 +72,7 @@ def _read_struct(table: Table, reader: Reader) -> Message:
     return message
 
 
-class _Named(ProtocolError):
+class _Named(ProtocolError):  # noqa: N818 (never leaves this module under that name)
     """An error that says already which field it was."""
 
 
@@ -113,10 +113,10 @@ def _read_tag(table: Table, message: Message, reader: Reader, head: tuple[int, i
     inner = Reader(reader.view[:end], reader.position)
     try:
         setattr(message, step.name, _READ[step.type](step, inner))
-        if inner.position != end:
-            raise ProtocolError("its tag has bytes left over")
     except ProtocolError as error:
         raise _named(error, table, step) from None
+    if inner.position != end:
+        raise _named(ProtocolError("its tag has bytes left over"), table, step)
     reader.position = end
 
 
@@ -124,8 +124,10 @@ def _length(step: Step, reader: Reader, *, short: bool, what: str) -> int:
     """Read a length or count; -1 is null."""
     if step.compact:
         size = reader.uvarint() - 1
+    elif short:
+        size = reader.i16()
     else:
-        size = reader.i16() if short else reader.i32()
+        size = reader.i32()
     if size < -1:
         raise ProtocolError(f"a {what} of length {size}")
     if size == -1 and not step.nullable:
@@ -177,7 +179,8 @@ def _read_records(step: Step, reader: Reader) -> memoryview | None:
 
 def _read_inner(step: Step, reader: Reader) -> Message | None:
     assert step.table is not None  # noqa: S101 (a STRUCT step has a table)
-    if step.nullable and reader.i8() < 0:
+    # Behind a tag Kafka writes 0 and 1 for null and not null; elsewhere -1 and 1.
+    if step.nullable and (reader.uvarint() == 0 if step.tag >= 0 else reader.i8() < 0):
         return None
     return _read_struct(step.table, reader)
 
@@ -397,7 +400,8 @@ def _flat(value: Any) -> Buffer:
 def _write_inner(step: Step, value: Any, writer: _Writer) -> None:
     assert step.table is not None  # noqa: S101 (a STRUCT step has a table)
     if step.nullable:
-        writer.out.append(0xFF if value is None else 1)
+        null = 0 if step.tag >= 0 else 0xFF
+        writer.out.append(null if value is None else 1)
         if value is None:
             return
     elif value is None:

@@ -13,7 +13,7 @@ from typing import Final
 from rookery.errors import Corrupt, ProtocolError
 from rookery.wire.buffer import Buffer, Reader
 from rookery.wire.codec import encode_bytes
-from rookery.wire.message import BrokerId, Host, Message, Uuid, field, i16, i32, i64, u16
+from rookery.wire.message import BrokerId, Host, Message, ShortPort, Uuid, field, i16, i32, i64
 from rookery.wire.protocols import prefixed
 
 KEY_BYTES: Final = 4
@@ -104,7 +104,7 @@ class Endpoint(Message):
 
     name: str
     host: Host
-    port: u16
+    port: ShortPort
 
 
 class KRaftVersionFeature(Message):

@@ -25,7 +25,7 @@ class _Turn(NamedTuple):
 
 
 def visit(message: Message, kind: object) -> Iterator[Any]:
-    """Yield the value of every field of `kind`, in the order of the definition; nulls are left out."""
+    """Yield the value of every field of `kind`, in the order of the definition, without nulls."""
     wanted = kind_of(kind)
     for turn in _way(type(message), wanted):
         value = getattr(message, turn.name)
@@ -39,7 +39,7 @@ def visit(message: Message, kind: object) -> Iterator[Any]:
 
 
 def rewrite(message: M, kind: object, change: Callable[[Any], Any]) -> M:
-    """Replace the value of every field of `kind` by `change(value)`, in place; return the message."""
+    """Replace every value of `kind` by `change(value)`, in place; return the message."""
     _rewrite(message, kind_of(kind), change)
     return message
 

@@ -1,0 +1,74 @@
+"""AlterShareGroupOffsets (key 91): let a share group start elsewhere (KIP-932).
+
+The group must be empty.
+"""
+
+from __future__ import annotations
+
+from rookery.errors import ErrorCode
+from rookery.wire.message import Api, GroupId, Message, Offset, PartitionId, TopicId, TopicName, i32
+
+
+class AlterShareGroupOffsetsRequest(Message):
+    """Where the group shall start."""
+
+    group_id: GroupId
+    topics: list[TopicRequest]
+
+
+class TopicRequest(Message):
+    """Partitions of one topic."""
+
+    topic_name: TopicName
+    partitions: list[PartitionRequest]
+
+
+class PartitionRequest(Message):
+    """One partition with its new start."""
+
+    partition_index: PartitionId
+    start_offset: Offset
+
+
+class AlterShareGroupOffsetsResponse(Message):
+    """Whether the starts were moved."""
+
+    throttle_time_ms: i32 = 0
+    error_code: ErrorCode
+    error_message: str | None = None
+    responses: list[TopicResponse]
+
+
+class TopicResponse(Message):
+    """Partitions of one topic, answered."""
+
+    topic_name: TopicName
+    topic_id: TopicId
+    partitions: list[PartitionResponse]
+
+
+class PartitionResponse(Message):
+    """One partition, answered."""
+
+    partition_index: PartitionId
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+def refuse(
+    request: AlterShareGroupOffsetsRequest, code: ErrorCode
+) -> AlterShareGroupOffsetsResponse:
+    """Give the code and its sentence for the whole request."""
+    return AlterShareGroupOffsetsResponse(
+        error_code=code, error_message=code.sentence, responses=[]
+    )
+
+
+ALTER_SHARE_GROUP_OFFSETS = Api(
+    key=91,
+    request=AlterShareGroupOffsetsRequest,
+    response=AlterShareGroupOffsetsResponse,
+    versions=range(1),
+    flexible=0,
+    refuse=refuse,
+)

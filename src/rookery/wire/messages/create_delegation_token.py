@@ -1,0 +1,76 @@
+"""CreateDelegationToken (key 38): get a token that stands for a user for some time (KIP-48).
+
+A job hands the token to its workers, who log in with it by SCRAM: its id is the user name, its HMAC
+the password. No worker ever sees the user's own credentials.
+
+Versions:
+    1: the broker answers at once and the client does the waiting, when throttled (KIP-219).
+    2: flexible.
+    3: a user may ask for a token that stands for another one (KIP-373).
+"""
+
+from __future__ import annotations
+
+from rookery.errors import ErrorCode
+from rookery.wire.message import Api, Message, field, i32, i64
+
+# Kafka's own name for nobody, and what its broker answers when it makes no token.
+_NOBODY_TYPE, _NOBODY_NAME = "User", "ANONYMOUS"
+
+
+class CreateDelegationTokenRequest(Message):
+    """Who shall own the token, who may renew it, and how long it can live at most."""
+
+    owner_principal_type: str | None = field(since=3, default=None)  # null: the one who asks
+    owner_principal_name: str | None = field(since=3, default=None)
+    renewers: list[CreatableRenewers]  # beside the owner, who always may
+    max_lifetime_ms: i64 = -1  # -1: as long as the broker allows
+
+
+class CreatableRenewers(Message):
+    """A principal that may renew the token."""
+
+    principal_type: str
+    principal_name: str
+
+
+class CreateDelegationTokenResponse(Message):
+    """The token. Times are milliseconds since 1970."""
+
+    error_code: ErrorCode
+    principal_type: str
+    principal_name: str
+    token_requester_principal_type: str = field(since=3, default="")
+    token_requester_principal_name: str = field(since=3, default="")
+    issue_timestamp: i64
+    expiry_timestamp: i64  # unless renewed
+    max_timestamp: i64  # no renewal goes beyond this
+    token_id: str
+    hmac: bytes
+    throttle_time_ms: i32 = 0
+
+
+def refuse(request: CreateDelegationTokenRequest, code: ErrorCode) -> CreateDelegationTokenResponse:
+    """Answer with the code and an empty token that belongs to nobody."""
+    return CreateDelegationTokenResponse(
+        error_code=code,
+        principal_type=_NOBODY_TYPE,
+        principal_name=_NOBODY_NAME,
+        token_requester_principal_type=_NOBODY_TYPE,
+        token_requester_principal_name=_NOBODY_NAME,
+        issue_timestamp=-1,
+        expiry_timestamp=-1,
+        max_timestamp=-1,
+        token_id="",
+        hmac=b"",
+    )
+
+
+CREATE_DELEGATION_TOKEN = Api(
+    key=38,
+    request=CreateDelegationTokenRequest,
+    response=CreateDelegationTokenResponse,
+    versions=range(4),
+    flexible=2,
+    refuse=refuse,
+)

@@ -1,0 +1,61 @@
+"""LeaveGroup (key 13): members go, so that their partitions need not wait for a session timeout.
+
+Versions:
+    1 the response tells the throttle time.
+    2 a throttled client is answered at once and waits by itself (KIP-219).
+    3 several members at once, static ones too, so that a tool can remove them (KIP-345).
+    4 flexible.
+    5 why a member leaves, for the log (KIP-800).
+"""
+
+from __future__ import annotations
+
+from rookery.errors import ErrorCode
+from rookery.wire.message import Api, GroupId, MemberId, Message, field, i32
+
+
+class LeaveGroupRequest(Message):
+    """Who leaves: one member up to version 2, any number from version 3."""
+
+    group_id: GroupId
+    member_id: MemberId = field(until=2, default="")
+    members: list[MemberIdentity] = field(since=3, factory=list)
+
+
+class MemberIdentity(Message):
+    """A member, known by its id or, if static, by its instance id and an empty member id."""
+
+    member_id: MemberId
+    group_instance_id: str | None = None
+    reason: str | None = field(since=5, default=None)
+
+
+class LeaveGroupResponse(Message):
+    """Who has left."""
+
+    throttle_time_ms: i32 = field(since=1, default=0)
+    error_code: ErrorCode
+    members: list[MemberResponse] = field(since=3, factory=list)
+
+
+class MemberResponse(Message):
+    """Whether one member has left."""
+
+    member_id: MemberId
+    group_instance_id: str | None = None
+    error_code: ErrorCode
+
+
+def refuse(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupResponse:
+    """Answer with the code for all; no member is listed then."""
+    return LeaveGroupResponse(error_code=code)
+
+
+LEAVE_GROUP = Api(
+    key=13,
+    request=LeaveGroupRequest,
+    response=LeaveGroupResponse,
+    versions=range(6),
+    flexible=4,
+    refuse=refuse,
+)

@@ -1,0 +1,1 @@
+"""Structures that travel as plain bytes inside other messages."""

@@ -1,0 +1,70 @@
+"""What consumers of a classic group tell each other through JoinGroup and SyncGroup.
+
+To the coordinator these are bytes that it passes on unread: a subscription goes from each member
+to the leader (JoinGroup's metadata), an assignment from the leader to each member (SyncGroup's
+assignment). Both begin with a version, and readers take what they know from newer ones.
+"""
+
+from __future__ import annotations
+
+from rookery.wire.buffer import Buffer
+from rookery.wire.message import Message, PartitionId, TopicName, field, i32
+from rookery.wire.protocols import prefixed
+
+
+class ConsumerProtocolSubscription(Message, versions=range(4), flexible=None):
+    """What a member wants to read.
+
+    Versions:
+        1 adds what the member owns already, for cooperative rebalancing (KIP-429).
+        2 adds the generation in which it got that, to settle double claims (KIP-792).
+        3 adds the member's rack (KIP-881).
+    """
+
+    topics: list[TopicName]
+    user_data: bytes | None = None  # for the assignor; the sticky one keeps its memory here
+    owned_partitions: list[TopicPartition] = field(since=1, factory=list)
+    generation_id: i32 = field(since=2, default=-1)
+    rack_id: str | None = field(since=3, default=None)
+
+
+class ConsumerProtocolAssignment(Message, versions=range(4), flexible=None):
+    """What a member shall read; all versions are alike."""
+
+    assigned_partitions: list[TopicPartition]
+    user_data: bytes | None = None
+
+
+class TopicPartition(Message):
+    """Partitions of one topic."""
+
+    topic: TopicName
+    partitions: list[PartitionId]
+
+
+def read_subscription(buffer: Buffer) -> ConsumerProtocolSubscription:
+    """Read a subscription of any version, as far as we know it.
+
+    Raises:
+        ProtocolError: the bytes are no subscription.
+    """
+    return prefixed.read_leniently(ConsumerProtocolSubscription, buffer)[0]
+
+
+def write_subscription(subscription: ConsumerProtocolSubscription, version: int = 3) -> bytes:
+    """Write a subscription, version first."""
+    return prefixed.write(subscription, version)
+
+
+def read_assignment(buffer: Buffer) -> ConsumerProtocolAssignment:
+    """Read an assignment of any version, as far as we know it.
+
+    Raises:
+        ProtocolError: the bytes are no assignment.
+    """
+    return prefixed.read_leniently(ConsumerProtocolAssignment, buffer)[0]
+
+
+def write_assignment(assignment: ConsumerProtocolAssignment, version: int = 3) -> bytes:
+    """Write an assignment, version first."""
+    return prefixed.write(assignment, version)

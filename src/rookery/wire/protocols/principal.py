@@ -1,0 +1,30 @@
+"""Who sent a request that a broker forwards: the principal inside Envelope (KIP-590)."""
+
+from __future__ import annotations
+
+from rookery.wire.buffer import Buffer
+from rookery.wire.message import Message
+from rookery.wire.protocols import prefixed
+
+
+class DefaultPrincipalData(Message, versions=range(1), flexible=0):
+    """A principal as Kafka's own principal builder writes it."""
+
+    type_: str  # "User", unless a plugin has other ideas
+    name: str
+    token_authenticated: bool  # whether a delegation token proved it
+
+
+def read_principal(buffer: Buffer) -> DefaultPrincipalData:
+    """Read a principal.
+
+    Raises:
+        ProtocolError: the bytes are no principal.
+        ApiError: UNSUPPORTED_VERSION, if the version is newer than ours.
+    """
+    return prefixed.read_exactly(DefaultPrincipalData, buffer)[0]
+
+
+def write_principal(principal: DefaultPrincipalData, version: int = 0) -> bytes:
+    """Write a principal, version first."""
+    return prefixed.write(principal, version)

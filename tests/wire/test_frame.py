@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import struct
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.errors import ProtocolError
+from rookery.wire.frame import CHUNK_BYTES, Chunks, Frame, Splitter, renumbered
+
+LIMIT = 1_000_000
+
+payloads = st.lists(
+    st.one_of(
+        st.binary(min_size=8, max_size=40),
+        st.integers(8, 3 * CHUNK_BYTES).map(lambda size: (b"%08d" % size) * (size // 8 + 1)),
+    ),
+    max_size=12,
+)
+
+
+def prefixed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def pour(splitter: Splitter, data: bytes, sizes: list[int]) -> list[Frame]:
+    """Receive as a socket would: some bytes at a time, into what `buffer` hands out."""
+    frames, at, turn = [], 0, 0
+    while at < len(data):
+        room = splitter.buffer()
+        assert len(room) > 0
+        count = min(len(room), sizes[turn % len(sizes)], len(data) - at)
+        room[:count] = data[at : at + count]
+        splitter.received(count)
+        at, turn = at + count, turn + 1
+        while (frame := splitter.take()) is not None:
+            frames.append(frame)
+    return frames
+
+
+@given(payloads, st.lists(st.integers(1, 2 * CHUNK_BYTES), min_size=1, max_size=5))
+def test_any_slicing_gives_the_same_frames(sent: list[bytes], sizes: list[int]) -> None:
+    splitter = Splitter(LIMIT)
+    frames = pour(splitter, b"".join(map(prefixed, sent)), sizes)
+    # compared at the end: a frame must stay what it was while later ones arrive
+    assert [bytes(frame) for frame in frames] == sent
+    assert splitter.pending == 0
+
+
+@given(st.lists(st.binary(min_size=8, max_size=300), max_size=8))
+def test_byte_by_byte(sent: list[bytes]) -> None:
+    frames = pour(Splitter(LIMIT), b"".join(map(prefixed, sent)), [1])
+    assert [bytes(frame) for frame in frames] == sent
+
+
+def test_large_frame_byte_by_byte() -> None:
+    sent = bytes(range(256)) * 300
+    frames = pour(Splitter(LIMIT), prefixed(sent) + prefixed(b"12345678"), [1])
+    assert [bytes(frame) for frame in frames] == [sent, b"12345678"]
+
+
+@given(payloads)
+def test_feed_gives_whole_frames(sent: list[bytes]) -> None:
+    frames = Splitter(LIMIT).feed(b"".join(map(prefixed, sent)) + b"\0\0")
+    assert [bytes(frame) for frame in frames] == sent
+
+
+EDGES = [16_383, 16_384, 16_385, *range(CHUNK_BYTES - 5, CHUNK_BYTES + 2), 4 * CHUNK_BYTES, 999_999]
+
+
+@pytest.mark.parametrize("size", EDGES)
+@pytest.mark.parametrize("before", [0, 1, 40_000, CHUNK_BYTES - 16])
+def test_sizes_around_every_threshold(size: int, before: int) -> None:
+    sent = [bytes(8 + before), bytes([7]) * size, b"afterward"]
+    frames = pour(Splitter(LIMIT), b"".join(map(prefixed, sent)), [CHUNK_BYTES])
+    assert [bytes(frame) for frame in frames] == sent
+
+
+@pytest.mark.parametrize("length", [-(2**31), -1, 0, 7, LIMIT + 1, 2**31 - 1])
+def test_refuses_lengths_before_spending_memory(length: int) -> None:
+    splitter = Splitter(LIMIT)
+    splitter.buffer()
+    tracemalloc.start()
+    with pytest.raises(ProtocolError, match=f"a frame of {length} bytes"):
+        splitter.feed(struct.pack(">i", length))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 * 1024
+
+
+def test_stays_broken_after_a_refusal() -> None:
+    splitter = Splitter(LIMIT)
+    for _ in range(2):
+        with pytest.raises(ProtocolError):
+            splitter.feed(struct.pack(">i", -1))
+
+
+def test_announced_bytes_cost_nothing() -> None:
+    tracemalloc.start()
+    splitter = Splitter(100 * 1024 * 1024)
+    splitter.feed(struct.pack(">i", 100 * 1024 * 1024) + b"x")
+    splitter.buffer()
+    assert tracemalloc.get_traced_memory()[1] < 200 * 1024
+    splitter.feed(bytes(1024 * 1024))
+    splitter.buffer()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * 1024 * 1024
+
+
+def test_small_frames_do_not_keep_the_chunk() -> None:
+    chunks = Chunks()
+    splitter = Splitter(LIMIT, chunks=chunks)
+    tracemalloc.start()
+    frames = []
+    for number in range(1000):
+        frames += splitter.feed(prefixed(b"%08d" % number))
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < CHUNK_BYTES + 1000 * 400
+    assert [bytes(frame) for frame in frames] == [b"%08d" % number for number in range(1000)]
+
+
+def test_idle_splitters_share_one_chunk() -> None:
+    chunks = Chunks()
+    splitters = [Splitter(LIMIT, chunks=chunks) for _ in range(100)]
+    tracemalloc.start()
+    for splitter in splitters:
+        assert len(splitter.feed(prefixed(b"12345678"))) == 1
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 2 * CHUNK_BYTES
+
+
+def test_chunks_keeps_no_more_than_told() -> None:
+    chunks = Chunks(kept=1)
+    first, second = chunks.take(), chunks.take()
+    chunks.give(first)
+    chunks.give(second)
+    assert chunks.take() is first
+    assert chunks.take() is not second
+
+
+def test_limit_changes_between_frames_of_one_chunk() -> None:
+    splitter = Splitter(16)
+    room = splitter.buffer()
+    data = prefixed(b"x" * 16) + prefixed(b"y" * 17)
+    room[: len(data)] = data
+    splitter.received(len(data))
+    assert splitter.take() == b"x" * 16
+    with pytest.raises(ProtocolError, match="at most 16"):
+        splitter.take()
+    splitter.limit = 17
+    assert splitter.take() == b"y" * 17
+
+
+def test_minimum_can_be_lowered() -> None:
+    splitter = Splitter(16, minimum=0)
+    assert [bytes(frame) for frame in splitter.feed(bytes(4) + prefixed(b"a"))] == [b"", b"a"]
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        (b"GET / HTTP/1.1\r\n", "speaks HTTP"),
+        (b"POST /x HTTP/1.1\r\n", "speaks HTTP"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "speaks HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01", r"speaks TLS \(a hello\)"),
+        (b"\x15\x03\x03\x00\x02\x02", r"speaks TLS \(an alert\)"),
+    ],
+)
+def test_names_the_protocol_that_the_peer_speaks(first: bytes, says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        Splitter(104_857_600).feed(first)
+
+
+def test_pending_counts_what_was_not_taken() -> None:
+    splitter = Splitter(LIMIT)
+    splitter.feed(prefixed(b"12345678") + b"\0\0\0")
+    assert splitter.pending == 3
+    large = Splitter(LIMIT)
+    large.feed(struct.pack(">i", 500_000) + bytes(70_000))
+    assert large.pending == 70_004
+
+
+def test_renumbered_changes_the_id_alone() -> None:
+    (frame,) = Splitter(LIMIT, minimum=4).feed(prefixed(struct.pack(">i", 7) + b"body"))
+    assert b"".join(renumbered(frame, 99)) == prefixed(struct.pack(">i", 99) + b"body")
