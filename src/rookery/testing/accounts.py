@@ -1,0 +1,29 @@
+"""Users in memory, for servers under test."""
+
+from __future__ import annotations
+
+from rookery.security.credential import HASHES, MIN_ITERATIONS, SALT_BYTES, ScramCredential
+
+
+class MemoryAccounts:
+    """Users and their passwords; anyone may log in with PLAIN and with every SCRAM mechanism."""
+
+    def __init__(self, passwords: dict[str, str], iterations: int = MIN_ITERATIONS) -> None:
+        self.secret = b"known to this test only"
+        self.iterations = iterations
+        self._credentials = {
+            (mechanism, username): ScramCredential.from_password(
+                mechanism, password, username.encode().ljust(SALT_BYTES, b"."), iterations
+            )
+            for username, password in passwords.items()
+            for mechanism in HASHES
+        }
+
+    def scram(self, mechanism: str, username: str) -> ScramCredential | None:
+        """Return the user's credential for that mechanism, or None if there is none."""
+        return self._credentials.get((mechanism, username))
+
+    def has_password(self, username: str, password: str) -> bool:
+        """Tell whether it is the user's password."""
+        credential = self._credentials.get(("SCRAM-SHA-256", username))
+        return credential is not None and credential.matches(password)
