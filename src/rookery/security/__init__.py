@@ -1,0 +1,1 @@
+"""Who is it, and may he: TLS contexts and SASL."""

@@ -1,0 +1,1 @@
+"""SASL mechanisms, one file each, bytes in and bytes out."""

@@ -1,0 +1,187 @@
+"""The port for SASL mechanisms, sans-IO: bytes in, bytes out; who carries them is not our concern.
+
+A mechanism is a module in `mechanisms` with
+
+    NAMES: tuple[str, ...]                                     what SaslHandshake calls it
+    def client(name: str, login: Login) -> ClientExchange      our side towards a broker
+    def server(name: str, accounts: Accounts, nonce: str) -> ServerExchange
+
+Adding one is adding a file: the folder is scanned. Mechanisms are pure: nonces are given to them.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Final, Protocol, cast
+
+from rookery.errors import ApiError, ConfigError, ErrorCode, ProtocolError
+from rookery.security.credential import ScramCredential
+
+MAX_MESSAGE_BYTES: Final = 64 * 1024
+"""The longest message that either side reads; all comes from a peer we do not trust yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who we are to a broker. A nonce must be fresh for each exchange: `random.token(18).hex()`."""
+
+    username: str
+    password: str = field(repr=False)
+    nonce: str = field(repr=False)
+
+
+class Accounts(Protocol):
+    """What a server knows of its users. Answers come from memory: an exchange never waits."""
+
+    @property
+    def secret(self) -> bytes:
+        """Bytes that only this cluster knows; the salts of unknown users are made from them."""
+
+    @property
+    def iterations(self) -> int:
+        """The count that credentials usually have; unknown users seem to have it, too."""
+
+    def scram(self, mechanism: str, username: str) -> ScramCredential | None:
+        """Return the user's credential for that mechanism, or None if there is none."""
+
+    def has_password(self, username: str, password: str) -> bool:
+        """Tell whether it is the user's password; takes as long when there is no such user."""
+
+
+class ClientExchange(Protocol):
+    """One login, from the client's side.
+
+    Send what `first` returns; give each answer to `respond` and, unless `is_done` is true by then,
+    send what it returns. `respond` may take up to a second of CPU: call it in a thread.
+    A failed exchange stays failed.
+    """
+
+    @property
+    def is_done(self) -> bool:
+        """Whether both sides have proved what the mechanism lets them prove."""
+
+    def first(self) -> bytes:
+        """Return the first message."""
+
+    def respond(self, challenge: bytes) -> bytes:
+        """Take the server's message, return ours (empty when done).
+
+        Raises:
+            ProtocolError: the message is not one that a server may send.
+            ApiError: the server refused us, or could not prove that it knows the password.
+        """
+
+
+class ServerExchange(Protocol):
+    """One login, from the server's side: answer every message until `is_done`."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the client has proved who it is."""
+
+    @property
+    def username(self) -> str:
+        """Return who the client is; a RuntimeError before `is_done`."""
+
+    def respond(self, message: bytes) -> bytes:
+        """Take the client's message, return the answer to send.
+
+        Raises:
+            ApiError: SASL_AUTHENTICATION_FAILED; answer so, then close. The text is safe to send.
+        """
+
+
+class Mechanism(Protocol):
+    """What a module in `mechanisms` offers."""
+
+    NAMES: tuple[str, ...]
+
+    def client(self, name: str, login: Login) -> ClientExchange:
+        """Begin an exchange as the client."""
+
+    def server(self, name: str, accounts: Accounts, nonce: str) -> ServerExchange:
+        """Begin an exchange as the server."""
+
+
+@cache
+def mechanisms() -> dict[str, Mechanism]:
+    """Return what the folder offers, by name, sorted."""
+    folder = import_module("rookery.security.mechanisms")
+    found: dict[str, Mechanism] = {}
+    for info in pkgutil.iter_modules(folder.__path__, f"{folder.__name__}."):
+        module = cast("Mechanism", import_module(info.name))
+        for name in module.NAMES:
+            if name in found:
+                raise RuntimeError(f"SASL mechanism {name} is offered twice, also by {info.name}")
+            found[name] = module
+    return dict(sorted(found.items()))
+
+
+def open_client(name: str, login: Login) -> ClientExchange:
+    """Begin a login to a broker.
+
+    Raises:
+        ConfigError: there is no such mechanism, or it cannot carry this user name or password.
+    """
+    mechanism = mechanisms().get(name)
+    if mechanism is None:
+        offered = ", ".join(mechanisms())
+        raise ConfigError(f"sasl.mechanism: {name!r} is unknown; choose one of {offered}")
+    return mechanism.client(name, login)
+
+
+def open_server(name: str, accounts: Accounts, nonce: str) -> ServerExchange:
+    """Begin to let a client in.
+
+    Raises:
+        ApiError: UNSUPPORTED_SASL_MECHANISM.
+    """
+    mechanism = mechanisms().get(name)
+    if mechanism is None:
+        raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+    return mechanism.server(name, accounts, nonce)
+
+
+def refusal(text: str = "invalid credentials") -> ApiError:
+    """Make the error for a login that failed.
+
+    The default says the same for an unknown user and a wrong password, so that nobody can find
+    out who has an account.
+    """
+    return ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+
+
+def check_login(mechanism: str, login: Login) -> None:
+    """Refuse what cannot be sent.
+
+    Raises:
+        ConfigError: name or password is empty, holds a NUL or cannot be written in UTF-8.
+    """
+    for setting, value in (("username", login.username), ("password", login.password)):
+        is_text = value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+        if not value or "\0" in value or not is_text:
+            # The value itself stays out of the message: it may be the password.
+            raise ConfigError(f"sasl.{setting}: {mechanism} needs text without NUL characters")
+
+
+def read_challenge(message: bytes) -> str:
+    """Decode what a server sent, within bounds."""
+    if len(message) > MAX_MESSAGE_BYTES:
+        raise ProtocolError(f"a SASL challenge of {len(message)} bytes is too long")
+    try:
+        return message.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ProtocolError("a SASL challenge is not UTF-8") from None
+
+
+def read_response(message: bytes) -> str:
+    """Decode what a client sent, within bounds."""
+    if len(message) > MAX_MESSAGE_BYTES:
+        raise refusal("the SASL message is too long")
+    try:
+        return message.decode("utf-8")
+    except UnicodeDecodeError:
+        raise refusal("the SASL message is not UTF-8") from None

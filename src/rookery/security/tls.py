@@ -1,0 +1,183 @@
+"""TLS settings to `ssl.SSLContext`, for both ends; TLS 1.2 is the least that is spoken."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from rookery.errors import ConfigError
+
+
+class ClientAuth(Enum):
+    """Whether a server wants the client's certificate; the values are Kafka's."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """Who we are: a certificate chain (PEM file) and its private key."""
+
+    certificate_file: str
+    """Our certificate first, then those that lead to the authority."""
+
+    key_file: str | None = None
+    """The private key; None if it is in the certificate file."""
+
+    key_password: str | None = field(default=None, repr=False)
+    """What the key is encrypted with, if it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """How to speak TLS to a broker."""
+
+    ca_file: str | None = None
+    """Authorities to trust (PEM); None and no `ca_data`: those of the operating system."""
+
+    ca_data: str | None = field(default=None, repr=False)
+    """The same as text."""
+
+    own: KeyPair | None = None
+    """Our own certificate, for brokers that ask for one."""
+
+    verify: bool = True
+    """Whether the broker's certificate is checked. False lets anyone in between read along."""
+
+    check_hostname: bool = True
+    """Whether the certificate must be for the host that we connect to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """How to speak TLS to clients."""
+
+    own: KeyPair
+    """The server's certificate."""
+
+    client_ca_file: str | None = None
+    """Authorities that clients' certificates must come from (PEM)."""
+
+    client_auth: ClientAuth = ClientAuth.NONE
+    """Whether clients are asked for a certificate."""
+
+
+def client_context(settings: ClientTls) -> ssl.SSLContext:
+    """Make the context for connections to brokers.
+
+    Raises:
+        ConfigError: a file or a setting is not usable; the text names both.
+    """
+    context = _context(ssl.PROTOCOL_TLS_CLIENT)
+    if not settings.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.check_hostname = settings.check_hostname
+        _load_authorities(context, settings.ca_file, settings.ca_data)
+    if settings.own is not None:
+        _load_own(context, settings.own)
+    return context
+
+
+def server_context(settings: ServerTls) -> ssl.SSLContext:
+    """Make the context for a listener.
+
+    Raises:
+        ConfigError: a file or a setting is not usable; the text names both.
+    """
+    context = _context(ssl.PROTOCOL_TLS_SERVER)
+    _load_own(context, settings.own)
+    if settings.client_auth is ClientAuth.NONE:
+        return context
+    # The system's authorities vouch for web sites; any of their customers could come in.
+    if settings.client_ca_file is None:
+        raise ConfigError(
+            f"tls.client_ca_file: must be set, because tls.client_auth is "
+            f"{settings.client_auth.value!r}"
+        )
+    _load_file(context, "tls.client_ca_file", settings.client_ca_file)
+    required = settings.client_auth is ClientAuth.REQUIRED
+    context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    return context
+
+
+def _context(protocol: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Renegotiation lets a client make the server work for nothing; compression leaks (CRIME).
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, file: str | None, data: str | None) -> None:
+    if file is not None:
+        _load_file(context, "tls.ca_file", file)
+    if data is not None:
+        _load_data(context, data)
+    if file is None and data is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+
+
+def _load_file(context: ssl.SSLContext, setting: str, file: str) -> None:
+    try:
+        context.load_verify_locations(cafile=file)
+    except OSError as error:  # ssl.SSLError is one, too
+        raise ConfigError(f"{setting}: {file}: {_reason(error)}") from error
+
+
+def _load_data(context: ssl.SSLContext, data: str) -> None:
+    try:
+        context.load_verify_locations(cadata=data)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"tls.ca_data: not a certificate in PEM form: {error}") from error
+
+
+def _load_own(context: ssl.SSLContext, own: KeyPair) -> None:
+    _check_readable("tls.certificate_file", own.certificate_file)
+    if own.key_file is not None:
+        _check_readable("tls.key_file", own.key_file)
+    # A callable rather than the text: without one, OpenSSL would ask on the terminal and wait.
+    asked: list[bool] = []
+
+    def password() -> str:
+        asked.append(True)
+        return own.key_password or ""
+
+    try:
+        context.load_cert_chain(own.certificate_file, own.key_file, password)
+    except OSError as error:
+        raise ConfigError(_why_not_loaded(own, error, is_encrypted=bool(asked))) from error
+
+
+def _check_readable(setting: str, file: str) -> None:
+    # OpenSSL does not tell which of the two files it could not open.
+    try:
+        Path(file).open("rb").close()
+    except OSError as error:
+        raise ConfigError(f"{setting}: {file}: {_reason(error)}") from error
+
+
+def _why_not_loaded(own: KeyPair, error: OSError, *, is_encrypted: bool) -> str:
+    if is_encrypted:
+        file = own.key_file or own.certificate_file
+        problem = "is not the right one for" if own.key_password else "is not set, but needed for"
+        return f"tls.key_password: {problem} {file}"
+    if own.key_file is None:
+        return f"tls.certificate_file: {own.certificate_file}: {_reason(error)}"
+    return (
+        f"tls.certificate_file, tls.key_file: {own.certificate_file}, {own.key_file}: "
+        f"{_reason(error)}"
+    )
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "the private key does not belong to the certificate"
+        return f"not in PEM form ({error.reason or error.args[-1]})"
+    return error.strerror or str(error)
