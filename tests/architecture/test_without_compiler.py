@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -41,7 +42,10 @@ def pure(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as `pip` builds it where the C compiler fails."""
     folder = tmp_path_factory.mktemp("pure")
     source = folder / "source"
-    subprocess.run(["git", "clone", "-q", "--depth=1", ROOT.as_uri(), source], check=True)  # noqa: S607 (git is on every machine that has this tree)
+    built_here = shutil.ignore_patterns("*.so", "*.c", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT / "src", source / "src", ignore=built_here)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
     wheel = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     subprocess.run(
         [*wheel, "--wheel-dir", folder, source],
@@ -98,4 +102,4 @@ def test_the_doctor_names_what_is_missing(pure: Path) -> None:
     )
     assert done.returncode == 1, done.stderr
     assert "rookery.wire._codec" in done.stdout
-    assert "gcc" in done.stdout
+    assert "pip install" in done.stdout
