@@ -40,6 +40,6 @@ long: $(READY) ## Compare native code with its Python twins over millions of cas
 	@scripts/long
 
 clean: ## Remove everything that was built
-	@rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) build src/build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find src -name '*.so' -delete -o -name '*.c' -path '*rookery*' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,283 @@
+"""The batch header of Kafka's format 2: read, check, stamp.
+
+A batch stays opaque: a broker checks its frame, counts and CRC-32C and stamps offset and leader
+epoch, which lie before the bytes that the CRC covers. Everything else that is stamped changes
+the CRC: it is patched where that is cheaper than computing it anew.
+
+    0 base offset (8)    8 length (4)    12 leader epoch (4)    16 magic (1)    17 CRC (4)
+    21 attributes (2)    23 last offset delta (4)    27 base, 35 max timestamp (8 each)
+    43 producer id (8)   51 producer epoch (2)    53 base sequence (4)    57 record count (4)
+
+Attributes: bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon. Kafka
+ignores and keeps the others, and so do we: a proxy may carry marks there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from rookery.errors import ApiError, Corrupt, Error, ErrorCode
+from rookery.records import crc, kernel, legacy
+from rookery.records.compression import CODECS, Codec
+from rookery.records.kernel import Buffer
+
+HEADER_SIZE = 61
+OVERHEAD = 12
+MAGIC = 2
+NO_PRODUCER_ID = -1
+NO_TIMESTAMP = -1
+
+CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
+
+FIELDS = Struct(">qiibIhiqqqhii")
+"""The header on the wire: the first 13 fields of `BatchHeader`."""
+_PREFIX = Struct(">qii")
+_PREFIX_SIZE = 16
+_CRC = Struct(">I")
+_CRC_AT = 17
+_COVERED = Struct(">hiqqqhii")
+_CRC_FROM = 21
+
+_KNOWN = sum(1 << codec for codec in CODECS) << kernel.CODECS_SHIFT
+_PRODUCED = _KNOWN | kernel.FROM_PRODUCER | kernel.CHECK_CRC
+_STORED = _KNOWN | kernel.CHECK_CRC
+
+
+class TimestampType(IntEnum):
+    """Whose clock a batch's timestamps come from."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a batch header, and where the batch begins in the buffer it was read from."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    position: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return OVERHEAD + self.batch_length
+
+    @property
+    def end(self) -> int:
+        """Where the next batch begins in the buffer."""
+        return self.position + OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record, even if compaction has removed that record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, or -1; sequences wrap round after 2**31 - 1."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def codec(self) -> Codec:
+        """How the records are compressed."""
+        found = CODECS.get(self.attributes & CODEC_MASK)
+        if found is None:
+            raise _error("codec", self.position, from_producer=False)
+        return found
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whether producers or the broker set the timestamps."""
+        return TimestampType(bool(self.attributes & LOG_APPEND_TIME))
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds markers and not a user's records."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether the base timestamp says when tombstones and markers may go (KIP-534)."""
+        return bool(self.attributes & DELETE_HORIZON)
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent producer wrote the batch."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    def appended_at(self, time_ms: int) -> BatchHeader:
+        """Make the header of a topic with LogAppendTime, where one time holds for all records."""
+        return self._replace(attributes=self.attributes | LOG_APPEND_TIME, max_timestamp=time_ms)
+
+    def pack(self) -> bytes:
+        """Write the 61 bytes of the header as it stands, the CRC included."""
+        return FIELDS.pack(*self[:13])
+
+
+def parse(records: Buffer, at: int = 0) -> BatchHeader:
+    """Read one header and check nothing but that the batch is whole and of magic 2."""
+    if len(records) - at >= HEADER_SIZE:
+        header = BatchHeader._make((*FIELDS.unpack_from(records, at), at))
+        if header.magic == MAGIC and HEADER_SIZE <= header.size <= len(records) - at:
+            return header
+    # Something is wrong: the kernel knows the name of every fault.
+    _, fault, _ = kernel.scan(memoryview(records)[at:], _KNOWN)
+    raise _error(fault or "incomplete", at, from_producer=False)
+
+
+def validate(records: Buffer) -> list[BatchHeader]:
+    """Check what a producer sent, and read the headers of its batches.
+
+    The rules are Kafka's, and stricter only where no client goes: LogAppendTime, a producer id
+    below -1 or without an epoch, and bytes after the last batch are refused. Left to the handler:
+    that Produce 3 and later carry one batch for a partition, and that zstd needs Produce 7.
+
+    Raises:
+        ApiError: with the code that Kafka answers.
+    """
+    headers, fault, at = kernel.scan(records, _PRODUCED)
+    if fault:
+        raise _error(fault, at, from_producer=True)
+    if not headers:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a partition was sent without a record batch")
+    return list(map(BatchHeader._make, headers))
+
+
+def verify(records: Buffer) -> list[BatchHeader]:
+    """Check batches that were read back from a log, where compaction may have left gaps.
+
+    Raises:
+        Corrupt: something is wrong, or the last batch is not all there.
+    """
+    headers, fault, at = kernel.scan(records, _STORED)
+    if fault:
+        raise _error(fault, at, from_producer=False)
+    return list(map(BatchHeader._make, headers))
+
+
+def fetched(records: Buffer) -> list[BatchHeader]:
+    """Check batches that a broker sent: like `verify`, but the last one may be cut off.
+
+    A broker fills a response up to its byte limit, so that what does not fit ends anywhere.
+    The remainder is left out; it begins at the `end` of the last header.
+    """
+    headers, fault, at = kernel.scan(records, _STORED)
+    if fault and fault != "incomplete":
+        raise _error(fault, at, from_producer=False)
+    return list(map(BatchHeader._make, headers))
+
+
+def split(records: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield every whole batch of a trusted buffer with its header; the CRC is not computed."""
+    view = memoryview(records)
+    headers, fault, at = kernel.scan(view, _KNOWN)
+    if fault and fault != "incomplete":
+        raise _error(fault, at, from_producer=False)
+    for row in headers:
+        header = BatchHeader._make(row)
+        yield header, view[header.position : header.end]
+
+
+def stamp(batch: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
+    """Give a batch its offset and leader epoch: a new beginning and the rest, which is not copied.
+
+    Both lie outside the CRC, so this costs the same for any size.
+    """
+    view = memoryview(batch)
+    _, length, _ = _PREFIX.unpack_from(view)
+    return _PREFIX.pack(base_offset, length, leader_epoch), view[_PREFIX_SIZE:]
+
+
+def stamp_into(
+    batch: bytearray | memoryview, base_offset: int, leader_epoch: int, at: int = 0
+) -> None:
+    """Give a batch its offset and leader epoch, in place."""
+    _, length, _ = _PREFIX.unpack_from(batch, at)
+    _PREFIX.pack_into(batch, at, base_offset, length, leader_epoch)
+
+
+def restamp(batch: Buffer, header: BatchHeader) -> tuple[bytes, memoryview]:
+    """Give a batch another header, made by `_replace` from its own, and make the CRC right.
+
+    Returns the new 61 bytes and the rest, which is not copied. Whether the CRC was right before
+    is not looked at: a wrong one stays wrong, so that damage is never hidden.
+    """
+    view = memoryview(batch)[header.position :]
+    _, length, _ = _PREFIX.unpack_from(view)
+    old, rest = view[_CRC_FROM:HEADER_SIZE], view[HEADER_SIZE : OVERHEAD + length]
+    new = _COVERED.pack(*header[5:13])
+    (value,) = _CRC.unpack_from(view, _CRC_AT)
+    if old != new:
+        value = _new_crc(value, old, new, rest)
+    head = _PREFIX.pack(header.base_offset, length, header.partition_leader_epoch)
+    return b"%b\x02%b%b" % (head, _CRC.pack(value), new), rest
+
+
+def restamp_into(batch: bytearray | memoryview, header: BatchHeader) -> None:
+    """Do what `restamp` does, in place."""
+    head, _ = restamp(batch, header)
+    memoryview(batch)[header.position : header.position + HEADER_SIZE] = head
+
+
+def seal(header: BatchHeader, body: Buffer) -> bytes:
+    """Write a header whose length and CRC fit the body that follows it."""
+    length = HEADER_SIZE - OVERHEAD + len(body)
+    if length > 0x7FFFFFFF:
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, "a batch cannot be 2 GiB long")
+    covered = _COVERED.pack(*header[5:13])
+    value = crc.checksum(body, crc.checksum(covered))
+    return header._replace(batch_length=length, magic=MAGIC, crc=value).pack()
+
+
+def _new_crc(value: int, old: Buffer, new: Buffer, rest: memoryview) -> int:
+    if len(rest) >= kernel.PATCH_FROM_BYTES:
+        return crc.replace(value, old, new, len(rest))
+    before = crc.checksum(rest, crc.checksum(old))
+    return crc.checksum(rest, crc.checksum(new)) ^ before ^ value
+
+
+_FAULTS = {
+    "incomplete": (ErrorCode.INVALID_RECORD, "the batch is not all there"),
+    "length": (ErrorCode.CORRUPT_MESSAGE, "its length is less than a header's"),
+    "magic": (ErrorCode.CORRUPT_MESSAGE, "its magic is none that Kafka knows"),
+    "crc": (ErrorCode.CORRUPT_MESSAGE, "its CRC-32C does not match"),
+    "codec": (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "its codec is none that Kafka knows"),
+    "count": (ErrorCode.INVALID_RECORD, "its record count, offset delta and size disagree"),
+    "control": (ErrorCode.INVALID_RECORD, "clients may not write control batches"),
+    "append time": (ErrorCode.INVALID_TIMESTAMP, "only the broker may set LogAppendTime"),
+    "base offset": (ErrorCode.INVALID_RECORD, "a producer's base offset must be 0"),
+    "offset": (ErrorCode.INVALID_RECORD, "its offsets are out of range"),
+    "producer": (ErrorCode.INVALID_RECORD, "its producer id is below -1"),
+    "sequence": (ErrorCode.INVALID_RECORD, "a producer id needs an epoch and a sequence"),
+    "transaction": (ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id"),
+}
+
+
+def _error(fault: str, at: int, *, from_producer: bool) -> Error:
+    if fault in legacy.MAGICS:
+        return legacy.refuse(fault, from_producer=from_producer)
+    code, text = _FAULTS[fault]
+    if from_producer or code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
+        return ApiError(code, f"batch at byte {at}: {text}")
+    return Corrupt(f"batch at byte {at}: {text}")

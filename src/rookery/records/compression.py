@@ -1,0 +1,275 @@
+"""The codecs of a batch's records. To add one, add a row to `CODECS`: its id is the attribute bits.
+
+Whatever comes out of a decompressor is bounded: sizes that the input states are checked before
+memory is taken, and where none is stated the output is made in pieces and counted. Compressed
+data can be 32 000 times smaller than what it becomes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from rookery.errors import ApiError, Corrupt, Error, ErrorCode
+from rookery.records import xerial, zstdframe
+from rookery.records.kernel import Buffer
+
+if TYPE_CHECKING:
+    from zstandard import ZstdDecompressor
+
+DEFAULT_LIMIT = 128 * 1024 * 1024
+"""Bytes that one batch may become if the caller does not say."""
+
+# Every client writes one; each costs a decompressor's set-up, so a million would be an attack.
+_MAX_FRAMES = 1024
+# What a decompressor may keep for looking back. Java and the zstd tool stop here, too.
+_MAX_WINDOW = 128 * 1024 * 1024
+_PIECE = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One way to compress: the id that batches carry, its name in configs, and the two ways."""
+
+    id: int
+    name: str
+    _compress: Callable[[Buffer, int | None], bytes]
+    _decompress: Callable[[memoryview, int], bytes]
+
+    def compress(self, data: Buffer, level: int | None = None) -> bytes:
+        """Compress into what every Kafka client reads; levels are the library's own."""
+        return self._compress(data, level)
+
+    def decompress(self, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
+        """Decompress what any Kafka client writes, to `limit` bytes at most.
+
+        Raises:
+            Corrupt: the data is damaged, cut off, or followed by something else.
+            ApiError: it would become longer than the limit, or its library is missing.
+        """
+        try:
+            return self._decompress(memoryview(data).cast("B"), limit)
+        except _TooLong:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{self.name}: {len(data)} bytes become more than the limit of {limit} bytes",
+            ) from None
+        except Error:
+            raise
+        except Exception as error:
+            # Each library has its own classes for this, and some raise plain RuntimeErrors.
+            raise Corrupt(
+                f"{self.name}: {len(data)} bytes cannot be decompressed: {error}"
+            ) from error
+
+
+def named(name: str) -> Codec:
+    """Find a codec by its name in configs (`none`, `gzip`, `snappy`, `lz4`, `zstd`)."""
+    for codec in CODECS.values():
+        if codec.name == name:
+            return codec
+    names = ", ".join(codec.name for codec in CODECS.values())
+    raise ApiError(
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec is named {name!r}; there are {names}"
+    )
+
+
+class _TooLong(Exception):  # noqa: N818
+    """The output would pass the limit."""
+
+
+class _Output:
+    """Pieces of output, counted."""
+
+    __slots__ = ("left", "pieces")
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self.pieces: list[bytes] = []
+
+    def add(self, piece: bytes) -> None:
+        self.left -= len(piece)
+        if self.left < 0:
+            raise _TooLong
+        self.pieces.append(piece)
+
+    def expect(self, size: int) -> None:
+        if size > self.left:
+            raise _TooLong
+
+    def whole(self) -> bytes:
+        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+
+
+def _library(module: str, package: str) -> ModuleType:
+    try:
+        return _imported(module)
+    except ImportError as error:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"{package} is not installed ({error}); run `pip install {package}`",
+        ) from error
+
+
+_imported = cache(import_module)
+
+
+@cache
+def _gzip_library() -> ModuleType:
+    # Both have the same functions; isal is ten times faster at packing.
+    try:
+        return import_module("isal.isal_zlib")
+    except ImportError:
+        return zlib
+
+
+def _too_many_frames() -> Corrupt:
+    return Corrupt(f"more than {_MAX_FRAMES} compressed frames follow each other in one batch")
+
+
+def _copy(data: Buffer, _level: int | None) -> bytes:
+    return bytes(data)
+
+
+def _copy_back(data: memoryview, limit: int) -> bytes:
+    if len(data) > limit:
+        raise _TooLong
+    return bytes(data)
+
+
+def _gzip(data: Buffer, level: int | None) -> bytes:
+    library = _gzip_library()
+    if level is not None and library is not zlib and level > library.Z_BEST_COMPRESSION:
+        library = zlib
+    default: int = library.Z_DEFAULT_COMPRESSION
+    packed: bytes = library.compress(data, default if level is None else level, wbits=31)
+    return packed
+
+
+def _gunzip(data: memoryview, limit: int) -> bytes:
+    output = _Output(limit)
+    at = 0
+    for index in range(_MAX_FRAMES):
+        at = _gunzip_member(data, at, index, output)
+        if at == len(data):
+            return output.whole()
+    raise _too_many_frames()
+
+
+def _gunzip_member(data: memoryview, at: int, index: int, output: _Output) -> int:
+    member = _gzip_library().decompressobj(wbits=31)
+    # What a member leaves over is copied, so only the first one is fed all there is.
+    piece = len(data) if index == 0 else _PIECE
+    while at < len(data) and not member.eof:
+        rest: memoryview | bytes = data[at : at + piece]
+        at += len(rest)
+        while rest and not member.eof:
+            output.add(member.decompress(rest, output.left + 1))
+            rest = member.unconsumed_tail
+    if not member.eof:
+        raise ValueError("it is cut off")
+    return at - len(member.unused_data)
+
+
+def _snappy(data: Buffer, _level: int | None) -> bytes:
+    library = _library("cramjam", "cramjam").snappy
+    view = memoryview(data).cast("B")
+    parts = [xerial.HEADER]
+    for at in range(0, len(view), xerial.BLOCK_SIZE):
+        block = bytes(library.compress_raw(view[at : at + xerial.BLOCK_SIZE]))
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _unsnappy(data: memoryview, limit: int) -> bytes:
+    library = _library("cramjam", "cramjam").snappy
+    output = _Output(limit)
+    for block in xerial.blocks(data) if xerial.is_framed(data) else [data]:
+        output.expect(xerial.stated_size(block))
+        output.add(bytes(library.decompress_raw(block)))
+    return output.whole()
+
+
+def _lz4(data: Buffer, level: int | None) -> bytes:
+    library = _library("lz4.frame", "lz4")
+    # Java's reader knows neither linked blocks nor a stated size that is wrong.
+    packed: bytes = library.compress(
+        data, compression_level=level or 0, block_linked=False, store_size=False
+    )
+    return packed
+
+
+def _unlz4(data: memoryview, limit: int) -> bytes:
+    library = _library("lz4.frame", "lz4")
+    output = _Output(limit)
+    at = 0
+    for _ in range(_MAX_FRAMES):
+        at = _unlz4_frame(library, data, at, output)
+        if at == len(data):
+            return output.whole()
+    raise _too_many_frames()
+
+
+def _unlz4_frame(library: ModuleType, data: memoryview, at: int, output: _Output) -> int:
+    context = library.create_decompression_context()
+    # The library takes the memory for a piece at once; no input grows by more than 255.
+    size = min(max(_PIECE, 4 * len(data)), 255 * len(data))
+    is_end = False
+    while not is_end:
+        room = min(size, output.left + 1)
+        piece, used, is_end = library.decompress_chunk(context, data[at:], max_length=room)
+        output.add(piece)
+        at += used
+        if not is_end and not piece and (not used or at == len(data)):
+            raise ValueError("it is cut off")
+    return at
+
+
+def _zstd(data: Buffer, level: int | None) -> bytes:
+    library = _library("zstandard", "zstandard")
+    packed: bytes = library.ZstdCompressor(level=3 if level is None else level).compress(data)
+    return packed
+
+
+def _unzstd(data: memoryview, limit: int) -> bytes:
+    library = _library("zstandard", "zstandard").ZstdDecompressor(max_window_size=_MAX_WINDOW)
+    output = _Output(limit)
+    at = 0
+    for _ in range(_MAX_FRAMES):
+        skipped = zstdframe.skippable(data, at)
+        at = at + skipped if skipped else _unzstd_frame(library, data, at, output)
+        if at == len(data):
+            return output.whole()
+    raise _too_many_frames()
+
+
+def _unzstd_frame(library: ZstdDecompressor, data: memoryview, at: int, output: _Output) -> int:
+    found = zstdframe.frame(data, at)
+    output.expect(found.content_size or 0)
+    if found.window > _MAX_WINDOW:
+        raise ValueError(f"its window is {found.window} bytes; at most {_MAX_WINDOW} are allowed")
+    unpacker = library.decompressobj()
+    end, most = at, 0
+    for step in zstdframe.steps(data, found, output.left):
+        if most and most + step.most > output.left:
+            output.add(unpacker.decompress(data[at:end]))
+            at, most = end, 0
+        end, most = step.end, most + step.most
+    output.add(unpacker.decompress(data[at:end]))
+    if not unpacker.eof:
+        raise ValueError("it is cut off")
+    return end
+
+
+NONE = Codec(0, "none", _copy, _copy_back)
+GZIP = Codec(1, "gzip", _gzip, _gunzip)
+SNAPPY = Codec(2, "snappy", _snappy, _unsnappy)
+LZ4 = Codec(3, "lz4", _lz4, _unlz4)
+ZSTD = Codec(4, "zstd", _zstd, _unzstd)
+
+CODECS = {codec.id: codec for codec in (NONE, GZIP, SNAPPY, LZ4, ZSTD)}

@@ -1,0 +1,63 @@
+"""Snappy as Kafka's clients use it: raw, or in the blocks of Java's snappy-java ("xerial").
+
+header: 82 'SNAPPY' 00, version (4), lowest compatible version (4)
+then for each block: its length (4), and the block as raw snappy
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+MAGIC = b"\x82SNAPPY\x00"
+HEADER = MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+# What snappy-java writes, so no reader's buffer is too small.
+BLOCK_SIZE = 32 * 1024
+# A three-byte copy yields 64 bytes at most, and nothing in the format yields more.
+_MAX_RATIO = 22
+
+_LENGTH = Struct(">i")
+
+
+def is_framed(data: memoryview) -> bool:
+    """Tell whether the data is xerial's framing and not raw snappy."""
+    return data[: len(MAGIC)] == MAGIC and len(data) >= len(HEADER)
+
+
+def blocks(data: memoryview) -> list[memoryview]:
+    """Cut framed data into its raw blocks.
+
+    Raises:
+        ValueError: a block is cut off.
+    """
+    found = []
+    at = len(HEADER)
+    while at < len(data):
+        # Java's reader takes several framed streams in a row for one, so their headers recur.
+        if is_framed(data[at:]):
+            at += len(HEADER)
+            continue
+        if len(data) - at < _LENGTH.size:
+            raise ValueError("a block's length is cut off")
+        (size,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        if size <= 0 or size > len(data) - at:
+            raise ValueError("a block is cut off")
+        found.append(data[at : at + size])
+        at += size
+    return found
+
+
+def stated_size(block: memoryview) -> int:
+    """Read how long a raw block says that it will become.
+
+    Raises:
+        ValueError: there is no such number, or no block of this length can become so long.
+    """
+    size = 0
+    for index, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            if size > _MAX_RATIO * len(block):
+                raise ValueError(f"{len(block)} bytes cannot become {size}")
+            return size
+    raise ValueError("its size is not a varint")
