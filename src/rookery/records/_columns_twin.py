@@ -1,0 +1,418 @@
+"""The work of `_columns` in plain Python: its fallback where it was not built, and its oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from rookery.errors import ApiError, Corrupt
+from rookery.records import batch as b
+from rookery.records import reading as r
+from rookery.records.batch import BatchHeader
+from rookery.records.crc import checksum
+from rookery.records.reading import Fetched, Reading
+from rookery.records.writing import LAST_TIMESTAMP, bad_header, bad_offset, bad_timestamp, too_large
+
+_CRC_FROM = 21
+_SMALLEST_RECORD = 7
+_INT64_MAX = 2**63 - 1
+_Header: TypeAlias = tuple[bytes, bytes | None]
+Packed: TypeAlias = tuple[bytearray, int, int, int, int, int]
+
+
+class _Fault(Exception):  # noqa: N818 (never leaves this file)
+    """A record cannot be read: the place of its text in FAULTS."""
+
+    def __init__(self, what: int) -> None:
+        super().__init__(r.FAULTS[what])
+        self.what = what
+
+
+@dataclass(slots=True)
+class _Section:
+    """The records of one batch, uncompressed, and how far they were read."""
+
+    fetched: Fetched
+    header: BatchHeader
+    data: memoryview
+    left: int
+    position: int = 0
+
+
+@dataclass(slots=True)
+class _Row:
+    """One record, as far as it was asked for."""
+
+    offset: int
+    timestamp: int | None = None
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: list[_Header] | None = None
+    size: int = 0
+
+
+class Decoder:
+    """Turn batches into columns; see `_columns.pyi` for what each call promises."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._wants = frozenset(reading.columns)
+        self._sections: list[_Section] = []
+        self._bytes = 0
+        self._rows = 0
+        self._fault: Exception | None = None
+        self._topics: dict[str, int] = {}
+
+    def open(self, fetched: Fetched) -> None:
+        self._fetched = fetched
+        self._data = memoryview(fetched.data).cast("B")
+        self._position = 0
+        self._topics.setdefault(fetched.topic, len(self._topics))
+        self._aborted = sorted(fetched.aborted, key=lambda entry: entry[1], reverse=True)
+        self._aborting: set[int] = set()
+
+    def take(self) -> pa.RecordBatch | None:
+        while True:
+            self._scan()
+            if not self._is_full() and self._fault is None:
+                return None
+            rows = self.drain()
+            if rows is not None:
+                return rows
+            if self._fault is not None:
+                raise self._fault
+
+    def drain(self) -> pa.RecordBatch | None:
+        rows = [(section, row) for section, row in self._fill()]
+        return self._build(rows) if rows else None
+
+    def _is_full(self) -> bool:
+        return self._bytes >= self._reading.max_bytes or self._rows >= self._reading.max_rows
+
+    def _scan(self) -> None:
+        while self._fault is None and not self._is_full() and self._position < len(self._data):
+            try:
+                self._scan_batch()
+            except (Corrupt, ApiError) as fault:
+                # What came before it is still good, and goes out first.
+                self._fault = fault
+
+    def _scan_batch(self) -> None:
+        rest = self._data[self._position :]
+        offset = int.from_bytes(rest[:8], "big", signed=True)
+        if len(rest) > 16 and rest[16] != b.MAGIC:
+            raise r.bad_magic(self._fetched.topic, self._fetched.partition, offset, rest[16])
+        size = b.OVERHEAD + int.from_bytes(rest[8:12], "big", signed=True)
+        if len(rest) >= b.OVERHEAD and size < b.HEADER_SIZE:
+            raise self._corrupt(offset, r.SHORT)
+        if len(rest) < b.OVERHEAD or size > len(rest):
+            if not self._reading.allow_cut:
+                raise self._corrupt(offset, r.CUT)
+            self._position = len(self._data)
+            return
+        self._scan_whole(rest[:size], b.parse(rest))
+        self._position += size
+
+    def _scan_whole(self, batch: memoryview, header: BatchHeader) -> None:
+        offset, delta, count = header.base_offset, header.last_offset_delta, header.record_count
+        if offset < 0 or delta < 0 or offset > _INT64_MAX - delta:
+            raise self._corrupt(offset, r.OFFSETS)
+        if not 0 <= count <= delta + 1:
+            raise self._corrupt(offset, r.COUNT)
+        if offset >= self._fetched.until_offset:
+            return
+        # Nothing else in the header is believed before this, lest a flipped bit hide records.
+        if self._reading.check_crc and checksum(batch[_CRC_FROM:]) != header.crc:
+            raise self._corrupt(offset, r.CRC)
+        if self._is_hidden(batch, header) or offset + delta < self._fetched.from_offset:
+            return
+        data = self._records(batch, header)
+        if count * _SMALLEST_RECORD > len(data):
+            raise self._corrupt(offset, r.COUNT)
+        self._sections.append(_Section(self._fetched, header, data, count))
+        self._bytes += len(data)
+        self._rows += count
+
+    def _is_hidden(self, batch: memoryview, header: BatchHeader) -> bool:
+        while self._aborted and self._aborted[-1][1] <= header.last_offset:
+            self._aborting.add(self._aborted.pop()[0])
+        is_aborting = header.producer_id in self._aborting
+        if header.is_control:
+            if is_aborting and self._is_abort(self._records(batch, header), header.base_offset):
+                self._aborting.discard(header.producer_id)
+            return True
+        return header.is_transactional and is_aborting
+
+    def _is_abort(self, data: memoryview, offset: int) -> bool:
+        try:
+            _, position = _varint(data, 0, len(data))
+            _, position = _varlong(data, position + 1, len(data))
+            _, position = _varint(data, position, len(data))
+            size, position = _varint(data, position, len(data))
+        except _Fault:
+            size, position = 0, 0
+        if size < 4 or size > len(data) - position:
+            raise self._corrupt(offset, r.CONTROL)
+        return bytes(data[position + 2 : position + 4]) == b"\0\0"
+
+    def _records(self, batch: memoryview, header: BatchHeader) -> memoryview:
+        records = batch[b.HEADER_SIZE :]
+        codec = header.attributes & b.CODEC_MASK
+        if not codec:
+            return records
+        limit = self._reading.max_inflated_bytes
+        return memoryview(r.inflate(self._fetched, header.base_offset, codec, records, limit))
+
+    def _corrupt(self, offset: int, what: int) -> Corrupt:
+        return r.corrupt(self._fetched.topic, self._fetched.partition, offset, what)
+
+    def _fill(self) -> Iterator[tuple[_Section, _Row]]:
+        rows = room = 0
+        while self._sections:
+            section = self._sections[0]
+            try:
+                if not section.left:
+                    self._finish(section)
+                    continue
+                row, end = _record(section, self._wants)
+            except _Fault as fault:
+                if rows:
+                    return
+                raise _corrupt_section(section, fault.what) from None
+            if row is not None:
+                room += row.size
+                if rows == self._reading.max_rows or room > self._reading.max_bytes:
+                    if not rows:
+                        raise self._too_big(section, row)
+                    return
+                rows += 1
+                yield section, row
+            self._bytes -= end - section.position
+            self._rows -= 1
+            section.position, section.left = end, section.left - 1
+
+    def _finish(self, section: _Section) -> None:
+        if section.position != len(section.data):
+            raise _Fault(r.TRAILING)
+        self._sections.pop(0)
+
+    def _too_big(self, section: _Section, row: _Row) -> Exception:
+        fetched = section.fetched
+        limit = self._reading.max_bytes
+        return r.too_big(fetched.topic, fetched.partition, row.offset, row.size, limit)
+
+    def _build(self, rows: list[tuple[_Section, _Row]]) -> pa.RecordBatch:
+        arrays = [self._column(name, rows) for name in self._reading.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._reading.schema())
+
+    def _column(self, name: str, rows: list[tuple[_Section, _Row]]) -> pa.Array[Any]:
+        values: list[Any]
+        match name:
+            case "topic":
+                return self._topic(rows)
+            case "partition":
+                values = [section.fetched.partition for section, _ in rows]
+            case "leader_epoch":
+                values = [section.header.partition_leader_epoch for section, _ in rows]
+            case "timestamp_type":
+                values = [int(section.header.timestamp_type) for section, _ in rows]
+            case "headers":
+                values = [_readable(row.headers or []) for _, row in rows]
+            case _:
+                values = [getattr(row, name) for _, row in rows]
+        column: pa.Array[Any] = pa.array(values, self._reading.schema().field(name).type)
+        return column
+
+    def _topic(self, rows: list[tuple[_Section, _Row]]) -> pa.Array[Any]:
+        indices = pa.array([self._topics[section.fetched.topic] for section, _ in rows], pa.int32())
+        return pa.DictionaryArray.from_arrays(indices, pa.array(list(self._topics), pa.string()))
+
+
+def _corrupt_section(section: _Section, what: int) -> Corrupt:
+    fetched = section.fetched
+    return r.corrupt(fetched.topic, fetched.partition, section.header.base_offset, what)
+
+
+def _record(section: _Section, wants: frozenset[str]) -> tuple[_Row | None, int]:
+    """Read the next record, or None for one out of range; and where it ends."""
+    data = section.data
+    size, position = _varint(data, section.position, len(data))
+    if not _SMALLEST_RECORD - 1 <= size <= len(data) - position:
+        raise _Fault(r.RECORD_LENGTH)
+    end = position + size
+    time_delta, position = _varlong(data, position + 1, end)
+    delta, position = _varint(data, position, end)
+    if not 0 <= delta <= section.header.last_offset_delta:
+        raise _Fault(r.RECORD_OFFSET)
+    row = _Row(section.header.base_offset + delta)
+    if not section.fetched.from_offset <= row.offset < section.fetched.until_offset:
+        return None, end
+    if "timestamp" in wants:
+        row.timestamp = _timestamp(section, time_delta)
+    _read_wanted(row, data, position, end, wants)
+    return row, end
+
+
+def _timestamp(section: _Section, delta: int) -> int | None:
+    time = section.header.max_timestamp
+    if section.header.timestamp_type is b.TimestampType.CREATE_TIME:
+        time = section.header.base_timestamp + delta
+    if not -_INT64_MAX - 1 <= time <= _INT64_MAX:
+        raise _Fault(r.TIMESTAMP)
+    return None if time == b.NO_TIMESTAMP else time
+
+
+def _read_wanted(
+    row: _Row, data: memoryview, position: int, end: int, wants: frozenset[str]
+) -> None:
+    if wants.isdisjoint(("key", "value", "headers")):
+        return
+    key, position = _bytes(data, position, end, r.KEY)
+    if "key" in wants:
+        row.key = key
+        row.size += len(key or b"")
+    if wants.isdisjoint(("value", "headers")):
+        return
+    value, position = _bytes(data, position, end, r.VALUE)
+    if "value" in wants:
+        row.value = value
+        row.size += len(value or b"")
+    if "headers" in wants:
+        row.headers = _headers(data, position, end)
+        row.size += sum(len(name) + len(content or b"") for name, content in row.headers)
+
+
+def _headers(data: memoryview, position: int, end: int) -> list[_Header]:
+    count, position = _varint(data, position, end)
+    if not 0 <= count <= (end - position) // 2:
+        raise _Fault(r.HEADER)
+    headers: list[_Header] = []
+    for _ in range(count):
+        name, position = _bytes(data, position, end, r.HEADER)
+        if name is None:
+            raise _Fault(r.HEADER)
+        content, position = _bytes(data, position, end, r.HEADER)
+        headers.append((name, content))
+    if position != end:
+        raise _Fault(r.RECORD_TRAILING)
+    return headers
+
+
+def _readable(headers: list[_Header]) -> list[tuple[str, bytes | None]]:
+    # C clients may write any bytes as a header's key, Arrow's strings must be UTF-8.
+    return [(name.decode("utf-8", "replace"), content) for name, content in headers]
+
+
+def _bytes(data: memoryview, position: int, end: int, what: int) -> tuple[bytes | None, int]:
+    size, position = _varint(data, position, end)
+    if not -1 <= size <= end - position:
+        raise _Fault(what)
+    if size < 0:
+        return None, position
+    return bytes(data[position : position + size]), position + size
+
+
+def _varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    return _number(data, position, end, 32)
+
+
+def _varlong(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    return _number(data, position, end, 64)
+
+
+def _number(data: memoryview, position: int, end: int, bits: int) -> tuple[int, int]:
+    result = shift = 0
+    while position < end:
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            if result >> bits:
+                break
+            return (result >> 1) ^ -(result & 1), position
+        if shift >= bits:
+            break
+    raise _Fault(r.NUMBER)
+
+
+class Packer:
+    """Turn rows into records; see `_columns.pyi` for what each call promises."""
+
+    def __init__(self, rows: pa.RecordBatch, timestamp_ms: int) -> None:
+        self._rows = rows.num_rows
+        self._names = rows.schema.names
+        self._keys = self._list(rows, "key")
+        self._values = self._list(rows, "value")
+        self._headers = self._list(rows, "headers")
+        self._offsets = self._list(rows, "offset")
+        times = self._list(rows, "timestamp")
+        self._times = [timestamp_ms if time is None else time for time in times]
+
+    def _list(self, rows: pa.RecordBatch, name: str) -> list[Any]:
+        return rows.column(name).to_pylist() if name in self._names else [None] * self._rows
+
+    def pack(self, start: int, base_offset: int, limit: int) -> Packed:
+        out = bytearray(b.HEADER_SIZE)
+        base = base_offset if self._offsets[start] is None else self._offsets[start]
+        base_time = highest = self._times[start]
+        delta = -1
+        row = start
+        while row < self._rows:
+            step = self._delta(row, start, base, delta)
+            record = self._record(row, base_time, step)
+            if len(record) > limit and row == start:
+                raise too_large(row, len(record), limit)
+            if len(out) - b.HEADER_SIZE + len(record) > limit or step > r.INT32_MAX:
+                break
+            out += record
+            delta, row, highest = step, row + 1, max(highest, self._times[row])
+        return out, row - start, base, delta, base_time, highest
+
+    def _delta(self, row: int, start: int, base: int, last: int) -> int:
+        if self._offsets[row] is None:
+            return row - start
+        delta: int = self._offsets[row] - base
+        if delta <= last or base < 0:
+            raise bad_offset(row)
+        return delta
+
+    def _record(self, row: int, base_time: int, delta: int) -> bytes:
+        if self._times[row] < b.NO_TIMESTAMP or self._times[row] > LAST_TIMESTAMP:
+            raise bad_timestamp(row)
+        headers = self._headers[row] or ()
+        body = b"".join(
+            (
+                b"\0",
+                _zigzag(self._times[row] - base_time),
+                _zigzag(delta),
+                _sized(self._keys[row]),
+                _sized(self._values[row]),
+                _zigzag(len(headers)),
+                *(part for header in headers for part in _header(row, header)),
+            )
+        )
+        return _zigzag(len(body)) + body
+
+
+def _header(row: int, header: dict[str, Any] | None) -> tuple[bytes, bytes]:
+    if header is None or header["key"] is None:
+        raise bad_header(row)
+    return _sized(header["key"].encode()), _sized(header["value"])
+
+
+def _sized(content: bytes | None) -> bytes:
+    return b"\1" if content is None else _zigzag(len(content)) + content
+
+
+def _zigzag(number: int) -> bytes:
+    number = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

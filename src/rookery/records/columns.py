@@ -1,0 +1,116 @@
+"""Record batches to Arrow columns and back.
+
+Fetched batches of any number of topic-partitions become few, large RecordBatches with only the
+columns asked for; rows become batches of a bounded size. The loops over records run compiled,
+without the interpreter's lock (`_columns.pyx`), or else in plain Python (`_columns_twin.py`).
+
+    >>> rows = pa.record_batch({"key": [b"a", None], "value": [b"1", b""]})
+    >>> [batch] = encode(rows)
+    >>> [back] = decode([Fetched("orders", 0, batch)], Reading(columns=("key", "value")))
+    >>> back.equals(rows)
+    True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rookery.native import load
+from rookery.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader, seal
+from rookery.records.reading import INT32_MAX, Fetched, Reading
+from rookery.records.writing import Writing, prepare
+
+if TYPE_CHECKING:
+    from rookery.records import _columns
+else:
+    _columns = load("rookery.records._columns", "rookery.records._columns_twin")
+
+_READ_ALL = Reading()
+
+
+def decode(fetched: Iterable[Fetched], reading: Reading | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the records of fetched batches as columns, in the order given.
+
+    Everything goes into one RecordBatch until a limit of `reading` is reached. Rows before a
+    fault are yielded before it is raised.
+
+    Raises:
+        Corrupt: a batch cannot be read; the text names topic, partition and offset.
+        ApiError: a batch is of an old format or an unknown codec, or grows beyond its limit.
+        ConfigError: one record alone is larger than `max_bytes`.
+    """
+    decoder = _columns.Decoder(reading or _READ_ALL)
+    for batches in fetched:
+        decoder.open(batches)
+        while (rows := decoder.take()) is not None:
+            yield rows
+    while (rows := decoder.drain()) is not None:
+        yield rows
+
+
+def encode(rows: pa.RecordBatch | pa.Table, writing: Writing | None = None) -> Iterator[bytearray]:
+    """Yield the rows as record batches: columns key, value, headers, timestamp, offset.
+
+    Missing columns and nulls mean no key, no value, no headers, the default timestamp. Other
+    columns are left out.
+
+    Raises:
+        ApiError: a row cannot be a record (too large, timestamp, offsets, header); it is named.
+        ConfigError: a setting or a missing column makes the whole impossible.
+    """
+    chosen = writing or Writing()
+    done = 0
+    for part in _parts(rows):
+        ready = prepare(part, chosen)
+        packer = _columns.Packer(ready, chosen.timestamp_ms)
+        row = 0
+        while row < ready.num_rows:
+            limit = chosen.max_batch_bytes - HEADER_SIZE
+            packed = packer.pack(row, chosen.base_offset + done, limit)
+            yield _finish(packed, chosen, done)
+            row += packed[1]
+            done += packed[1]
+
+
+def _parts(rows: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
+    # Small chunks would make small batches, so they are joined first.
+    return [rows] if isinstance(rows, pa.RecordBatch) else rows.combine_chunks().to_batches()
+
+
+def _finish(packed: _columns.Packed, writing: Writing, done: int) -> bytearray:
+    batch, count, base_offset, last_delta, base_timestamp, max_timestamp = packed
+    batch, codec = _compress(batch, writing)
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        partition_leader_epoch=writing.leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=codec | (TRANSACTIONAL if writing.transactional else 0),
+        last_offset_delta=last_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=writing.producer_id,
+        producer_epoch=writing.producer_epoch,
+        base_sequence=_sequence(writing.base_sequence, done),
+        record_count=count,
+    )
+    batch[:HEADER_SIZE] = seal(header, memoryview(batch)[HEADER_SIZE:])
+    return batch
+
+
+def _compress(batch: bytearray, writing: Writing) -> tuple[bytearray, int]:
+    if not writing.codec.id:
+        return batch, 0
+    small = writing.codec.compress(memoryview(batch)[HEADER_SIZE:])
+    if len(small) >= len(batch) - HEADER_SIZE:
+        return batch, 0
+    return bytearray(HEADER_SIZE) + small, writing.codec.id
+
+
+def _sequence(base: int, done: int) -> int:
+    # Kafka's sequence numbers go round, from the highest int32 to 0.
+    return base if base < 0 else (base + done) % (INT32_MAX + 1)

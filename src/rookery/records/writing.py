@@ -1,0 +1,126 @@
+"""What is written from columns: the settings, the columns taken, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rookery.errors import ApiError, ConfigError, ErrorCode
+from rookery.records.batch import HEADER_SIZE
+from rookery.records.compression import NONE, Codec
+from rookery.records.reading import HEADERS, INT32_MAX
+
+_TAKEN = ("key", "value", "headers", "timestamp", "offset")
+LAST_TIMESTAMP = 2**62
+"""Beyond it, differences of timestamps would not fit 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How rows become batches.
+
+    Attributes:
+        codec: compression; a batch that would not become smaller is left as it is.
+        max_batch_bytes: the size of a batch, header included.
+        base_offset: the first row's offset; the broker assigns its own anyway.
+        keep_offsets: take offsets from the column `offset` instead, gaps included.
+        timestamp_ms: for rows without a timestamp; -1 is Kafka's word for none.
+        leader_epoch: as a producer writes it, -1.
+        producer_id, producer_epoch, base_sequence: of an idempotent producer.
+        transactional: the batches are part of the producer's transaction.
+    """
+
+    codec: Codec = NONE
+    max_batch_bytes: int = 1_000_000
+    base_offset: int = 0
+    keep_offsets: bool = False
+    timestamp_ms: int = -1
+    leader_epoch: int = -1
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    transactional: bool = False
+
+    def __post_init__(self) -> None:
+        if not HEADER_SIZE < self.max_batch_bytes <= INT32_MAX:
+            raise ConfigError(
+                f"max_batch_bytes={self.max_batch_bytes}: must be from {HEADER_SIZE + 1} "
+                f"to {INT32_MAX}"
+            )
+        if self.base_offset < 0:
+            raise ConfigError(f"base_offset={self.base_offset}: must not be negative")
+        if not -1 <= self.timestamp_ms <= LAST_TIMESTAMP:
+            raise ConfigError(f"timestamp_ms={self.timestamp_ms}: must be from -1 to 2**62")
+
+
+def prepare(rows: pa.RecordBatch, writing: Writing) -> pa.RecordBatch:
+    """Bring the columns that records have into the types that the packer reads; check them."""
+    taken = [name for name in _TAKEN if name in rows.schema.names]
+    if "key" not in taken and "value" not in taken:
+        raise ConfigError(f"columns {rows.schema.names}: a record needs a key or a value")
+    if not writing.keep_offsets:
+        taken = [name for name in taken if name != "offset"]
+    elif "offset" not in taken or rows.column("offset").null_count:
+        raise ConfigError("keep_offsets=True needs a column `offset` without nulls")
+    ready = [_prepare(name, rows.column(name)) for name in taken]
+    return pa.RecordBatch.from_arrays(ready, names=taken)
+
+
+def too_large(row: int, size: int, limit: int) -> ApiError:
+    """Refuse a row that no batch of the size wanted can hold."""
+    what = f"its record of {size} bytes is above the {limit} that a batch has room for"
+    return _refuse(ErrorCode.MESSAGE_TOO_LARGE, row, what)
+
+
+def bad_offset(row: int) -> ApiError:
+    """Refuse offsets that are negative or do not rise."""
+    return _refuse(ErrorCode.INVALID_RECORD, row, "offsets must rise, from 0 up")
+
+
+def bad_timestamp(row: int) -> ApiError:
+    """Refuse a time that Kafka does not know."""
+    return _refuse(
+        ErrorCode.INVALID_TIMESTAMP, row, "its timestamp is before 1970 or too far ahead"
+    )
+
+
+def bad_header(row: int) -> ApiError:
+    """Refuse a header without a key."""
+    return _refuse(ErrorCode.INVALID_RECORD, row, "a header is null or has no key")
+
+
+def _refuse(code: ErrorCode, row: int, what: str) -> ApiError:
+    return ApiError(code, f"row {row}: {what}")
+
+
+def _prepare(name: str, column: pa.Array[Any]) -> pa.Array[Any]:
+    try:
+        ready = _cast(name, column)
+        # Offsets into buffers are followed without looking, so they are looked at here.
+        ready.validate(full=True)
+    except pa.ArrowException as error:
+        raise ConfigError(
+            f"column `{name}` of type {column.type} cannot be written: {error}"
+        ) from error
+    return ready
+
+
+def _cast(name: str, column: pa.Array[Any]) -> pa.Array[Any]:
+    if name == "headers":
+        return column.cast(HEADERS)
+    if name == "offset":
+        return column.cast(pa.int64())
+    if name == "timestamp":
+        return _milliseconds(column)
+    if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
+        return column.cast(pa.large_binary())
+    return column.cast(pa.binary())
+
+
+def _milliseconds(column: pa.Array[Any]) -> pa.Array[Any]:
+    if pa.types.is_timestamp(column.type):
+        # Kafka knows no finer time: what is below a millisecond is cut off, not refused.
+        column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+    return column.cast(pa.int64())
