@@ -1,0 +1,339 @@
+"""This process's copy of the state: it follows the log, applies it, and proposes entries.
+
+One append is in flight at a time and carries everything that waits. An entry's outcome is known
+when it is applied, never before; an answer of the log that gets lost is found again by reading,
+since entries know their writer.
+
+    propose ──► queue ──► one entry ──► log.append ──┐
+                                                     ▼
+    other processes ──► log.wait, log.read ──► apply, in order ──► outcomes, listeners
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rookery.clock import Clock
+from rookery.cluster.entry import (
+    MAX_EVENTS,
+    MAX_PAYLOAD_BYTES,
+    Entry,
+    Writer,
+    read_entry,
+    read_events,
+    write_entry,
+)
+from rookery.cluster.events.log import Committed
+from rookery.cluster.port import ClusterLog
+from rookery.cluster.state.state import Applied, Outcome, State
+from rookery.errors import Conflict, Corrupt, Unavailable
+from rookery.wire.buffer import Buffer
+from rookery.wire.message import Message
+
+log = logging.getLogger(__name__)
+
+# Digests of so many entries are kept for comparing with what other writers had seen.
+_DIGESTS: Final = 4096
+_RETRY_SECONDS: Final = (0.01, 0.05, 0.2, 0.5, 1.0)
+# What an entry holds besides payload: far below the log's bound for entries as a whole.
+_MAX_EVENT_BYTES: Final = 384 * 1024
+_EXTENT_BYTES: Final = 80
+_EVENT_BYTES: Final = 512
+
+Listener = Callable[[Applied, Entry], None]
+
+
+class Fenced(Conflict):
+    """This incarnation counts no longer: another process took its place, or it was too slow."""
+
+
+class _Proposal:
+    """Events that shall go into one entry together, and who waits for them."""
+
+    __slots__ = ("events", "extents", "future", "payload", "payload_bytes")
+
+    def __init__(self, events: Sequence[Message], payload: Sequence[Buffer]) -> None:
+        self.events = events
+        self.payload = payload
+        self.payload_bytes = sum(map(len, payload))
+        self.extents = sum(
+            len(event.extents) if isinstance(event, Committed) else 1 for event in events
+        )
+        self.future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+
+    @property
+    def event_bytes(self) -> int:
+        return self.extents * _EXTENT_BYTES + len(self.events) * _EVENT_BYTES
+
+
+class Replica:
+    """The state as of the last entry applied here."""
+
+    def __init__(self, cluster_log: ClusterLog, clock: Clock, state: State | None = None) -> None:
+        self.state = state or State()
+        self.incarnation = 0
+        self._log = cluster_log
+        self._clock = clock
+        self._sequence = 0
+        self._queue: deque[_Proposal] = deque()
+        self._in_flight: dict[int, list[_Proposal]] = {}
+        self._appender: asyncio.Task[None] | None = None
+        self._follower: asyncio.Task[None] | None = None
+        self._reading = asyncio.Lock()
+        self._barrier: asyncio.Task[None] | None = None
+        self._listeners: list[Listener] = []
+        self._digests: dict[int, int] = {}
+        self._failure: Exception | None = None
+        self.when_failed: Callable[[Exception], None] = lambda _: None
+        """Called once if the replica cannot go on; the process must stop."""
+
+    async def open(self) -> None:
+        """Apply all that is in the log, then follow it."""
+        await self._catch_up()
+        self._follower = asyncio.create_task(self._follow())
+
+    async def close(self) -> None:
+        """Stop following; what waits is told that it is not known."""
+        for task in (self._follower, self._appender, self._barrier):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        self._fail_all(Unavailable("the broker stops"))
+
+    def listen(self, listener: Listener) -> None:
+        """Have a listener called after every entry that was applied."""
+        self._listeners.append(listener)
+
+    @property
+    def waiting(self) -> int:
+        """How many proposals are not in an entry yet."""
+        return len(self._queue)
+
+    async def register(self, event: Message) -> int:
+        """Join the cluster, or join it again; return the new incarnation."""
+        self.incarnation = self._sequence = 0
+        number = await self._append_as_stranger([event])
+        self.incarnation = number
+        return number
+
+    async def create_cluster(self, event: Message) -> None:
+        """Write the log's first entry, if nobody has."""
+        await self._append_as_stranger([event])
+
+    def propose(
+        self, events: Sequence[Message], payload: Sequence[Buffer] = ()
+    ) -> asyncio.Future[list[Outcome]]:
+        """Put events into the next entry; the future has their outcomes once it is applied.
+
+        Positions of a `Committed` without object are positions in the payload given here.
+
+        The future fails with Fenced if this incarnation counts no longer, and with Unavailable if
+        it is not known what became of the entry.
+        """
+        proposal = _Proposal(events, payload)
+        if self._failure is not None:
+            proposal.future.set_exception(self._failure)
+            return proposal.future
+        self._queue.append(proposal)
+        if self._appender is None or self._appender.done():
+            self._appender = asyncio.create_task(self._append_all())
+        return proposal.future
+
+    async def barrier(self) -> None:
+        """Return when all is applied that was in the log when this was called.
+
+        One look at the log's head serves all who came before it began.
+        """
+        running = self._barrier
+        if running is not None and not running.done():
+            # That one may have looked before we were called: wait for the next.
+            await asyncio.wait([running])
+        if self._barrier is None or self._barrier.done():
+            self._barrier = asyncio.create_task(self._reach_head())
+        await asyncio.shield(self._barrier)
+
+    async def _reach_head(self) -> None:
+        head = await self._log.head()
+        if head > self.state.applied:
+            await self._catch_up(head)
+
+    # Reading and applying.
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._log.wait(self.state.applied)
+                await self._catch_up()
+            except Unavailable as error:
+                log.warning("the cluster log is out of reach: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS[-1])
+            except Exception as error:  # noqa: BLE001 (a task's root: the process must stop)
+                self._stop(error)
+                return
+
+    async def _catch_up(self, until: int | None = None) -> None:
+        """Read and apply until there is no more, or up to an entry."""
+        async with self._reading:
+            while until is None or self.state.applied < until:
+                entries = await self._log.read(self.state.applied)
+                if not entries:
+                    return
+                for number, data in entries:
+                    # Our own entries are applied from memory meanwhile.
+                    if number == self.state.applied + 1:
+                        entry = read_entry(number, data)
+                        self._apply(number, entry, read_events(number, entry))
+
+    def _apply(self, number: int, entry: Entry, events: list[Message]) -> None:
+        seen = self._digests.get(entry.seen)
+        if seen is not None and seen != entry.digest:
+            raise Corrupt(
+                f"entry {number} was written by a process whose state differs from this one's "
+                f"after entry {entry.seen}; stop the brokers and run `rookery fsck`"
+            )
+        applied = self.state.apply(number, entry, events)
+        self._digests[number] = self.state.digest
+        self._digests.pop(number - _DIGESTS, None)
+        if entry.incarnation == self.incarnation and entry.incarnation:
+            self._settle(applied, entry)
+        for listener in self._listeners:
+            listener(applied, entry)
+
+    def _settle(self, applied: Applied, entry: Entry) -> None:
+        proposals = self._in_flight.get(entry.sequence)
+        if proposals is None:
+            return
+        if applied.is_void:
+            if self.incarnation not in self.state.brokers.sequences:
+                self._fail_all(Fenced("another process took this broker's place"))
+            # Else it is the second copy of an entry that was applied already.
+            return
+        del self._in_flight[entry.sequence]
+        outcomes = iter(applied.outcomes)
+        for proposal in proposals:
+            result = [next(outcomes) for _ in proposal.events]
+            if not proposal.future.done():
+                proposal.future.set_result(result)
+
+    # Appending.
+
+    async def _append_all(self) -> None:
+        try:
+            while self._queue:
+                await self._append(self._gather())
+        except Fenced as error:
+            self._fail_all(error)
+        except Exception as error:  # noqa: BLE001 (a task's root: the process must stop)
+            self._stop(error)
+
+    def _gather(self) -> list[_Proposal]:
+        """Take what waits, as much as an entry may hold."""
+        taken = [self._queue.popleft()]
+        extents, payload = taken[0].extents, taken[0].payload_bytes
+        size = taken[0].event_bytes
+        while self._queue:
+            candidate = self._queue[0]
+            extents += candidate.extents
+            payload += candidate.payload_bytes
+            size += candidate.event_bytes
+            if extents > MAX_EVENTS or payload > MAX_PAYLOAD_BYTES or size > _MAX_EVENT_BYTES:
+                break
+            taken.append(self._queue.popleft())
+        return taken
+
+    async def _append(self, proposals: list[_Proposal]) -> None:
+        if self.incarnation not in self.state.brokers.sequences:
+            error = Fenced("this broker is not registered any more")
+            for proposal in proposals:
+                proposal.future.set_exception(error)
+            raise error
+        self._sequence += 1
+        events, payload = _merge(proposals)
+        entry = self._entry(self.incarnation, self._sequence)
+        data = write_entry(_writer(entry), events, payload)
+        self._in_flight[entry.sequence] = proposals
+        await self._push(data, entry, events)
+
+    async def _push(self, data: bytes, entry: Entry, events: list[Message]) -> None:
+        """Append until the entry is known to be in the log, then apply up to it."""
+        attempt = 0
+        while True:
+            try:
+                number = await self._log.append(data)
+            except Unavailable as error:
+                log.warning("an append to the cluster log may be lost: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
+                attempt += 1
+                if await self._is_applied(entry):
+                    return
+                continue
+            if number == self.state.applied + 1 and not self._reading.locked():
+                self._apply(number, entry, events)
+            else:
+                await self._catch_up(number)
+            return
+
+    async def _is_applied(self, entry: Entry) -> bool:
+        """Look for our own entry in the log, where its first answer was lost."""
+        try:
+            await self._catch_up()
+        except Unavailable:
+            return False
+        return entry.sequence not in self._in_flight
+
+    async def _append_as_stranger(self, events: list[Message]) -> int:
+        """Append what a process says before it has an incarnation."""
+        data = write_entry(_writer(self._entry(0, 0)), events)
+        number = await self._log.append(data)
+        await self._catch_up(number)
+        return number
+
+    def _entry(self, incarnation: int, sequence: int) -> Entry:
+        return Entry(
+            incarnation=incarnation,
+            sequence=sequence,
+            stamp_ms=self._clock.now_ms(),
+            seen=self.state.applied,
+            digest=self.state.digest,
+            events=[],
+            payload=b"",
+        )
+
+    def _stop(self, error: Exception) -> None:
+        log.error("the replica of the cluster's state stops: %s", error, exc_info=error)
+        self._failure = error
+        self._fail_all(error)
+        self.when_failed(error)
+
+    def _fail_all(self, error: Exception) -> None:
+        waiting = [*self._queue, *(one for many in self._in_flight.values() for one in many)]
+        self._queue.clear()
+        self._in_flight.clear()
+        for proposal in waiting:
+            if not proposal.future.done():
+                proposal.future.set_exception(error)
+
+
+def _writer(entry: Entry) -> Writer:
+    return Writer(entry.incarnation, entry.sequence, entry.stamp_ms, entry.seen, entry.digest)
+
+
+def _merge(proposals: list[_Proposal]) -> tuple[list[Message], list[Buffer]]:
+    """Put the events of several proposals behind each other, and their payloads too."""
+    events: list[Message] = []
+    payload: list[Buffer] = []
+    size = 0
+    for proposal in proposals:
+        if size and proposal.payload:
+            for event in proposal.events:
+                if isinstance(event, Committed) and not event.object_id:
+                    for extent in event.extents:
+                        extent.position += size
+        events += proposal.events
+        payload += proposal.payload
+        size += proposal.payload_bytes
+    return events, payload

@@ -1,0 +1,79 @@
+"""Processes of the cluster: who they are, who lives, whose entries count.
+
+An incarnation is one life of one process. Its entries are numbered, and only the next number of a
+live incarnation counts; everything else is void.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rookery.cluster.events.brokers import BrokerRegistered
+
+
+class Broker(NamedTuple):
+    """A live broker."""
+
+    node_id: int
+    incarnation: int
+    host: str
+    port: int
+    rack: str | None
+    process_id: bytes
+
+
+class Brokers:
+    """The live incarnations, by number and by node id."""
+
+    __slots__ = ("by_node", "sequences", "stamps")
+
+    def __init__(self) -> None:
+        self.by_node: dict[int, Broker] = {}
+        self.sequences: dict[int, int] = {}
+        """The last entry that counted, of each live incarnation."""
+        self.stamps: dict[int, int] = {}
+        """The clock of each live incarnation, as its last entry tells it."""
+
+    @property
+    def nodes(self) -> list[int]:
+        """The node ids of live brokers, in order."""
+        return sorted(self.by_node)
+
+    def take(self, incarnation: int, sequence: int, stamp_ms: int) -> bool:
+        """Count an entry, if it is the next one of a live incarnation."""
+        if self.sequences.get(incarnation) != sequence - 1:
+            return False
+        self.sequences[incarnation] = sequence
+        self.stamps[incarnation] = stamp_ms
+        return True
+
+    def register(self, incarnation: int, event: BrokerRegistered, stamp_ms: int) -> Broker:
+        """Let a process live, in place of one with the same node id."""
+        node_id = event.node_id if event.node_id >= 0 else self._free_node()
+        before = self.by_node.get(node_id)
+        if before is not None:
+            self.remove(before.incarnation)
+        broker = Broker(node_id, incarnation, event.host, event.port, event.rack, event.process_id)
+        self.by_node[node_id] = broker
+        self.sequences[incarnation] = 0
+        self.stamps[incarnation] = stamp_ms
+        return broker
+
+    def remove(self, incarnation: int) -> bool:
+        """Let an incarnation live no longer."""
+        if self.sequences.pop(incarnation, None) is None:
+            return False
+        self.stamps.pop(incarnation, None)
+        node_id = next(b.node_id for b in self.by_node.values() if b.incarnation == incarnation)
+        del self.by_node[node_id]
+        return True
+
+    def of(self, incarnation: int) -> Broker | None:
+        """Find a live broker by its incarnation."""
+        return next((b for b in self.by_node.values() if b.incarnation == incarnation), None)
+
+    def _free_node(self) -> int:
+        node_id = 1
+        while node_id in self.by_node:
+            node_id += 1
+        return node_id

@@ -1,0 +1,173 @@
+"""One partition: its offsets, where its bytes lie, its producers, its leader's epochs.
+
+Extents are rows of packed columns: base offset, object, position, size, time and whose time it is,
+37 bytes a row. A row may hold several batches that lie one behind the other in one object. A row's
+offsets end where the next one's begin.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+# A row that has grown to this size takes no further batches, so that a reader of one offset does
+# not have to look through more than this.
+_ROW_BYTES: Final = 1024 * 1024
+
+
+class Row(NamedTuple):
+    """One extent, as a reader sees it."""
+
+    base_offset: int
+    end_offset: int
+    object_id: int  # negative: the payload of that entry
+    position: int
+    size: int
+    max_timestamp: int
+    is_append_time: bool
+    """Whether readers are told that time in place of the producers'."""
+
+
+class Place(NamedTuple):
+    """Where the bytes of a batch lie."""
+
+    object_id: int
+    position: int
+    size: int
+
+
+class Partition:
+    """What all brokers know of one partition."""
+
+    __slots__ = (
+        "append_time", "append_times", "base_offsets", "epochs", "index", "leader",
+        "leader_epoch", "log_start", "next_offset", "objects", "positions", "producers",
+        "size_bytes", "sizes", "times",
+    )  # fmt: skip
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.leader = -1
+        """A hint: the live broker that clients should ask; any other would do."""
+        self.leader_epoch = -1
+        self.epochs: list[tuple[int, int]] = []
+        """Each epoch and the offset at which it began."""
+        self.log_start = 0
+        self.next_offset = 0
+        """The high watermark too: what is committed is durable."""
+        self.append_time = -1
+        self.size_bytes = 0
+        self.base_offsets = array("q")
+        self.objects = array("q")
+        self.positions = array("q")
+        self.sizes = array("i")
+        self.times = array("q")
+        self.append_times = array("b")
+        self.producers: dict[int, bytes] = {}
+
+    def append(self, place: Place, records: int, time_ms: int, *, is_append_time: bool) -> bool:
+        """Add a batch at the end; return whether it needed a row of its own."""
+        object_id, position, size = place
+        self.size_bytes += size
+        base = self.next_offset
+        self.next_offset = base + records
+        if self._extends(place, time_ms, is_append_time=is_append_time):
+            self.sizes[-1] += size
+            self.times[-1] = max(self.times[-1], time_ms)
+            return False
+        self.base_offsets.append(base)
+        self.objects.append(object_id)
+        self.positions.append(position)
+        self.sizes.append(size)
+        self.times.append(time_ms)
+        self.append_times.append(is_append_time)
+        return True
+
+    def _extends(self, place: Place, time_ms: int, *, is_append_time: bool) -> bool:
+        """Whether a batch lies right behind the last row, and can be part of it."""
+        sizes = self.sizes
+        return (
+            bool(sizes)
+            and self.objects[-1] == place.object_id
+            and self.positions[-1] + sizes[-1] == place.position
+            and sizes[-1] + place.size <= _ROW_BYTES
+            and self.append_times[-1] == is_append_time
+            and (not is_append_time or self.times[-1] == time_ms)
+        )
+
+    def lead(self, leader: int) -> None:
+        """Name another leader; its epoch begins at the next offset."""
+        if leader == self.leader:
+            return
+        self.leader = leader
+        self.leader_epoch += 1
+        if self.epochs and self.epochs[-1][1] == self.next_offset:
+            # Nothing was written in the last epoch: no batch will ever bear it.
+            self.epochs.pop()
+        self.epochs.append((self.leader_epoch, self.next_offset))
+
+    def epoch_at(self, offset: int) -> int:
+        """Return the leader epoch in which an offset was written."""
+        found = bisect_right(self.epochs, offset, key=lambda epoch: epoch[1]) - 1
+        return self.epochs[found][0] if found >= 0 else 0
+
+    def row_of(self, offset: int) -> int:
+        """Return the index of the row that holds an offset, or of the first one behind it."""
+        found = bisect_right(self.base_offsets, offset) - 1
+        return max(found, 0)
+
+    def row(self, index: int) -> Row:
+        """Return one row."""
+        after = index + 1
+        bases = self.base_offsets
+        return Row(
+            bases[index],
+            bases[after] if after < len(bases) else self.next_offset,
+            self.objects[index],
+            self.positions[index],
+            self.sizes[index],
+            self.times[index],
+            bool(self.append_times[index]),
+        )
+
+    def begin_at(self, offset: int) -> list[int]:
+        """Move the log's start; return the objects of the rows that nothing is left of."""
+        self.log_start = offset
+        bases = self.base_offsets
+        gone = 0
+        while gone < len(bases) and self._end_of(gone) <= offset:
+            gone += 1
+        if not gone:
+            return []
+        freed = self.objects[:gone].tolist()
+        self.size_bytes -= sum(self.sizes[:gone])
+        for column in self.columns:
+            del column[:gone]
+        return freed
+
+    @property
+    def columns(self) -> tuple[array[int], ...]:
+        """The rows, column by column, as a snapshot keeps them."""
+        return (
+            self.base_offsets,
+            self.objects,
+            self.positions,
+            self.sizes,
+            self.times,
+            self.append_times,
+        )
+
+    def move(self, old_object: int, new_object: int, shift: int) -> int:
+        """Let rows of one object point into another, `shift` bytes further on; return how many."""
+        moved = 0
+        for index, object_id in enumerate(self.objects):
+            if object_id == old_object:
+                self.objects[index] = new_object
+                self.positions[index] += shift
+                moved += 1
+        return moved
+
+    def _end_of(self, index: int) -> int:
+        after = index + 1
+        return self.base_offsets[after] if after < len(self.base_offsets) else self.next_offset

@@ -1,0 +1,333 @@
+"""The whole state, and `apply`: what an entry makes of it.
+
+    entry ──► its writer counts? ──no──► void
+                    │ yes
+                    └──► each event in turn ──► an outcome for whoever proposed it
+
+Outcomes go into a rolling digest that entries carry, so replicas that came to differ stop instead
+of answering differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from rookery.cluster.entry import Entry
+from rookery.cluster.events import brokers as broker_events
+from rookery.cluster.events import log as log_events
+from rookery.cluster.events import topics as topic_events
+from rookery.cluster.state import producers
+from rookery.cluster.state.brokers import Brokers
+from rookery.cluster.state.partition import Partition, Place
+from rookery.cluster.state.topics import Topic, Topics
+from rookery.errors import Corrupt, ErrorCode
+from rookery.records.crc import checksum
+from rookery.wire.message import Message
+
+FEATURE_LEVEL: Final = 1
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+
+
+class Appended(NamedTuple):
+    """What became of one batch."""
+
+    error: ErrorCode
+    base_offset: int
+    append_time_ms: int  # -1 where producers set the time
+    is_duplicate: bool
+
+
+class Outcome(NamedTuple):
+    """What became of one event."""
+
+    error: ErrorCode
+    value: Any = None
+
+
+class Applied(NamedTuple):
+    """What one entry did."""
+
+    number: int
+    is_void: bool
+    outcomes: list[Outcome]
+    grown: list[tuple[bytes, int]]
+    """Partitions whose high watermark has moved, by topic id and index."""
+
+
+OK: Final = Outcome(ErrorCode.NONE)
+_LOST: Final = Appended(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, is_duplicate=False)
+
+
+class State:
+    """Everything that brokers agree on."""
+
+    def __init__(self) -> None:
+        self.applied = 0
+        self.digest = 0
+        self.cluster_id = ""
+        self.feature_level = 0
+        self.brokers = Brokers()
+        self.topics = Topics()
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        self.next_producer_id = 0
+        self.objects: dict[int, int] = {}
+        """How many rows live in each object; a negative one is the payload of that entry."""
+        self.payloads: dict[int, list[Partition]] = {}
+        """The partitions that have rows in an entry's payload."""
+
+    def apply(self, number: int, entry: Entry, events: list[Message]) -> Applied:
+        """Apply one entry; it must be the next.
+
+        Raises:
+            Corrupt: the entry cannot be applied by this program; the process must stop.
+        """
+        if number != self.applied + 1:
+            raise Corrupt(f"entry {number} of the cluster log comes after entry {self.applied}")
+        self.applied = number
+        done = Applied(number, is_void=False, outcomes=[], grown=[])
+        if not self._counts(entry, events):
+            return done._replace(is_void=True)
+        for event in events:
+            done.outcomes.append(self._handlers[type(event)](self, entry, event, done))
+        self._digest(done)
+        return done
+
+    def _counts(self, entry: Entry, events: list[Message]) -> bool:
+        if entry.incarnation:
+            return self.brokers.take(entry.incarnation, entry.sequence, entry.stamp_ms)
+        return all(isinstance(event, _WITHOUT_WRITER) for event in events)
+
+    def _digest(self, done: Applied) -> None:
+        text = ",".join(f"{outcome.error}:{outcome.value}" for outcome in done.outcomes)
+        self.digest = checksum(f"{done.number};{text}".encode(), self.digest)
+
+    # The cluster and its brokers.
+
+    def _cluster_created(
+        self, _entry: Entry, event: broker_events.ClusterCreated, _done: Applied
+    ) -> Outcome:
+        if not self.cluster_id:
+            self.cluster_id = event.cluster_id
+            self._raise_level(event.feature_level)
+        return Outcome(ErrorCode.NONE, self.cluster_id)
+
+    def _level_raised(
+        self, _entry: Entry, event: broker_events.FeatureLevelRaised, _done: Applied
+    ) -> Outcome:
+        self._raise_level(event.feature_level)
+        return OK
+
+    def _raise_level(self, level: int) -> None:
+        if level > FEATURE_LEVEL:
+            raise Corrupt(
+                f"the cluster has feature level {level}, this program knows {FEATURE_LEVEL}; "
+                "start a newer Rookery"
+            )
+        self.feature_level = max(self.feature_level, level)
+
+    def _registered(
+        self, entry: Entry, event: broker_events.BrokerRegistered, done: Applied
+    ) -> Outcome:
+        broker = self.brokers.register(done.number, event, entry.stamp_ms)
+        self.topics.lead(self.brokers.nodes)
+        return Outcome(ErrorCode.NONE, broker.node_id)
+
+    def _beat(self, _entry: Entry, _event: Message, _done: Applied) -> Outcome:
+        return OK
+
+    def _left(self, entry: Entry, _event: Message, _done: Applied) -> Outcome:
+        self.brokers.remove(entry.incarnation)
+        self.topics.lead(self.brokers.nodes)
+        return OK
+
+    def _expired(
+        self, _entry: Entry, event: broker_events.BrokerExpired, _done: Applied
+    ) -> Outcome:
+        if self.brokers.sequences.get(event.incarnation) != event.last_sequence:
+            return Outcome(ErrorCode.BROKER_ID_NOT_REGISTERED)
+        self.brokers.remove(event.incarnation)
+        self.topics.lead(self.brokers.nodes)
+        return OK
+
+    # Topics and settings.
+
+    def _topic_created(
+        self, _entry: Entry, event: topic_events.TopicCreated, _done: Applied
+    ) -> Outcome:
+        if event.name in self.topics.by_name or event.topic_id in self.topics.by_id:
+            return Outcome(ErrorCode.TOPIC_ALREADY_EXISTS)
+        topic = Topic(event.topic_id, event.name, event.replication_factor)
+        for change in event.configs:
+            topic.configure(change.name, change.value)
+        topic.grow(event.partitions, self.brokers.nodes)
+        self.topics.add(topic)
+        return OK
+
+    def _topic_deleted(
+        self, _entry: Entry, event: topic_events.TopicDeleted, _done: Applied
+    ) -> Outcome:
+        topic = self.topics.by_id.get(event.topic_id)
+        if topic is None:
+            return Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
+        self.topics.remove(topic)
+        for partition in topic.partitions:
+            self._free(partition.begin_at(partition.next_offset))
+        return OK
+
+    def _partitions_added(
+        self, _entry: Entry, event: topic_events.PartitionsAdded, _done: Applied
+    ) -> Outcome:
+        topic = self.topics.by_id.get(event.topic_id)
+        if topic is None:
+            return Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
+        if event.partitions <= len(topic.partitions):
+            return Outcome(ErrorCode.INVALID_PARTITIONS)
+        topic.grow(event.partitions, self.brokers.nodes)
+        return OK
+
+    def _configs_changed(
+        self, _entry: Entry, event: broker_events.ConfigsChanged, _done: Applied
+    ) -> Outcome:
+        if event.resource_type == TOPIC_RESOURCE:
+            topic = self.topics.by_name.get(event.resource_name)
+            if topic is None:
+                return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for change in event.changes:
+                topic.configure(change.name, change.value)
+            return OK
+        configs = self.broker_configs.setdefault(event.resource_name, {})
+        for change in event.changes:
+            if change.value is None:
+                configs.pop(change.name, None)
+            else:
+                configs[change.name] = change.value
+        return OK
+
+    def _log_start_moved(
+        self, _entry: Entry, event: topic_events.LogStartMoved, _done: Applied
+    ) -> Outcome:
+        partition = self.topics.partition(event.topic_id, event.partition)
+        if partition is None:
+            return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        offset = partition.next_offset if event.offset == -1 else event.offset
+        if not 0 <= offset <= partition.next_offset:
+            return Outcome(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset > partition.log_start:
+            self._free(partition.begin_at(offset))
+        return Outcome(ErrorCode.NONE, partition.log_start)
+
+    # The log.
+
+    def _committed(self, entry: Entry, event: log_events.Committed, done: Applied) -> Outcome:
+        object_id = event.object_id or -done.number
+        return Outcome(
+            ErrorCode.NONE,
+            [self._append(extent, object_id, entry.stamp_ms, done) for extent in event.extents],
+        )
+
+    def _append(
+        self, extent: log_events.Extent, object_id: int, stamp_ms: int, done: Applied
+    ) -> Appended:
+        topic = self.topics.by_id.get(extent.topic_id)
+        if topic is None or not 0 <= extent.partition < len(topic.partitions):
+            return _LOST
+        partition = topic.partitions[extent.partition]
+        producer_id = extent.producer_id
+        if producer_id >= 0:
+            window = partition.producers.get(producer_id)
+            verdict = producers.judge(
+                window, extent.producer_epoch, extent.base_sequence, extent.records
+            )
+            if verdict is not producers.NEW:
+                return Appended(verdict.error, verdict.offset, -1, verdict.offset >= 0)
+            partition.producers[producer_id] = producers.remember(
+                window,
+                extent.producer_epoch,
+                extent.base_sequence,
+                extent.records,
+                offset=partition.next_offset,
+                time_ms=stamp_ms,
+            )
+        append_time = -1
+        time_ms = extent.max_timestamp
+        if topic.is_append_time:
+            append_time = time_ms = partition.append_time = max(partition.append_time, stamp_ms)
+        base = partition.next_offset
+        place = Place(object_id, extent.position, extent.size)
+        if partition.append(place, extent.records, time_ms, is_append_time=topic.is_append_time):
+            self.objects[object_id] = self.objects.get(object_id, 0) + 1
+            if object_id < 0:
+                self.payloads.setdefault(object_id, []).append(partition)
+        done.grown.append((extent.topic_id, extent.partition))
+        return Appended(ErrorCode.NONE, base, append_time, is_duplicate=False)
+
+    def _payloads_moved(
+        self, _entry: Entry, event: log_events.PayloadsMoved, _done: Applied
+    ) -> Outcome:
+        for move in event.moves:
+            for partition in self.payloads.pop(-move.entry, ()):
+                moved = partition.move(-move.entry, move.object_id, move.position)
+                self.objects[move.object_id] = self.objects.get(move.object_id, 0) + moved
+            self.objects.pop(-move.entry, None)
+        return OK
+
+    def _objects_dropped(
+        self, _entry: Entry, event: log_events.ObjectsDropped, _done: Applied
+    ) -> Outcome:
+        kept = [one for one in event.object_ids if self.objects.get(one, 0)]
+        for object_id in event.object_ids:
+            if object_id not in kept:
+                self.objects.pop(object_id, None)
+        return Outcome(ErrorCode.NONE, kept)
+
+    def _ids_allotted(
+        self, _entry: Entry, event: log_events.ProducerIdsAllotted, _done: Applied
+    ) -> Outcome:
+        first = self.next_producer_id
+        self.next_producer_id += event.count
+        return Outcome(ErrorCode.NONE, first)
+
+    def _producers_expired(
+        self, _entry: Entry, event: log_events.ProducersExpired, _done: Applied
+    ) -> Outcome:
+        partition = self.topics.partition(event.topic_id, event.partition)
+        for idle in event.producers if partition is not None else ():
+            window = partition.producers.get(idle.producer_id)  # type: ignore[union-attr] # see the line above
+            if (
+                window is not None
+                and producers.describe(window).last_sequence == idle.last_sequence
+            ):
+                del partition.producers[idle.producer_id]  # type: ignore[union-attr]
+        return OK
+
+    def _free(self, objects: list[int]) -> None:
+        for object_id in objects:
+            self.objects[object_id] -= 1
+            if object_id < 0 and not self.objects[object_id]:
+                # Nobody has to unlink an entry's payload: it goes when the log is trimmed.
+                del self.objects[object_id]
+                self.payloads.pop(object_id, None)
+
+    _handlers: Final[dict[type[Message], Callable[..., Outcome]]] = {
+        broker_events.ClusterCreated: _cluster_created,
+        broker_events.FeatureLevelRaised: _level_raised,
+        broker_events.BrokerRegistered: _registered,
+        broker_events.BrokerBeat: _beat,
+        broker_events.BrokerLeft: _left,
+        broker_events.BrokerExpired: _expired,
+        broker_events.ConfigsChanged: _configs_changed,
+        topic_events.TopicCreated: _topic_created,
+        topic_events.TopicDeleted: _topic_deleted,
+        topic_events.PartitionsAdded: _partitions_added,
+        topic_events.LogStartMoved: _log_start_moved,
+        log_events.Committed: _committed,
+        log_events.PayloadsMoved: _payloads_moved,
+        log_events.ObjectsDropped: _objects_dropped,
+        log_events.ProducerIdsAllotted: _ids_allotted,
+        log_events.ProducersExpired: _producers_expired,
+    }
+
+
+_WITHOUT_WRITER: Final = (broker_events.ClusterCreated, broker_events.BrokerRegistered)

@@ -1,0 +1,86 @@
+"""Topics by id and by name, and the leader hints of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+from rookery.cluster.state.partition import Partition
+
+
+class Topic:
+    """One topic: its settings and its partitions."""
+
+    __slots__ = ("configs", "id", "is_append_time", "name", "partitions", "replication_factor")
+
+    def __init__(self, topic_id: bytes, name: str, replication_factor: int) -> None:
+        self.id = topic_id
+        self.name = name
+        self.replication_factor = replication_factor
+        self.configs: dict[str, str] = {}
+        self.partitions: list[Partition] = []
+        self.is_append_time = False
+
+    def configure(self, name: str, value: str | None) -> None:
+        """Set one setting, or take it back."""
+        if value is None:
+            self.configs.pop(name, None)
+        else:
+            self.configs[name] = value
+        # Offsets and times are decided where entries are applied, so this one is kept at hand.
+        self.is_append_time = self.configs.get("message.timestamp.type") == "LogAppendTime"
+
+    def grow(self, count: int, nodes: Sequence[int]) -> None:
+        """Have `count` partitions, each with its leader."""
+        for index in range(len(self.partitions), count):
+            partition = Partition(index)
+            partition.lead(leader_of(self.id, index, nodes))
+            self.partitions.append(partition)
+
+
+class Topics:
+    """All topics of the cluster."""
+
+    __slots__ = ("by_id", "by_name")
+
+    def __init__(self) -> None:
+        self.by_id: dict[bytes, Topic] = {}
+        self.by_name: dict[str, Topic] = {}
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self.by_name.values())
+
+    def add(self, topic: Topic) -> None:
+        """Take a topic in."""
+        self.by_id[topic.id] = topic
+        self.by_name[topic.name] = topic
+
+    def remove(self, topic: Topic) -> None:
+        """Forget a topic."""
+        del self.by_id[topic.id]
+        del self.by_name[topic.name]
+
+    def partition(self, topic_id: bytes, index: int) -> Partition | None:
+        """Find a partition."""
+        topic = self.by_id.get(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def lead(self, nodes: Sequence[int]) -> None:
+        """Choose every partition's leader anew: brokers have come or gone."""
+        for topic in self:
+            for partition in topic.partitions:
+                partition.lead(leader_of(topic.id, partition.index, nodes))
+
+
+def leader_of(topic_id: bytes, index: int, nodes: Sequence[int]) -> int:
+    """Choose a leader by rendezvous hash: a broker's coming or going moves only its share."""
+    if len(nodes) <= 1:
+        return nodes[0] if nodes else -1
+    place = topic_id + index.to_bytes(4, "big")
+    return max(nodes, key=lambda node: (_weight(place, node), node))
+
+
+def _weight(place: bytes, node: int) -> bytes:
+    return blake2b(place + node.to_bytes(4, "big", signed=True), digest_size=8).digest()
