@@ -1,0 +1,1 @@
+"""The log itself: batches made durable, and read back."""

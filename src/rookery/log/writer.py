@@ -1,0 +1,214 @@
+"""Gathers the batches of all connections, makes them durable, commits them, then answers.
+
+    append ──► pending ──┬─ small: in the commit's own entry ───────────────► propose ──► offsets
+                         └─ large: journal (write, sync), then its extents ─►    │
+                                                                                 └──► answer
+
+When nothing is under way a flush starts at once; while one is, whatever arrives is gathered for
+the next. Batches are committed in the order in which they came, so that the sequences of
+idempotent producers stay in order: a small flush never overtakes a large one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from rookery.cluster.entry import MAX_EVENTS, MAX_PAYLOAD_BYTES
+from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.state import Appended, Outcome
+from rookery.errors import ErrorCode
+from rookery.log.journal import Written
+from rookery.log.tail import Tail
+from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
+from rookery.wire.buffer import Buffer
+
+# A flush takes no more than this from what is pending: beyond it latency grows and nothing else.
+MAX_FLUSH_BYTES: Final = 16 * 1024 * 1024
+
+
+class Batch(NamedTuple):
+    """A batch that was checked: whose it is, its bytes, its header."""
+
+    topic_id: bytes
+    partition: int
+    data: memoryview
+    header: BatchHeader
+
+
+class Bytes(Protocol):
+    """Where large flushes are made durable: a journal, or objects in a store."""
+
+    async def append(self, parts: list[Buffer]) -> Written:
+        """Make bytes durable; return where they lie. Raises Unavailable if they do not."""
+
+
+class _Work:
+    """The batches of one request, and who waits for them."""
+
+    __slots__ = ("batches", "future", "size")
+
+    def __init__(self, work: Sequence[Batch]) -> None:
+        self.batches = work
+        self.size = sum(len(batch.data) for batch in work)
+        self.future: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
+
+
+class Writer:
+    """The one way into the log."""
+
+    def __init__(self, replica: Replica, journal: Bytes, tail: Tail) -> None:
+        self.flushes = 0
+        self.flushed_bytes = 0
+        self._replica = replica
+        self._journal = journal
+        self._tail = tail
+        self._loop = asyncio.get_running_loop()
+        self._pending: list[_Work] = []
+        self._pending_bytes = 0
+        self._is_flush_due = False
+        self._is_writing = False
+        self._commits = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def append(self, work: Sequence[Batch]) -> asyncio.Future[list[Appended]]:
+        """Write batches; the future has one outcome for each, in the same order.
+
+        It fails with Unavailable or Fenced if it is not known that they are durable.
+        """
+        item = _Work(work)
+        self._pending.append(item)
+        self._pending_bytes += item.size
+        self._idle.clear()
+        if not self._is_flush_due:
+            # The other requests of this turn of the loop shall come along.
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+        return item.future
+
+    async def drain(self) -> None:
+        """Return when everything that was appended is answered."""
+        await self._idle.wait()
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        if not self._pending or self._is_writing:
+            return
+        is_small = self._pending_bytes <= MAX_PAYLOAD_BYTES
+        if is_small and self._commits:
+            return  # it goes with whatever comes until that commit is through
+        works = self._take()
+        self.flushes += 1
+        size = sum(work.size for work in works)
+        self.flushed_bytes += size
+        if size <= MAX_PAYLOAD_BYTES:
+            self._commit(works, object_id=0, position=0)
+        else:
+            self._is_writing = True
+            task = self._loop.create_task(self._write(works))
+            task.add_done_callback(lambda _: self._flush())
+
+    def _take(self) -> list[_Work]:
+        """Take works from the pending ones, up to the bounds of a flush."""
+        count = size = extents = 0
+        for work in self._pending:
+            size += work.size
+            extents += len(work.batches)
+            if count and (size > MAX_FLUSH_BYTES or extents > MAX_EVENTS):
+                break
+            count += 1
+        works = self._pending[:count]
+        del self._pending[:count]
+        self._pending_bytes -= sum(work.size for work in works)
+        return works
+
+    async def _write(self, works: list[_Work]) -> None:
+        parts: list[Buffer] = [batch.data for work in works for batch in work.batches]
+        try:
+            written = await self._journal.append(parts)
+        except Exception as error:  # noqa: BLE001 (whatever it is, nothing was acknowledged)
+            self._is_writing = False
+            _fail(works, error)
+            self._rest()
+            return
+        self._is_writing = False
+        self._commit(works, written.object_id, written.position)
+
+    def _commit(self, works: list[_Work], object_id: int, position: int) -> None:
+        extents: list[Extent] = []
+        for work in works:
+            for batch in work.batches:
+                extents.append(_extent(batch, position))
+                position += len(batch.data)
+        payload = [] if object_id else [batch.data for work in works for batch in work.batches]
+        self._commits += 1
+        future = self._replica.propose([Committed(object_id=object_id, extents=extents)], payload)
+        future.add_done_callback(lambda done: self._committed(works, done))
+
+    def _committed(self, works: list[_Work], done: asyncio.Future[list[Outcome]]) -> None:
+        self._commits -= 1
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or error is not None:
+            _fail(works, error or asyncio.CancelledError())
+        else:
+            self._answer(works, done.result()[0].value)
+        self._flush()
+        self._rest()
+
+    def _answer(self, works: list[_Work], outcomes: list[Appended]) -> None:
+        index = 0
+        for work in works:
+            own = outcomes[index : index + len(work.batches)]
+            index += len(work.batches)
+            for batch, outcome in zip(work.batches, own, strict=True):
+                if outcome.error is ErrorCode.NONE and not outcome.is_duplicate:
+                    self._keep(batch, outcome)
+            if not work.future.done():
+                work.future.set_result(own)
+
+    def _keep(self, batch: Batch, outcome: Appended) -> None:
+        """Give the batch its offset, in place, and keep it for readers."""
+        partition = self._replica.state.topics.partition(batch.topic_id, batch.partition)
+        if partition is None:
+            return
+        base, header = outcome.base_offset, batch.header
+        epoch = partition.epoch_at(base)
+        if outcome.append_time_ms >= 0:
+            stamped = header.appended_at(outcome.append_time_ms)._replace(
+                base_offset=base, partition_leader_epoch=epoch, position=0
+            )
+            batches.restamp_into(batch.data, stamped)
+        else:
+            batches.stamp_into(batch.data, base, epoch)
+        end = base + header.last_offset_delta + 1
+        self._tail.add((batch.topic_id, batch.partition), base, end, batch.data)
+
+    def _rest(self) -> None:
+        if not self._pending and not self._commits and not self._is_writing:
+            self._idle.set()
+
+
+def _extent(batch: Batch, position: int) -> Extent:
+    header = batch.header
+    return Extent(
+        topic_id=batch.topic_id,
+        partition=batch.partition,
+        position=position,
+        size=len(batch.data),
+        records=header.last_offset_delta + 1,
+        attributes=header.attributes,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+
+
+def _fail(works: list[_Work], error: BaseException) -> None:
+    for work in works:
+        if not work.future.done():
+            work.future.set_exception(error)
