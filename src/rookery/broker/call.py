@@ -1,0 +1,61 @@
+"""What a handler is given besides the request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rookery.broker.producerids import ProducerIds
+from rookery.broker.settings import BrokerSettings
+from rookery.broker.waiting import Waiting
+from rookery.clock import Clock, Random
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.state import State
+from rookery.log.reader import Reader
+from rookery.log.writer import Writer
+
+if TYPE_CHECKING:
+    from rookery.net.connection import Connection
+    from rookery.wire.header import RequestHeader
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of a broker that handlers use."""
+
+    settings: BrokerSettings
+    clock: Clock
+    random: Random
+    replica: Replica
+    writer: Writer
+    reader: Reader
+    waiting: Waiting
+    producer_ids: ProducerIds
+    node_id: int = -1
+    is_draining: bool = False
+
+    @property
+    def state(self) -> State:
+        """What the cluster has agreed on, as far as it is applied here."""
+        return self.replica.state
+
+
+class Call:
+    """One request: who asks, in which version, and the broker's parts."""
+
+    __slots__ = ("connection", "header", "services")
+
+    def __init__(self, services: Services, connection: Connection, header: RequestHeader) -> None:
+        self.services = services
+        self.connection = connection
+        self.header = header
+
+    @property
+    def version(self) -> int:
+        """The version that the client speaks."""
+        return self.header.api_version
+
+    @property
+    def state(self) -> State:
+        """What the cluster has agreed on, as far as it is applied here."""
+        return self.services.replica.state
