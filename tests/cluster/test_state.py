@@ -1,0 +1,193 @@
+"""The state machine: the same entries give the same state, whichever way they are applied."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
+from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated, FeatureLevelRaised
+from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.state import Applied, State
+from rookery.cluster.state.topics import leader_of
+from rookery.errors import Corrupt, ErrorCode
+from rookery.wire.message import Message
+from tests.cluster.histories import Historian
+
+TOPIC = bytes(range(16))
+
+
+def apply(state: State, data: bytes) -> Applied:
+    number = state.applied + 1
+    entry = read_entry(number, data)
+    return state.apply(number, entry, read_events(number, entry))
+
+
+def history(seed: int, length: int) -> tuple[State, list[bytes]]:
+    state, historian, log = State(), Historian(seed), []
+    for _ in range(length):
+        data = historian.entry(state)
+        log.append(data)
+        apply(state, data)
+    return state, log
+
+
+def replay(log: list[bytes], state: State | None = None) -> State:
+    state = state or State()
+    for data in log:
+        apply(state, data)
+    return state
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 120))
+def test_two_replicas_of_one_log_are_equal(seed: int, length: int) -> None:
+    state, log = history(seed, length)
+    assert write_image(replay(log)) == write_image(state)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 120), st.integers(0, 120))
+def test_a_snapshot_and_the_tail_equal_the_whole(seed: int, length: int, cut: int) -> None:
+    state, log = history(seed, length)
+    cut = min(cut, length)
+    early = read_image(write_image(replay(log[:cut])))
+    late = replay(log[cut:], early)
+    assert write_image(late) == write_image(state)
+    assert late.objects == state.objects
+    assert sorted(late.payloads) == sorted(state.payloads)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_offsets_are_dense_and_rows_cover_them(seed: int) -> None:
+    state, _ = history(seed, 150)
+    rows = 0
+    for topic in state.topics:
+        for partition in topic.partitions:
+            expected = None
+            for index in range(len(partition.base_offsets)):
+                row = partition.row(index)
+                assert row.base_offset < row.end_offset
+                assert expected in (None, row.base_offset)
+                expected = row.end_offset
+                rows += 1
+            assert expected in (None, partition.next_offset)
+            assert 0 <= partition.log_start <= partition.next_offset
+            assert partition.size_bytes == sum(partition.sizes)
+    assert rows == sum(state.objects.values())
+
+
+def test_a_damaged_snapshot_is_refused() -> None:
+    image = bytearray(write_image(history(3, 60)[0]))
+    for at in range(0, len(image), max(1, len(image) // 60)):
+        broken = bytearray(image)
+        broken[at] ^= 0x40
+        with pytest.raises(Corrupt):
+            read_image(broken)
+
+
+def started() -> State:
+    """A cluster with one broker (incarnation 2) and one topic of two partitions."""
+    state = State()
+    apply(state, said([ClusterCreated(cluster_id="c", feature_level=1)], 0, 0))
+    apply(state, said([BrokerRegistered(process_id=TOPIC, node_id=1, host="h", port=1)], 0, 0))
+    topic = TopicCreated(topic_id=TOPIC, name="t", partitions=2, replication_factor=3, configs=[])
+    apply(state, said([topic], 2, 1))
+    return state
+
+
+def said(events: list[Message], incarnation: int, sequence: int, stamp: int = 1000) -> bytes:
+    return write_entry(Writer(incarnation, sequence, stamp, 0, 0), events)
+
+
+def commit(records: int = 3, **changes: int) -> Committed:
+    values = {
+        "partition": 0, "position": 0, "size": 100, "attributes": 0, "max_timestamp": 5,
+        "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
+    } | changes  # fmt: skip
+    return Committed(object_id=9 << 24, extents=[Extent(topic_id=TOPIC, records=records, **values)])
+
+
+def test_an_entry_that_comes_twice_counts_once() -> None:
+    state = started()
+    data = said([commit()], 2, 2)
+    assert not apply(state, data).is_void
+    assert apply(state, data).is_void
+    assert state.topics.by_name["t"].partitions[0].next_offset == 3
+
+
+def test_an_entry_of_a_fenced_incarnation_is_void() -> None:
+    state = started()
+    again = BrokerRegistered(process_id=bytes(16), node_id=1, host="h", port=1)
+    apply(state, said([again], 0, 0))
+    assert apply(state, said([commit()], 2, 2)).is_void
+    assert not apply(state, said([commit()], 4, 1)).is_void
+
+
+def test_a_stranger_can_only_register() -> None:
+    state = started()
+    assert apply(state, said([commit()], 0, 0)).is_void
+    assert state.topics.by_name["t"].partitions[0].next_offset == 0
+
+
+def test_a_batch_for_a_deleted_topic_gets_no_offset() -> None:
+    state = started()
+    event = commit()
+    event.extents[0].topic_id = bytes(16)
+    outcome = apply(state, said([event], 2, 2)).outcomes[0].value[0]
+    assert outcome.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert state.objects == {}
+
+
+def test_append_time_never_runs_backwards() -> None:
+    state = started()
+    topic = state.topics.by_name["t"]
+    topic.configure("message.timestamp.type", "LogAppendTime")
+    times = []
+    for sequence, stamp in ((2, 5000), (3, 4000), (4, 6000)):
+        done = apply(state, said([commit()], 2, sequence, stamp))
+        times.append(done.outcomes[0].value[0].append_time_ms)
+    assert times == [5000, 5000, 6000]
+
+
+def test_a_newer_level_stops_the_program() -> None:
+    with pytest.raises(Corrupt, match="newer Rookery"):
+        apply(started(), said([FeatureLevelRaised(feature_level=99)], 2, 2))
+
+
+def test_an_unknown_event_stops_the_program() -> None:
+    state = started()
+    data = bytearray(said([commit()], 2, 2))
+    at = data.index((40).to_bytes(2, "big"))
+    data[at : at + 2] = (999).to_bytes(2, "big")
+    with pytest.raises(Corrupt, match="event 999"):
+        apply(state, bytes(data))
+
+
+def test_an_entry_out_of_order_is_refused() -> None:
+    state = started()
+    entry = read_entry(9, said([commit()], 2, 2))
+    with pytest.raises(Corrupt, match="comes after"):
+        state.apply(9, entry, read_events(9, entry))
+
+
+def test_leaders_move_only_with_their_broker() -> None:
+    places = [(bytes([n]) * 16, n % 5) for n in range(200)]
+    before = [leader_of(*place, [1, 2, 3]) for place in places]
+    after = [leader_of(*place, [1, 3]) for place in places]
+    assert {1, 2, 3} == set(before)
+    assert all(old == new for old, new in zip(before, after, strict=True) if old != 2)
+    assert leader_of(*places[0], []) == -1
+
+
+def test_a_leader_epoch_begins_where_its_leader_does() -> None:
+    state = started()
+    partition = state.topics.by_name["t"].partitions[0]
+    apply(state, said([commit()], 2, 2))
+    partition.lead(7)
+    assert (partition.leader_epoch, partition.epochs) == (1, [(0, 0), (1, 3)])
+    assert [partition.epoch_at(offset) for offset in (0, 2, 3)] == [0, 0, 1]
