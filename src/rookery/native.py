@@ -56,8 +56,8 @@ def _load(native: str, twin: str) -> ModuleType:
 def _warn_once(native: str) -> None:
     if all(status.is_compiled for status in _loaded.values()):
         warnings.warn(
-            f"Rookery runs in pure Python: {native} is not compiled, so reading and writing is 10 "
-            "to 50 times slower. Run `rookery doctor` to see what is missing and how to build it.",
+            f"Rookery runs in pure Python: {native} is not compiled, so reading and writing are "
+            "ten times slower or more. Run `rookery doctor` to see what is missing and what to do.",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -12,12 +12,15 @@ Who owns the memory:
   not keep 64 KiB alive. The chunk is therefore never viewed by a frame, and can be used again.
 - A larger frame is received straight into memory of its own. That grows as the bytes arrive, so
   what a peer merely announces costs nothing.
+- Fresh memory of that size costs more than the receiving (the system maps each page when it is
+  first touched), so memory of former large frames is used again once nobody looks at it.
 - A splitter without an unfinished frame holds no chunk: an idle connection costs no memory here.
 """
 
 from __future__ import annotations
 
 import struct
+from sys import getrefcount
 from typing import Final, NewType
 
 from rookery.errors import ProtocolError
@@ -46,14 +49,27 @@ _HTTP: Final = frozenset(
 _TLS_RECORDS: Final = {0x15: "an alert", 0x16: "a hello"}
 
 
+def _references(memories: list[bytearray], number: int) -> int:
+    """Count who refers to some memory: every view of it does, whoever holds the view."""
+    return getrefcount(memories[number])
+
+
+# The count for memory that nothing but the list refers to.
+_UNSEEN: Final = _references([bytearray()], 0)
+
+
 class Chunks:
-    """Receive buffers that the splitters of one event loop share."""
+    """Memory to receive into, which the splitters of one event loop share."""
 
-    __slots__ = ("_free", "_kept")
+    __slots__ = ("_free", "_kept", "_large", "_large_bytes", "_large_limit")
 
-    def __init__(self, kept: int = 64) -> None:
+    def __init__(self, kept: int = 64, large_bytes: int = 16 * 1024 * 1024) -> None:
+        """Keep so many chunks that are free, and so many bytes of former large frames."""
         self._free: list[memoryview] = []
         self._kept = kept
+        self._large: list[bytearray] = []
+        self._large_bytes = 0
+        self._large_limit = large_bytes
 
     def take(self) -> memoryview:
         """Hand out a chunk for one splitter's own use."""
@@ -64,11 +80,32 @@ class Chunks:
         if len(self._free) < self._kept:
             self._free.append(chunk)
 
+    def take_large(self, size: int) -> bytearray | None:
+        """Hand out memory of a former frame that is large enough, if nobody looks at it."""
+        for number in range(len(self._large)):
+            fits = size <= len(self._large[number]) <= _GROWTH * size
+            if fits and _references(self._large, number) == _UNSEEN:
+                memory = self._large.pop(number)
+                self._large_bytes -= len(memory)
+                return memory
+        return None
+
+    def give_large(self, memory: bytearray) -> None:
+        """Keep memory for another frame; the one that is in it may still be looked at."""
+        if len(memory) > self._large_limit:
+            return
+        self._large.append(memory)
+        self._large_bytes += len(memory)
+        while self._large_bytes > self._large_limit:
+            self._large_bytes -= len(self._large.pop(0))
+
 
 class Splitter:
     """Cuts the bytes of one connection into frames."""
 
-    __slots__ = ("_chunk", "_chunks", "_end", "_large", "_length", "_start", "limit", "minimum")
+    __slots__ = (
+        "_chunk", "_chunks", "_end", "_large", "_length", "_memory", "_start", "limit", "minimum",
+    )  # fmt: skip
 
     def __init__(
         self, limit: int, *, minimum: int = REQUEST_MINIMUM, chunks: Chunks | None = None
@@ -84,7 +121,8 @@ class Splitter:
         self.minimum = minimum
         self._chunks = chunks or Chunks(kept=1)
         self._chunk: memoryview | None = None
-        # The memory of a large frame under way and its length; else None and 0.
+        # The memory of a large frame under way, a view of it, and its length; else None and 0.
+        self._memory: bytearray | None = None
         self._large: memoryview | None = None
         self._length = 0
         # What has arrived and was not taken: [start, end) of the chunk, or [0, end) of the large.
@@ -146,7 +184,7 @@ class Splitter:
         """Give up what has arrived: the connection is gone."""
         if self._chunk is not None:
             self._release(self._chunk)
-        self._large = None
+        self._memory = self._large = None
         self._length = self._start = self._end = 0
 
     def feed(self, data: Buffer) -> list[Frame]:
@@ -175,26 +213,34 @@ class Splitter:
         self._start, self._end = 0, count
 
     def _begin_large(self, arrived: memoryview, length: int) -> None:
-        count = len(arrived)
-        size = min(length, max(_FIRST_BYTES, _GROWTH * count))
-        large = memoryview(bytearray(size))
-        large[:count] = arrived
-        arrived.release()
+        self._move_large(arrived, length, max(_FIRST_BYTES, _GROWTH * len(arrived)))
+        self._length, self._end = length, len(arrived)
+        self._start = 0
         if self._chunk is not None:
-            self._release(self._chunk)
-        self._large, self._length, self._end = large, length, count
+            self._chunks.give(self._chunk)
+            self._chunk = None
 
     def _room_in_large(self, large: memoryview) -> memoryview:
         if self._end == len(large):
-            grown = memoryview(bytearray(min(self._length, _GROWTH * self._end)))
-            grown[: self._end] = large
-            self._large = large = grown
+            large = self._move_large(large, self._length, _GROWTH * self._end)
         return large[self._end :]
+
+    def _move_large(self, arrived: memoryview, length: int, size: int) -> memoryview:
+        """Move what has arrived to larger memory: used one for all, else new for a part."""
+        memory = self._chunks.take_large(length)
+        if memory is None:
+            memory = bytearray(min(length, size))
+        large = memoryview(memory)[:length]
+        large[: len(arrived)] = arrived
+        self._memory, self._large = memory, large
+        return large
 
     def _take_large(self, large: memoryview) -> Frame | None:
         if self._end < self._length:
             return None
-        self._large = None
+        if self._memory is not None:
+            self._chunks.give_large(self._memory)
+        self._memory = self._large = None
         self._length = self._end = 0
         return Frame(large)
 

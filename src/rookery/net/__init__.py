@@ -1,0 +1,1 @@
+"""Sockets: a listener, its connections, and one broker seen from a client."""

@@ -1,0 +1,242 @@
+"""A listening socket: accepts clients, as many as allowed, with or without TLS.
+
+Accepting is done here and not by `loop.create_server`, because that one neither counts the
+connections that are still in their TLS handshake nor says when such a handshake fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from dataclasses import dataclass, field
+from typing import Final
+
+from rookery.errors import ConfigError
+from rookery.net.budget import Budget
+from rookery.net.connection import Connection, address_name
+from rookery.net.request import Handler
+from rookery.net.settings import ConnectionSettings
+from rookery.wire.frame import Chunks
+
+log = logging.getLogger(__name__)
+
+# Out of file descriptors or memory: the client stays in the backlog while we wait so long.
+_EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_EXHAUSTED_PAUSE: Final = 0.5
+_ACCEPTED_AT_ONCE: Final = 32
+# An address of a name that this machine cannot listen on, though it can on another one.
+_UNUSABLE: Final = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSettings:
+    """Where to listen, and for how many."""
+
+    host: str = "127.0.0.1"
+    """Name or address to listen on; all addresses of a name are used."""
+    port: int = 9092
+    """0 lets the system choose."""
+    backlog: int = 1024
+    """Connections that the system keeps until they are accepted."""
+    reuse_port: bool = False
+    """Whether several processes may listen on the port, each getting a share of the clients."""
+    max_connections: int = 10_000
+    """More are closed as soon as they come; those in their TLS handshake count too."""
+    tls_handshake_timeout_ms: int = 10_000
+    """From accepting a connection to the end of its TLS handshake."""
+    connection: ConnectionSettings = field(default_factory=ConnectionSettings)
+
+
+class Listener:
+    """Accepts connections and knows those that are open."""
+
+    def __init__(
+        self,
+        handler: Handler[Connection],
+        settings: ListenerSettings | None = None,
+        *,
+        budget: Budget | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Prepare to listen; `start` does it.
+
+        Args:
+            handler: starts every request of every connection.
+            settings: where, and the bounds.
+            budget: bytes of unanswered requests, if shared with other listeners.
+            tls: the server's side of TLS; without it the port is a plain one.
+        """
+        self.connections: set[Connection] = set()
+        self.accepted = 0
+        self.refused = 0
+        self._handler = handler
+        self._settings = settings or ListenerSettings()
+        self._budget = budget or Budget()
+        self._tls = tls
+        self._chunks = Chunks()
+        self._sockets: list[socket.socket] = []
+        self._handshakes: dict[Connection, asyncio.Task[None]] = {}
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        if not self._sockets:
+            raise ConfigError("the listener has a port only while it is started")
+        return int(self._sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        """Listen, and begin to accept.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        settings = self._settings
+        try:
+            self._sockets = await self._listen()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
+                "set another host or port, or stop what uses this one"
+            ) from error
+        for sock in self._sockets:
+            self._resume(sock)
+
+    async def stop(self, grace_ms: int = 10_000) -> None:
+        """Accept no more, let requests in flight be answered, then close everything."""
+        listening, self._sockets = self._sockets, []
+        for sock in listening:
+            asyncio.get_running_loop().remove_reader(sock)
+            sock.close()
+        handshakes = dict(self._handshakes)
+        for connection, task in handshakes.items():
+            # Those without TLS end by themselves. One that has ended but not been told so must
+            # not be cancelled: uvloop would then never tell that the connection is lost.
+            if self._tls is not None and not connection.is_made:
+                task.cancel()
+        await asyncio.gather(*handshakes.values(), return_exceptions=True)
+        for connection in list(self.connections):
+            if connection.is_made:
+                connection.close()
+            else:
+                self._lost(connection)
+        try:
+            async with asyncio.timeout(grace_ms / 1000):
+                await self._is_empty.wait()
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.abort()
+            await self._is_empty.wait()
+
+    async def _listen(self) -> list[socket.socket]:
+        settings, found = self._settings, []
+        loop = asyncio.get_running_loop()
+        addresses = await loop.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        port, problem = settings.port, OSError(f"{settings.host} has no address")
+        try:
+            for family, _, _, _, address in dict.fromkeys(addresses):
+                try:
+                    sock = self._bind(family, (address[0], port, *address[2:]))
+                except OSError as error:
+                    if error.errno not in _UNUSABLE:
+                        raise
+                    problem = error
+                else:
+                    found.append(sock)
+                    port = sock.getsockname()[1]
+        except OSError:
+            for sock in found:
+                sock.close()
+            raise
+        if not found:
+            raise problem
+        return found
+
+    def _bind(self, family: int, address: tuple[object, ...]) -> socket.socket:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)  # noqa: FBT003 (its only form)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self._settings.reuse_port:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind(address)
+            sock.listen(self._settings.backlog)
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Accept those who wait, but not so many that others miss their turn."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                # Anything else is a client that was gone before it was accepted.
+                if error.errno in _EXHAUSTED:
+                    self._pause(listening, error)
+                    return
+                continue
+            sock.setblocking(False)  # noqa: FBT003 (its only form)
+            self._admit(sock, address)
+
+    def _pause(self, listening: socket.socket, error: OSError) -> None:
+        log.error("cannot accept connections: %s", error, extra={"error": error.errno})
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+        loop.call_later(_EXHAUSTED_PAUSE, self._resume, listening)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _admit(self, sock: socket.socket, address: object) -> None:
+        self.accepted += 1
+        peer = address_name(address)
+        if len(self.connections) >= self._settings.max_connections:
+            self.refused += 1
+            sock.close()
+            log.warning(
+                "refused a connection: %d are open, as many as allowed",
+                self._settings.max_connections,
+                extra={"client": peer},
+            )
+            return
+        connection = Connection(
+            self._handler, self._settings.connection, self._budget, self._chunks
+        )
+        connection.when_lost(lambda: self._lost(connection))
+        self.connections.add(connection)
+        self._is_empty.clear()
+        task = asyncio.create_task(self._greet(sock, connection, peer))
+        self._handshakes[connection] = task
+        task.add_done_callback(lambda _: self._handshakes.pop(connection, None))
+        # Cancelled before its first step, it has not taken the socket over.
+        task.add_done_callback(lambda task: sock.close() if task.cancelled() else None)
+
+    async def _greet(self, sock: socket.socket, connection: Connection, peer: str) -> None:
+        """Tie a connection to its socket; with TLS, after the handshake."""
+        timeout = self._settings.tls_handshake_timeout_ms / 1000 if self._tls else None
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(
+                lambda: connection, sock, ssl=self._tls, ssl_handshake_timeout=timeout
+            )
+        except OSError as error:
+            log.info("no connection came about: %s", error, extra={"client": peer})
+            self._lost(connection)
+
+    def _lost(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._is_empty.set()

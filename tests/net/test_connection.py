@@ -1,0 +1,489 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import struct
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from rookery.errors import ProtocolError
+from rookery.net.budget import Budget
+from rookery.net.connection import Connection
+from rookery.net.request import Answer
+from rookery.net.settings import ConnectionSettings
+from rookery.testing.wire import MemoryTransport, Peer, prefixed
+from rookery.wire.frame import Frame
+from tests.net.serving import Parking, answer, echo, listening, number_of, request, until
+
+PATIENCE = 20
+
+
+async def test_answers_at_once_are_written_in_one_call() -> None:
+    connection = Connection(echo, ConnectionSettings(), Budget())
+    transport = MemoryTransport(connection)
+    transport.receive(b"".join(prefixed(request(number, b"x")) for number in range(50)))
+    assert len(transport.calls) == 1
+    assert [number_of(frame) for frame in transport.frames()] == list(range(50))
+    assert connection.requests == 50
+    assert connection.bytes_out == 50 * 9
+    connection.abort()
+
+
+async def test_answers_that_settle_together_are_written_in_one_call() -> None:
+    parking = Parking()
+    transport = MemoryTransport(Connection(parking, ConnectionSettings(), Budget()))
+    transport.receive(b"".join(prefixed(request(number)) for number in range(10)))
+    parking.release(*reversed(range(10)))
+    await until(lambda: transport.calls)
+    assert [number_of(frame) for frame in transport.frames()] == list(range(10))
+    assert len(transport.calls) == 1
+    transport.abort()
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    parking = Parking()
+    async with listening(parking) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        for number in range(5):
+            peer.write_frame(request(number))
+        await parking.has(5)
+        parking.release(3, 1, 4)
+        parking.release(0, 2)
+        assert [number_of(await peer.read_frame()) for _ in range(5)] == [0, 1, 2, 3, 4]
+        await peer.close()
+
+
+async def test_an_answer_at_once_waits_for_those_before_it() -> None:
+    parking = Parking()
+
+    def handler(connection: Connection, frame: Frame) -> Answer | asyncio.Future[Answer]:
+        is_first = frame[7] == 0
+        return parking(connection, frame) if is_first else answer(frame)
+
+    async with listening(handler) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        for number in range(3):
+            peer.write_frame(request(number))
+        await until(lambda: sum(c.requests for c in listener.connections) == 3)
+        parking.release(0)
+        assert [number_of(await peer.read_frame()) for _ in range(3)] == [0, 1, 2]
+        await peer.close()
+
+
+async def test_coroutines_and_requests_without_answer() -> None:
+    async def later(frame: Frame) -> Answer:
+        await asyncio.sleep(0)
+        return None if frame[7] % 2 else answer(frame)
+
+    def handler(connection: Connection, frame: Frame) -> object:
+        return None if frame[7] == 4 else later(frame)
+
+    async with listening(handler) as listener, asyncio.timeout(PATIENCE):  # type: ignore[arg-type] # object is both of what a handler may return
+        peer = await Peer.connect(listener.port)
+        for number in range(7):
+            peer.write_frame(request(number))
+        assert [number_of(await peer.read_frame()) for _ in range(3)] == [0, 2, 6]
+        await peer.close()
+
+
+async def test_large_and_small_frames_in_slices() -> None:
+    async with listening(echo) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        bodies = [b"s" * 10, b"m" * 40_000, b"L" * 3_000_000, b"e"]
+        for number, body in enumerate(bodies):
+            peer.write_frame(request(number, body))
+        for number, body in enumerate(bodies):
+            frame = await peer.read_frame()
+            assert (number_of(frame), frame[4:] == body) == (number, True)
+        await peer.close()
+
+
+async def test_requests_in_flight_are_bounded() -> None:
+    parking = Parking()
+    async with listening(parking, max_in_flight=3) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        peer.write(b"".join(prefixed(request(number)) for number in range(1000)))
+        await parking.has(3)
+        (connection,) = listener.connections
+        for number in range(997):
+            assert connection.in_flight <= 3
+            parking.release(number)
+            assert number_of(await peer.read_frame()) == number
+            await parking.has(number + 4)
+        assert max(parking.parked) == 999
+        await peer.close()
+
+
+async def test_unanswered_bytes_are_bounded_and_one_frame_always_fits() -> None:
+    parking = Parking()
+    body = bytes(200_000)
+    async with (
+        listening(parking, max_unanswered_bytes=100_000) as listener,
+        asyncio.timeout(PATIENCE),
+    ):
+        peer = await Peer.connect(listener.port)
+        for number in range(20):
+            peer.write_frame(request(number, body))
+        for number in range(20):
+            await parking.has(number + 1)
+            assert next(iter(listener.connections)).in_flight == 1
+            parking.release(number)
+            assert number_of(await peer.read_frame()) == number
+        await peer.close()
+
+
+async def test_a_client_that_never_reads_costs_little() -> None:
+    started = 0
+    page = bytes(100_000)
+
+    def handler(connection: Connection, frame: Frame) -> Answer:
+        nonlocal started
+        started += 1
+        return answer(frame, bytearray(page))
+
+    async with listening(handler, max_unsent_bytes=500_000) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        tracemalloc.start()
+        peer.write(b"".join(prefixed(request(number)) for number in range(1000)))
+        await peer.sent()
+        await until(lambda: any(c.is_stuck for c in listener.connections))
+        stuck_at = started
+        held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        # other clients are served meanwhile
+        other = await Peer.connect(listener.port)
+        assert number_of(await other.exchange(request(7))) == 7
+        assert started == stuck_at + 1
+        # bounds: what waits to be sent, one answer more, and what a batch may gather
+        assert stuck_at < 200
+        assert held < 4_000_000
+        # and when it does read, everything comes, in order
+        assert [number_of(await peer.read_frame()) for _ in range(1000)] == list(range(1000))
+        await other.close()
+        await peer.close()
+
+
+async def test_a_client_that_never_reads_is_cut() -> None:
+    def handler(connection: Connection, frame: Frame) -> Answer:
+        return answer(frame, bytes(1_000_000))
+
+    async with listening(handler, idle_timeout_ms=100) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        peer.write(b"".join(prefixed(request(number)) for number in range(1000)))
+        await until(lambda: any(c.is_stuck for c in listener.connections))
+        await lost(*listener.connections)
+        assert len(await peer.read_to_end()) < 100_000_000
+        await peer.close()
+
+
+async def lost(*connections: Connection) -> None:
+    """Wait until connections are gone."""
+    gone = [asyncio.Event() for _ in connections]
+    for connection, event in zip(connections, gone, strict=True):
+        connection.when_lost(event.set)
+        if not connection.is_made:
+            event.set()
+    for event in gone:
+        await event.wait()
+
+
+async def test_shared_budget_stops_and_resumes_reading() -> None:
+    parking, budget = Parking(), Budget(100_000)
+    async with listening(parking, budget=budget) as listener, asyncio.timeout(PATIENCE):
+        first, second = [await Peer.connect(listener.port) for _ in range(2)]
+        first.write_frame(request(0, bytes(150_000)))
+        await parking.has(1)
+        # the budget is full: the other connection may bring a chunk, but then waits
+        for number in range(1, 20):
+            second.write_frame(request(number, bytes(60_000)))
+        await parking.has(2)
+        assert len(parking.parked) <= 3
+        assert budget.used < 100_000 + 150_000 + 3 * 65_536
+        for number in range(20):
+            await parking.has(number + 1)
+            parking.release(number)
+            frame = await (first if number == 0 else second).read_frame()
+            assert number_of(frame) == number
+        await until(lambda: budget.used == 0)
+        await first.close()
+        await second.close()
+
+
+async def test_unfinished_frames_alone_cannot_block_the_budget() -> None:
+    budget = Budget(200_000)
+    async with listening(echo, budget=budget) as listener, asyncio.timeout(PATIENCE):
+        peers = [await Peer.connect(listener.port) for _ in range(10)]
+        whole = prefixed(request(5, bytes(1_000_000)))
+        for peer in peers:
+            peer.write(whole[:100_000])
+        await until(lambda: budget.used >= 200_000)
+        for peer in peers:
+            peer.write(whole[100_000:])
+        for peer in peers:
+            assert len(await peer.read_frame()) == 1_000_004
+        assert budget.used == 0
+        for peer in peers:
+            await peer.close()
+
+
+async def test_budget_comes_back_when_clients_vanish() -> None:
+    parking, budget = Parking(), Budget()
+    async with (
+        listening(parking, budget=budget, linger_ms=50) as listener,
+        asyncio.timeout(PATIENCE),
+    ):
+        peer = await Peer.connect(listener.port)
+        for number in range(3):
+            peer.write_frame(request(number, bytes(1000)))
+        peer.write(prefixed(request(3, bytes(50_000)))[:30_000])
+        await until(lambda: budget.used > 33_000)
+        (connection,) = listener.connections
+        await peer.close()
+        await lost(connection)
+        assert budget.used == 3 * 1012
+        parking.release(1)
+        parking.parked[0][1].cancel()
+        parking.parked[2][1].set_exception(ValueError("late"))
+        await until(lambda: budget.used == 0)
+
+
+async def test_work_is_told_that_its_client_is_gone() -> None:
+    told = asyncio.Event()
+
+    def handler(connection: Connection, frame: Frame) -> asyncio.Future[Answer]:
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        connection.when_lost(told.set)
+        undo = connection.when_lost(lambda: pytest.fail("it was undone"))
+        undo()
+        return future
+
+    async with listening(handler, linger_ms=50) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        peer.write_frame(request(1))
+        await until(lambda: any(c.in_flight for c in listener.connections))
+        await peer.close()
+        await told.wait()
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (struct.pack(">i", -1), "a frame of -1 bytes"),
+        (struct.pack(">i", 0), "a frame of 0 bytes"),
+        (struct.pack(">i", 2**31 - 1), "at most"),
+        (struct.pack(">i", 104_857_601), "at most 104857600"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "speaks HTTP"),
+        (b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03", "speaks TLS"),
+    ],
+)
+async def test_nonsense_closes_the_connection_and_no_other(
+    data: bytes, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(echo) as listener, asyncio.timeout(PATIENCE):
+        good, bad = [await Peer.connect(listener.port) for _ in range(2)]
+        bad.write(prefixed(request(1)) + data)
+        assert number_of((await bad.read_to_end())[4:]) == 1
+        assert says in caplog.text
+        assert number_of(await good.exchange(request(2))) == 2
+        await good.close()
+        await bad.close()
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("kind", [ProtocolError, ValueError])
+async def test_what_a_handler_raises_closes_its_connection_alone(
+    kind: type[Exception], is_late: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail() -> Answer:
+        await asyncio.sleep(0)
+        raise kind("that was wrong")
+
+    def handler(connection: Connection, frame: Frame) -> object:
+        if frame[7] != 1:
+            return answer(frame)
+        if is_late:
+            return fail()
+        raise kind("that was wrong")
+
+    async with listening(handler) as listener, asyncio.timeout(PATIENCE):  # type: ignore[arg-type] # as above
+        good, bad = [await Peer.connect(listener.port) for _ in range(2)]
+        bad.write(b"".join(prefixed(request(number)) for number in range(3)))
+        # what came before is answered; what came after is not
+        assert await bad.read_to_end() == b"".join(map(bytes, answer(request(0))))
+        assert number_of(await good.exchange(request(2))) == 2
+        assert "that was wrong" in caplog.text
+        stack_is_shown = "Traceback" in caplog.text
+        assert stack_is_shown == (kind is ValueError)
+        await good.close()
+        await bad.close()
+
+
+async def test_a_cancelled_request_closes_its_connection() -> None:
+    parking = Parking()
+    async with listening(parking) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        peer.write_frame(request(0))
+        await parking.has(1)
+        parking.parked[0][1].cancel()
+        assert await peer.read_to_end() == b""
+        await peer.close()
+
+
+async def test_half_closed_clients_get_their_answers() -> None:
+    parking = Parking()
+    async with listening(parking, max_in_flight=2) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        for number in range(4):
+            peer.write_frame(request(number))
+        peer.write(b"\0\0")
+        peer.write_end()
+        for number in range(4):
+            await parking.has(number + 1)
+            parking.release(number)
+        data = await peer.read_to_end()
+        assert data == b"".join(bytes(part) for n in range(4) for part in answer(request(n)))
+        await peer.close()
+
+
+async def test_close_finishes_what_is_in_flight() -> None:
+    parking = Parking()
+    async with listening(parking) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        peer.write_frame(request(0))
+        await parking.has(1)
+        (connection,) = listener.connections
+        connection.close()
+        peer.write_frame(request(1))
+        await peer.sent()
+        parking.release(0)
+        assert number_of((await peer.read_to_end())[4:]) == 0
+        assert list(parking.parked) == [0]
+        await peer.close()
+
+
+async def test_close_does_not_wait_for_ever() -> None:
+    parking = Parking()
+    async with listening(parking, linger_ms=50) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        peer.write_frame(request(0))
+        await parking.has(1)
+        (connection,) = listener.connections
+        connection.close()
+        assert await peer.read_to_end() == b""
+        await lost(connection)
+        await peer.close()
+
+
+async def test_idle_clients_are_cut_and_busy_ones_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    parking = Parking()
+    async with listening(parking, idle_timeout_ms=100) as listener, asyncio.timeout(PATIENCE):
+        idle, busy = [await Peer.connect(listener.port) for _ in range(2)]
+        idle.write_frame(request(0))
+        await parking.has(1)
+        parking.release(0)
+        busy.write_frame(request(1))
+        await parking.has(2)
+        await idle.read_to_end()
+        assert "it was idle" in caplog.text
+        parking.release(1)
+        assert number_of(await busy.read_frame()) == 1
+        await idle.close()
+        await busy.close()
+
+
+async def test_silent_clients_are_cut(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with listening(echo, handshake_timeout_ms=50) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        assert await peer.read_to_end() == b""
+        assert "the handshake was not finished" in caplog.text
+        await peer.close()
+
+
+async def test_slow_loris() -> None:
+    async with (
+        listening(echo, handshake_timeout_ms=300, receive_timeout_ms=300) as listener,
+        asyncio.timeout(PATIENCE),
+    ):
+        peers = [await Peer.connect(listener.port) for _ in range(200)]
+        good = await Peer.connect(listener.port)
+
+        async def trickle(peer: Peer, number: int) -> None:
+            """Send a byte at a time; half of them after a good first request."""
+            if number % 2:
+                await peer.exchange(request(number))
+            cut = asyncio.ensure_future(peer.read_to_end())
+            for byte in prefixed(request(number, bytes(100_000))):
+                peer.write(bytes([byte]))
+                done, _ = await asyncio.wait([cut], timeout=0.05)
+                if done:
+                    return
+            raise AssertionError("never cut")
+
+        async def be_served() -> None:
+            while len(listener.connections) > 1:
+                assert number_of(await good.exchange(request(7))) == 7
+                await asyncio.sleep(0.01)
+
+        await asyncio.gather(be_served(), *(trickle(peer, n) for n, peer in enumerate(peers)))
+        for peer in (good, *peers):
+            await peer.close()
+
+
+async def ask_for_ever(peer: Peer) -> None:
+    while True:
+        await peer.exchange(request(3))
+
+
+async def test_authentication_raises_the_limit_and_ends_the_handshake() -> None:
+    def handler(connection: Connection, frame: Frame) -> Answer:
+        if bytes(frame[8:]) == b"let me in":
+            connection.authenticated("User:me")
+        return answer(frame, str(connection.principal).encode())
+
+    settings: dict[str, Any] = {
+        "requires_authentication": True,
+        "max_unauthenticated_frame_bytes": 100,
+        "handshake_timeout_ms": 300,
+    }
+    async with listening(handler, **settings) as listener, asyncio.timeout(PATIENCE):
+        stranger, client = [await Peer.connect(listener.port) for _ in range(2)]
+        assert (await stranger.exchange(request(1)))[4:] == b"None"
+        stranger.write_frame(request(2, bytes(200)))
+        assert await stranger.read_to_end() == b""
+        assert (await client.exchange(request(1, b"let me in")))[4:] == b"User:me"
+        assert (await client.exchange(request(2, bytes(200_000))))[4:] == b"User:me"
+        waiter = await Peer.connect(listener.port)
+        # a client that asks but never authenticates is cut all the same
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await ask_for_ever(waiter)
+        assert (await client.exchange(request(4)))[4:] == b"User:me"
+        for peer in (stranger, client, waiter):
+            await peer.close()
+
+
+async def test_limit_frames_takes_effect_with_the_next_frame() -> None:
+    def handler(connection: Connection, frame: Frame) -> Answer:
+        connection.limit_frames(100, minimum=0)
+        return [prefixed(frame)]
+
+    async with listening(handler) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        peer.write(prefixed(request(1)) + prefixed(b"") + prefixed(bytes(101)))
+        assert await peer.read_to_end() == prefixed(request(1)) + prefixed(b"")
+        await peer.close()
+
+
+async def test_connections_leave_nothing_behind() -> None:
+    async with listening(echo) as listener, asyncio.timeout(PATIENCE):
+        for _ in range(20):
+            peer = await Peer.connect(listener.port)
+            await peer.exchange(request(1))
+            await peer.close()
+        await until(lambda: not listener.connections)
+    gc.collect()
+    assert not [thing for thing in gc.get_objects() if isinstance(thing, Connection)]

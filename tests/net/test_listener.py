@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import ConfigError
+from rookery.net.listener import Listener, ListenerSettings
+from rookery.testing.certificates import Certificates
+from rookery.testing.wire import Peer
+from tests.net.serving import Parking, echo, listening, number_of, request, until
+
+PATIENCE = 20
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    folder: Path = tmp_path_factory.mktemp("certificates")
+    return Certificates.make(folder, "127.0.0.1", "localhost")
+
+
+def server_tls(certificates: Certificates) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates.server)
+    return context
+
+
+def client_tls(certificates: Certificates) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(certificates.ca))
+
+
+async def test_port_zero_tells_the_real_port() -> None:
+    listener = Listener(echo, ListenerSettings(port=0))
+    with pytest.raises(ConfigError):
+        _ = listener.port
+    await listener.start()
+    assert listener.port > 0
+    peer = await Peer.connect(listener.port)
+    assert number_of(await peer.exchange(request(3))) == 3
+    assert listener.accepted == 1
+    await peer.close()
+    await listener.stop()
+
+
+async def test_a_name_is_listened_on_at_all_its_addresses() -> None:
+    listener = Listener(echo, ListenerSettings(host="localhost", port=0))
+    await listener.start()
+    peer = await Peer.connect(listener.port, host="localhost")
+    assert number_of(await peer.exchange(request(3))) == 3
+    await peer.close()
+    await listener.stop()
+
+
+async def test_a_port_in_use_is_named() -> None:
+    async with listening(echo) as listener:
+        second = Listener(echo, ListenerSettings(port=listener.port))
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{listener.port}"):
+            await second.start()
+
+
+async def test_two_listeners_share_a_port_if_told_to() -> None:
+    first = Listener(echo, ListenerSettings(port=0, reuse_port=True))
+    await first.start()
+    second = Listener(echo, ListenerSettings(port=first.port, reuse_port=True))
+    await second.start()
+    async with asyncio.timeout(PATIENCE):
+        peers = [await Peer.connect(first.port) for _ in range(50)]
+        for peer in peers:
+            await peer.exchange(request(1))
+    assert first.accepted > 0
+    assert second.accepted > 0
+    for peer in peers:
+        await peer.close()
+    await first.stop()
+    await second.stop()
+
+
+async def test_connections_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    async with listening(echo, max_connections=3) as listener, asyncio.timeout(PATIENCE):
+        peers = [await Peer.connect(listener.port) for _ in range(3)]
+        for peer in peers:
+            await peer.exchange(request(1))
+        refused = await Peer.connect(listener.port)
+        assert await refused.read_to_end() == b""
+        assert listener.refused == 1
+        assert "3 are open" in caplog.text
+        await peers[0].close()
+        await until(lambda: len(listener.connections) == 2)
+        again = await Peer.connect(listener.port)
+        assert number_of(await again.exchange(request(2))) == 2
+        for peer in (refused, again, *peers[1:]):
+            await peer.close()
+
+
+async def test_stop_lets_requests_in_flight_be_answered() -> None:
+    parking = Parking()
+    listener = Listener(parking, ListenerSettings(port=0))
+    await listener.start()
+    async with asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        peer.write_frame(request(1))
+        await parking.has(1)
+        port = listener.port
+        stopping = asyncio.ensure_future(listener.stop())
+        await until(lambda: all(c.is_closing for c in listener.connections))
+        with pytest.raises(ConnectionRefusedError):
+            await Peer.connect(port)
+        assert not stopping.done()
+        parking.release(1)
+        assert number_of((await peer.read_to_end())[4:]) == 1
+        await stopping
+        await peer.close()
+
+
+async def test_stop_does_not_wait_beyond_its_grace() -> None:
+    parking = Parking()
+    listener = Listener(parking, ListenerSettings(port=0))
+    await listener.start()
+    async with asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        peer.write_frame(request(1))
+        await parking.has(1)
+        await listener.stop(grace_ms=20)
+        assert not listener.connections
+        await peer.close()
+
+
+async def test_tls(certificates: Certificates) -> None:
+    async with listening(echo, tls=server_tls(certificates)) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port, tls=client_tls(certificates))
+        for number, size in enumerate((1, 100_000, 5_000_000)):
+            frame = await peer.exchange(request(number, bytes(size)))
+            assert (number_of(frame), len(frame)) == (number, 4 + size)
+        await peer.close()
+        await until(lambda: not listener.connections)
+
+
+async def test_tls_end_of_input_with_requests_in_flight(certificates: Certificates) -> None:
+    parking = Parking()
+    tls = server_tls(certificates)
+    async with listening(parking, tls=tls) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port, tls=client_tls(certificates))
+        peer.write_frame(request(1))
+        await parking.has(1)
+        await peer.close()
+        await until(lambda: not listener.connections)
+        parking.release(1)
+
+
+async def test_plain_clients_on_a_tls_port_are_refused(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rookery")
+    async with listening(echo, tls=server_tls(certificates)) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        peer.write_frame(request(1))
+        await peer.read_to_end()
+        await until(lambda: not listener.connections)
+        assert "no connection came about" in caplog.text
+        good = await Peer.connect(listener.port, tls=client_tls(certificates))
+        assert number_of(await good.exchange(request(2))) == 2
+        await peer.close()
+        await good.close()
+
+
+async def test_unfinished_tls_handshakes_are_counted_and_cut(certificates: Certificates) -> None:
+    async with (
+        listening(
+            echo,
+            tls=server_tls(certificates),
+            max_connections=5,
+            tls_handshake_timeout_ms=200,
+        ) as listener,
+        asyncio.timeout(PATIENCE),
+    ):
+        silent = [await Peer.connect(listener.port) for _ in range(8)]
+        await until(lambda: listener.accepted == 8)
+        assert listener.refused == 3
+        for peer in silent:
+            await peer.read_to_end()
+        await until(lambda: not listener.connections)
+        for peer in silent:
+            await peer.close()
+
+
+async def test_stop_during_a_tls_handshake(certificates: Certificates) -> None:
+    settings = ListenerSettings(port=0)
+    listener = Listener(echo, settings, tls=server_tls(certificates))
+    await listener.start()
+    async with asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        await until(lambda: listener.connections)
+        await listener.stop()
+        assert not listener.connections
+        await peer.read_to_end()
+        await peer.close()
+
+
+async def test_clients_that_reset_at_once_do_no_harm() -> None:
+    async with listening(echo) as listener, asyncio.timeout(PATIENCE):
+        for _ in range(20):
+            sock = socket.create_connection(("127.0.0.1", listener.port))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            sock.close()
+        peer = await Peer.connect(listener.port)
+        assert number_of(await peer.exchange(request(1))) == 1
+        await peer.close()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_stop_when_a_client_has_just_come_and_gone(turns: int) -> None:
+    listener = Listener(echo, ListenerSettings(port=0))
+    await listener.start()
+    async with asyncio.timeout(PATIENCE):
+        sock = socket.create_connection(("127.0.0.1", listener.port))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        sock.close()
+        await listener.stop()
+    assert not listener.connections
+
+
+async def test_accepting_goes_on_after_file_descriptors_ran_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("rookery.net.listener._EXHAUSTED_PAUSE", 0.01)
+    async with listening(echo) as listener, asyncio.timeout(PATIENCE):
+        sock = socket.socket()
+        sock.setblocking(False)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (sock.fileno() + 1, hard))
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", listener.port))
+            await until(lambda: "cannot accept connections" in caplog.text)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        sock.close()
+        peer = await Peer.connect(listener.port)
+        assert number_of(await peer.exchange(request(1))) == 1
+        await peer.close()

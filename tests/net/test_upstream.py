@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rookery.errors import ApiError, ConfigError, ErrorCode, ProtocolError, Unavailable
+from rookery.net.connection import Connection
+from rookery.net.request import Answer
+from rookery.net.upstream import Upstream, UpstreamSettings, connect
+from rookery.testing.certificates import Certificates
+from rookery.testing.ports import free_port
+from rookery.testing.wire import MemoryTransport, prefixed
+from rookery.wire.frame import Frame, renumbered
+from rookery.wire.header import peek, read_request, response_frame
+from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
+from tests.net.serving import Parking, answer, echo, listening, number_of, request, until
+
+PATIENCE = 20
+MINUTE_MS = 60_000
+
+
+def beat(member: str = "m") -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=1, member_id=member)
+
+
+def heartbeats(connection: Connection, frame: Frame) -> Answer:
+    """Answer as a broker would; how long to throttle tells whose heartbeat it was."""
+    header, body = read_request(HEARTBEAT, frame)
+    response = HeartbeatResponse(throttle_time_ms=int(body.member_id), error_code=ErrorCode.NONE)
+    return response_frame(HEARTBEAT, header.api_version, header.correlation_id, response)
+
+
+@asynccontextmanager
+async def connected(port: int, **settings: int) -> AsyncIterator[Upstream]:
+    upstream = await connect("127.0.0.1", port, UpstreamSettings(**settings))  # type: ignore[arg-type] # all given are numbers
+    async with asyncio.timeout(PATIENCE):
+        try:
+            yield upstream
+        finally:
+            upstream.close()
+            await upstream.wait_closed()
+
+
+@pytest.mark.parametrize("version", [1, 4])
+async def test_calls_are_pipelined_and_get_their_own_answers(version: int) -> None:
+    async with listening(heartbeats) as listener, connected(listener.port) as upstream:
+        answers = await asyncio.gather(
+            *(upstream.call(HEARTBEAT, version, beat(str(n)), MINUTE_MS) for n in range(500))
+        )
+        assert [response.throttle_time_ms for response in answers] == list(range(500))
+        assert upstream.requests == 500
+        assert upstream.in_flight == 0
+
+
+async def test_all_requests_are_on_their_way_before_the_first_answer() -> None:
+    parking = Parking()
+    async with listening(parking) as listener, connected(listener.port) as upstream:
+        calls = [
+            asyncio.ensure_future(upstream.forward([request(77, b"%d" % n)], MINUTE_MS))
+            for n in range(10)
+        ]
+        await parking.has(10)
+        parking.release(*range(10))
+        assert [number_of(await call) for call in calls] == list(range(10))
+
+
+async def test_requests_beyond_the_bound_wait_in_order() -> None:
+    parking = Parking()
+    async with (
+        listening(parking) as listener,
+        connected(listener.port, max_in_flight=2) as upstream,
+    ):
+        calls = [
+            asyncio.ensure_future(upstream.forward([request(0, b"%d" % n)], MINUTE_MS))
+            for n in range(6)
+        ]
+        for number in range(6):
+            await parking.has(min(number + 2, 6))
+            assert len(parking.parked) <= number + 2
+            assert parking.parked[number][0][8:] == b"%d" % number
+            parking.release(number)
+            assert number_of(await calls[number]) == number
+
+
+async def test_forward_keeps_the_body_and_renumbers_both_ways() -> None:
+    async with listening(echo) as listener, connected(listener.port) as upstream:
+        await upstream.forward([request(1)], MINUTE_MS)
+        body = bytes(range(256)) * 1000
+        frame = await upstream.forward([request(4711), body[:9], body[9:]], MINUTE_MS)
+        assert frame[4:] == body
+        assert number_of(frame) == 1
+        assert b"".join(renumbered(frame, 4711)) == prefixed(struct.pack(">i", 4711) + body)
+
+
+async def test_forward_refuses_a_request_without_header() -> None:
+    async with listening(echo) as listener, connected(listener.port) as upstream:
+        for parts in ([], [b"1234567"]):
+            with pytest.raises(ProtocolError, match="header"):
+                await upstream.forward(parts, MINUTE_MS)
+        assert number_of(await upstream.forward([request(0)], MINUTE_MS)) == 2
+
+
+async def test_posts_and_tells_wait_for_no_answer() -> None:
+    seen: list[bytes] = []
+
+    def handler(connection: Connection, frame: Frame) -> Answer:
+        key, _, _ = peek(frame)
+        seen.append(bytes(frame[8:]))
+        return None if key == HEARTBEAT.key or bytes(frame[8:]) == b"acks=0" else answer(frame)
+
+    async with listening(handler) as listener, connected(listener.port) as upstream:
+        await upstream.post([request(1, b"acks=0")], MINUTE_MS)
+        await upstream.tell(HEARTBEAT, 0, beat(), MINUTE_MS)
+        assert number_of(await upstream.forward([request(1, b"acks=1")], MINUTE_MS)) == 2
+        assert (seen[0], len(seen), seen[2]) == (b"acks=0", 3, b"acks=1")
+
+
+async def test_an_unknown_version_is_refused_before_it_is_sent() -> None:
+    async with listening(echo) as listener, connected(listener.port) as upstream:
+        with pytest.raises(ApiError) as caught:
+            await upstream.call(HEARTBEAT, 99, beat(), MINUTE_MS)
+        assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+        assert upstream.in_flight == 0
+        assert not upstream.is_closed
+
+
+async def test_late_answers_are_dropped_and_the_order_is_kept() -> None:
+    parking = Parking()
+    async with listening(parking) as listener, connected(listener.port) as upstream:
+        name = f"127.0.0.1:{listener.port}"
+        slow = asyncio.ensure_future(upstream.forward([request(0)], 30))
+        patient = asyncio.ensure_future(upstream.forward([request(0)], MINUTE_MS))
+        with pytest.raises(Unavailable, match=f"{name} did not answer .* within 30 ms"):
+            await slow
+        cancelled = asyncio.ensure_future(upstream.forward([request(0)], MINUTE_MS))
+        await parking.has(3)
+        cancelled.cancel()
+        parking.release(0, 1, 2)
+        assert number_of(await patient) == 1
+        await until(lambda: upstream.late_answers == 2)
+        after = asyncio.ensure_future(upstream.forward([request(0)], MINUTE_MS))
+        await parking.has(4)
+        parking.release(3)
+        assert number_of(await after) == 3
+
+
+async def test_deadlines_hold_in_any_order_and_while_waiting_for_a_turn() -> None:
+    parking = Parking()
+    async with (
+        listening(parking) as listener,
+        connected(listener.port, max_in_flight=1) as upstream,
+    ):
+        finished: list[int] = []
+
+        async def call(timeout_ms: int) -> None:
+            with pytest.raises(Unavailable, match=f"within {timeout_ms} ms"):
+                await upstream.forward([request(0)], timeout_ms)
+            finished.append(timeout_ms)
+
+        await asyncio.gather(*(call(timeout_ms) for timeout_ms in (150, 50, 100)))
+        assert finished == [50, 100, 150]
+        # those that never had their turn were not sent
+        parking.release(0)
+        after = asyncio.ensure_future(upstream.forward([request(0, b"after")], MINUTE_MS))
+        await parking.has(2)
+        assert [bytes(frame[8:]) for frame, _ in parking.parked.values()] == [b"", b"after"]
+        parking.release(3)
+        assert number_of(await after) == 3
+
+
+async def test_a_disconnect_fails_everything_and_names_the_broker() -> None:
+    parking = Parking()
+    async with (
+        listening(parking) as listener,
+        connected(listener.port, max_in_flight=2) as upstream,
+    ):
+        calls = [upstream.forward([request(0)], MINUTE_MS) for _ in range(4)]
+        waiting = asyncio.gather(*calls, return_exceptions=True)
+        await parking.has(2)
+        for connection in list(listener.connections):
+            connection.abort()
+        for error in await waiting:
+            assert isinstance(error, Unavailable)
+            assert f"127.0.0.1:{listener.port}" in str(error)
+        with pytest.raises(Unavailable, match=str(listener.port)):
+            await upstream.forward([request(0)], MINUTE_MS)
+        await upstream.wait_closed()
+        assert upstream.is_closed
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (prefixed(struct.pack(">i", 7)), "correlation id 7, but 0"),
+        (struct.pack(">i", 2**31 - 1), "at most"),
+        (struct.pack(">i", 3), "shortest"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "speaks TLS"),
+    ],
+)
+async def test_nonsense_from_the_broker_ends_the_connection(data: bytes, says: str) -> None:
+    def handler(connection: Connection, frame: Frame) -> Answer:
+        return [data]
+
+    async with listening(handler) as listener, connected(listener.port) as upstream:
+        with pytest.raises(Unavailable, match=says):
+            await upstream.forward([request(0)], MINUTE_MS)
+        assert upstream.is_closed
+
+
+async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
+    upstream = Upstream("memory", 0, UpstreamSettings())
+    transport = MemoryTransport(upstream)
+    transport.receive(prefixed(struct.pack(">i", 1)))
+    assert transport.is_aborted
+    await upstream.wait_closed()
+    with pytest.raises(Unavailable, match="nobody asked for"):
+        await upstream.forward([request(0)], MINUTE_MS)
+
+
+async def test_an_answer_that_cannot_be_read_ends_the_connection() -> None:
+    def handler(connection: Connection, frame: Frame) -> Answer:
+        return answer(frame, b"\0")
+
+    async with listening(handler) as listener, connected(listener.port) as upstream:
+        with pytest.raises(ProtocolError):
+            await upstream.call(HEARTBEAT, 4, beat(), MINUTE_MS)
+        with pytest.raises(Unavailable, match="Heartbeat v4 cannot be read"):
+            await upstream.call(HEARTBEAT, 4, beat(), MINUTE_MS)
+
+
+async def test_numbers_wrap_after_the_largest() -> None:
+    async with listening(echo) as listener, connected(listener.port) as upstream:
+        upstream._next_number = 2**31 - 1
+        numbers = [number_of(await upstream.forward([request(5)], MINUTE_MS)) for _ in range(3)]
+        assert numbers == [2**31 - 1, 0, 1]
+
+
+async def test_a_broker_that_does_not_read_makes_requests_wait() -> None:
+    parking = Parking()
+    async with (
+        listening(parking, max_in_flight=1) as listener,
+        connected(listener.port, max_unsent_bytes=100_000) as upstream,
+    ):
+        body = bytes(1_000_000)
+        calls = [
+            asyncio.ensure_future(upstream.forward([request(0), body], MINUTE_MS))
+            for _ in range(50)
+        ]
+        await parking.has(1)
+        assert upstream.in_flight == 50
+        # the kernel's buffers and one request more are all that was taken
+        assert upstream.requests < 30
+        for number in range(50):
+            await parking.has(number + 1)
+            parking.release(number)
+            assert number_of(await calls[number]) == number
+
+
+async def test_a_refused_connection_names_the_broker() -> None:
+    port = free_port()
+    with pytest.raises(Unavailable, match=f"127.0.0.1:{port}: cannot connect"):
+        await connect("127.0.0.1", port)
+
+
+async def test_connecting_has_a_time_limit() -> None:
+    # the plain port never answers a TLS hello
+    parking = Parking()
+    settings = UpstreamSettings(connect_timeout_ms=100)
+    tls = ssl.create_default_context()
+    async with listening(parking, max_frame_bytes=2**31 - 1) as listener:
+        with pytest.raises(Unavailable, match="no connection within 100 ms"):
+            await connect("127.0.0.1", listener.port, settings, tls=tls)
+
+
+async def test_tls_checks_the_brokers_name(tmp_path_factory: pytest.TempPathFactory) -> None:
+    certificates = Certificates.make(tmp_path_factory.mktemp("certificates"), "broker.test")
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(certificates.server)
+    client = ssl.create_default_context(cafile=str(certificates.ca))
+    async with listening(heartbeats, tls=server) as listener, asyncio.timeout(PATIENCE):
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{listener.port}: its certificate"):
+            await connect("127.0.0.1", listener.port, tls=client)
+        stranger = ssl.create_default_context()
+        with pytest.raises(ConfigError, match="certificate"):
+            await connect("127.0.0.1", listener.port, tls=stranger, server_hostname="broker.test")
+        upstream = await connect(
+            "127.0.0.1", listener.port, tls=client, server_hostname="broker.test"
+        )
+        response = await upstream.call(HEARTBEAT, 4, beat("9"), MINUTE_MS)
+        assert response.throttle_time_ms == 9
+        upstream.close()
+        await upstream.wait_closed()
