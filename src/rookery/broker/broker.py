@@ -83,7 +83,8 @@ class Broker:
         self._journal = Journal(
             self._folder / "journal", incarnation, self.settings.durability, clock=self._clock
         )
-        writer = Writer(self.replica, self._journal, self._tail)
+        writer = Writer(self.replica, self._tail)
+        writer.use(self._journal)
         broker = self.replica.state.brokers.of(incarnation)
         self.services.writer = writer
         self.services.node_id = broker.node_id if broker else -1

@@ -42,5 +42,13 @@ class BrokerSettings:
     """After so long without a word a broker is taken for dead by the others."""
     beat_interval_ms: int = 3_000
     """How often a broker that has nothing else to say shows that it lives."""
+    upkeep_interval_ms: int = 10_000
+    """How often retention and the log's other upkeep run."""
+    snapshot_entries: int = 10_000
+    """A snapshot of the cluster's state is written after so many entries of its log."""
+    delete_delay_ms: int = 60_000
+    """How long a journal that nothing lives in stays, for readers that are still at it."""
+    producer_expiration_ms: int = 86_400_000
+    """After so long an idle producer is forgotten (Kafka's producer.id.expiration.ms)."""
     drain_timeout_ms: int = 4_000
     """How long a stopping broker waits for requests in flight."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from rookery.clock import Clock
@@ -28,7 +28,7 @@ from rookery.cluster.entry import (
     write_entry,
 )
 from rookery.cluster.events.log import Committed
-from rookery.cluster.port import ClusterLog
+from rookery.cluster.port import ClusterLog, Trimmed
 from rookery.cluster.state.state import Applied, Outcome, State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.wire.buffer import Buffer
@@ -73,8 +73,21 @@ class _Proposal:
 class Replica:
     """The state as of the last entry applied here."""
 
-    def __init__(self, cluster_log: ClusterLog, clock: Clock, state: State | None = None) -> None:
-        self.state = state or State()
+    def __init__(
+        self,
+        cluster_log: ClusterLog,
+        clock: Clock,
+        load_snapshot: Callable[[], Awaitable[State | None]] | None = None,
+    ) -> None:
+        """Begin with an empty state; `open` brings it up to date.
+
+        Args:
+            cluster_log: what is followed.
+            clock: stamps the entries.
+            load_snapshot: finds the newest snapshot, for a start and for catching up with a log
+                that was trimmed.
+        """
+        self.state = State()
         self.incarnation = 0
         self._log = cluster_log
         self._clock = clock
@@ -88,11 +101,16 @@ class Replica:
         self._listeners: list[Listener] = []
         self._digests: dict[int, int] = {}
         self._failure: Exception | None = None
+        self._load_snapshot = load_snapshot
+        self.when_jumped: Callable[[], None] = lambda: None
+        """Called when the state was replaced by a snapshot's: what was in flight is not known."""
         self.when_failed: Callable[[Exception], None] = lambda _: None
         """Called once if the replica cannot go on; the process must stop."""
 
     async def open(self) -> None:
-        """Apply all that is in the log, then follow it."""
+        """Start from the newest snapshot, apply what the log has beyond it, then follow it."""
+        found = await self._load_snapshot() if self._load_snapshot else None
+        self.state = found or self.state
         await self._catch_up()
         self._follower = asyncio.create_task(self._follow())
 
@@ -179,7 +197,11 @@ class Replica:
         """Read and apply until there is no more, or up to an entry."""
         async with self._reading:
             while until is None or self.state.applied < until:
-                entries = await self._log.read(self.state.applied)
+                try:
+                    entries = await self._log.read(self.state.applied)
+                except Trimmed as trimmed:
+                    await self._jump(trimmed)
+                    continue
                 if not entries:
                     return
                 for number, data in entries:
@@ -187,6 +209,16 @@ class Replica:
                     if number == self.state.applied + 1:
                         entry = read_entry(number, data)
                         self._apply(number, entry, read_events(number, entry))
+
+    async def _jump(self, trimmed: Trimmed) -> None:
+        """Go on from a snapshot: the log was trimmed beyond what we have applied."""
+        found = await self._load_snapshot() if self._load_snapshot else None
+        if found is None or found.applied < trimmed.floor:
+            raise Corrupt(f"{trimmed}, but there is none; run `rookery recover`")
+        self.state = found
+        self._digests.clear()
+        self._fail_all(Unavailable("this broker had fallen behind the cluster's log"))
+        self.when_jumped()
 
     def _apply(self, number: int, entry: Entry, events: list[Message]) -> None:
         seen = self._digests.get(entry.seen)

@@ -19,7 +19,7 @@ from rookery.cluster.entry import MAX_EVENTS, MAX_PAYLOAD_BYTES
 from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Appended, Outcome
-from rookery.errors import ErrorCode
+from rookery.errors import ErrorCode, Unavailable
 from rookery.log.journal import Written
 from rookery.log.tail import Tail
 from rookery.records import batch as batches
@@ -46,6 +46,13 @@ class Bytes(Protocol):
         """Make bytes durable; return where they lie. Raises Unavailable if they do not."""
 
 
+class _NoJournal:
+    """Stands for the journal until the broker has joined the cluster."""
+
+    async def append(self, parts: list[Buffer]) -> Written:
+        raise Unavailable(f"this broker has not joined the cluster yet; {len(parts)} batches wait")
+
+
 class _Work:
     """The batches of one request, and who waits for them."""
 
@@ -60,11 +67,11 @@ class _Work:
 class Writer:
     """The one way into the log."""
 
-    def __init__(self, replica: Replica, journal: Bytes, tail: Tail) -> None:
+    def __init__(self, replica: Replica, tail: Tail) -> None:
         self.flushes = 0
         self.flushed_bytes = 0
         self._replica = replica
-        self._journal = journal
+        self._journal: Bytes = _NoJournal()
         self._tail = tail
         self._loop = asyncio.get_running_loop()
         self._pending: list[_Work] = []
@@ -74,6 +81,10 @@ class Writer:
         self._commits = 0
         self._idle = asyncio.Event()
         self._idle.set()
+
+    def use(self, journal: Bytes) -> None:
+        """Write large flushes there from now on."""
+        self._journal = journal
 
     def append(self, work: Sequence[Batch]) -> asyncio.Future[list[Appended]]:
         """Write batches; the future has one outcome for each, in the same order.

@@ -1,0 +1,102 @@
+"""Being a member of the cluster: beat when silent, notice who is gone, come back when fenced.
+
+An expiry names what was seen of the other (its last sequence), is timed on this process's own
+monotonic clock, and is proposed only after a barrier: an observer that slept would otherwise take
+everybody for dead. A broker whose clock is far from the others' expires nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+from statistics import median_low
+from typing import Final
+
+from rookery.broker.settings import BrokerSettings
+from rookery.clock import Clock
+from rookery.cluster.entry import Entry
+from rookery.cluster.events.brokers import BrokerBeat, BrokerExpired
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.state import Applied
+
+log = logging.getLogger(__name__)
+
+MAX_SKEW_MS: Final = 10_000
+
+
+class Membership:
+    """What this process knows of the others' lives, by its own clock."""
+
+    def __init__(self, replica: Replica, clock: Clock, settings: BrokerSettings) -> None:
+        self._replica = replica
+        self._clock = clock
+        self._settings = settings
+        self._heard: dict[int, tuple[int, int]] = {}
+        self._skews: dict[int, int] = {}
+        self._last_word = clock.monotonic_ms()
+        replica.listen(self._applied)
+
+    @property
+    def is_clock_sound(self) -> bool:
+        """Whether this process's clock is near enough to the others' to judge by it."""
+        live = self._replica.state.brokers.sequences
+        others = [skew for incarnation, skew in self._skews.items() if incarnation in live]
+        return not others or abs(median_low(others)) <= MAX_SKEW_MS
+
+    @property
+    def is_caretaker(self) -> bool:
+        """Whether this broker does what one broker must do for all: the one with the lowest id.
+
+        Two who both believe it do no harm: what they propose is checked when it is applied.
+        """
+        broker = self._replica.state.brokers.of(self._replica.incarnation)
+        nodes = self._replica.state.brokers.nodes
+        return broker is not None and bool(nodes) and nodes[0] == broker.node_id
+
+    def _applied(self, applied: Applied, entry: Entry) -> None:
+        if applied.is_void:
+            return
+        if entry.incarnation == self._replica.incarnation:
+            self._last_word = self._clock.monotonic_ms()
+        elif entry.incarnation:
+            self._skews[entry.incarnation] = self._clock.now_ms() - entry.stamp_ms
+
+    async def beat(self) -> None:
+        """Say that we live, if we have said nothing else for a while."""
+        silent = self._clock.monotonic_ms() - self._last_word
+        if silent >= self._settings.beat_interval_ms:
+            await self._replica.propose([BrokerBeat()])
+
+    async def look(self) -> list[int]:
+        """Expire those of whom nothing was heard for too long; return their incarnations."""
+        if not self._silent():
+            return []
+        # What they said meanwhile may only not have been read here.
+        await self._replica.barrier()
+        gone = self._silent()
+        if not gone:
+            return []
+        if not self.is_clock_sound:
+            log.error("this broker's clock is off by more than %d ms", MAX_SKEW_MS)
+            return []
+        events = [BrokerExpired(incarnation=one, last_sequence=last) for one, last in gone.items()]
+        await self._replica.propose(events)
+        for incarnation in gone:
+            log.warning("incarnation %d was silent for too long and is expired", incarnation)
+        return list(gone)
+
+    def _silent(self) -> dict[int, int]:
+        """Return who has been silent for too long, with the last sequence heard."""
+        now = self._clock.monotonic_ms()
+        live = self._replica.state.brokers.sequences
+        self._heard = {one: seen for one, seen in self._heard.items() if one in live}
+        gone: dict[int, int] = {}
+        for incarnation, sequence in live.items():
+            seen = self._heard.get(incarnation)
+            if seen is None or seen[0] != sequence:
+                self._heard[incarnation] = (sequence, now)
+            elif (
+                now - seen[1] >= self._settings.session_timeout_ms
+                and incarnation != self._replica.incarnation
+            ):
+                gone[incarnation] = sequence
+        return gone

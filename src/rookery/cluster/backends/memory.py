@@ -1,0 +1,159 @@
+"""A cluster log in this process's memory, for tests and trials: `memory:name`.
+
+Handles on one name share one log, also from several threads. It lives as long as the process,
+so that a "restarted" broker finds it again; `memory:` alone is a new log each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Final
+
+from rookery.cluster.port import (
+    READ_BYTES,
+    ClusterLog,
+    Durability,
+    Entry,
+    Trimmed,
+    check_entry,
+    check_trim,
+)
+from rookery.errors import Unavailable
+
+_PREFIX: Final = "memory:"
+_logs: Final[dict[str, _Shared]] = {}
+_logs_lock: Final = threading.Lock()
+
+
+def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 (a backend's interface)
+    """Open a handle on the log of that name."""
+    name = url.removeprefix(_PREFIX)
+    with _logs_lock:
+        shared = _logs.setdefault(name, _Shared()) if name else _Shared()
+    return MemoryLog(shared)
+
+
+class _Waiter:
+    """Someone who waits, perhaps on another thread's event loop."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[int] = self.loop.create_future()
+
+    def wake(self, head: int) -> None:
+        self.loop.call_soon_threadsafe(self._wake, head)
+
+    def _wake(self, head: int) -> None:
+        if not self.future.done():
+            self.future.set_result(head)
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Shared:
+    """The log itself: what all handles on one name see."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.floor = 0
+        self.entries: list[Entry] = []
+        self.waiters: set[_Waiter] = set()
+
+    @property
+    def head(self) -> int:
+        """The last entry's number; call it with the lock held."""
+        return self.floor + len(self.entries)
+
+
+class MemoryLog:
+    """One handle on a log in memory."""
+
+    def __init__(self, shared: _Shared) -> None:
+        self._shared = shared
+        self._mine: set[_Waiter] = set()
+        self._closed = False
+
+    async def append(self, data: bytes) -> int:
+        """Put one entry at the end and wake those who wait for it."""
+        self._check_open()
+        check_entry(data)
+        with self._shared.lock:
+            number = self._shared.head + 1
+            self._shared.entries.append(Entry(number, bytes(data)))
+            woken = {waiter for waiter in self._shared.waiters if waiter.after < number}
+            self._shared.waiters -= woken
+        for waiter in woken:
+            waiter.wake(number)
+        return number
+
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+        """Return the entries that follow number `after`."""
+        self._check_open()
+        found: list[Entry] = []
+        size = 0
+        with self._shared.lock:
+            if after < self._shared.floor:
+                raise Trimmed(after, self._shared.floor)
+            entries = self._shared.entries
+            for index in range(after - self._shared.floor, len(entries)):
+                size += len(entries[index].data)
+                if found and size > max_bytes:
+                    break
+                found.append(entries[index])
+        return found
+
+    async def head(self) -> int:
+        """Return the last entry's number."""
+        self._check_open()
+        with self._shared.lock:
+            return self._shared.head
+
+    async def wait(self, after: int) -> int:
+        """Return a head above `after`, as soon as there is one."""
+        self._check_open()
+        waiter = _Waiter(after)
+        with self._shared.lock:
+            if self._shared.head > after:
+                return self._shared.head
+            self._shared.waiters.add(waiter)
+        self._mine.add(waiter)
+        try:
+            return await waiter.future
+        finally:
+            self._mine.discard(waiter)
+            with self._shared.lock:
+                self._shared.waiters.discard(waiter)
+
+    async def trim(self, before: int) -> None:
+        """Drop the entries below `before`."""
+        self._check_open()
+        with self._shared.lock:
+            check_trim(before, self._shared.head)
+            gone = before - 1 - self._shared.floor
+            if gone > 0:
+                del self._shared.entries[:gone]
+                self._shared.floor = before - 1
+
+    async def floor(self) -> int:
+        """Return the highest number that was trimmed."""
+        self._check_open()
+        with self._shared.lock:
+            return self._shared.floor
+
+    async def close(self) -> None:
+        """Let the handle go; the log itself stays."""
+        self._closed = True
+        for waiter in self._mine:
+            waiter.fail(_closed())
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise _closed()
+
+
+def _closed() -> Unavailable:
+    return Unavailable("this handle on the cluster log was closed: open another")

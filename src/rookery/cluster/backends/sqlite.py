@@ -1,0 +1,196 @@
+"""A cluster log in an SQLite file, shared by the processes of one host: `sqlite:///path`.
+
+The embedded broker's default. Appends go through one thread (`local/appender.py`), reads through
+a second, checkpoints through a third, so that none of them waits for the others. Beside the file
+lies a folder `<file>.peers` with the lock and a doorbell socket for each open handle.
+
+With durability "disk" an append returns after its fdatasync. With "os" it returns once the
+operating system has the bytes: they survive the death of any process, and a power cut takes at
+most the log's end, never its order.
+
+Open a handle after forking, never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from rookery.cluster.local.appender import Appender
+from rookery.cluster.local.database import LAID_OUT_BYTES, PAGE_BYTES, Database
+from rookery.cluster.local.worker import Worker, settle
+from rookery.cluster.port import READ_BYTES, ClusterLog, Durability, Entry, check_entry
+from rookery.errors import ConfigError, Error, Unavailable
+
+_PATIENCE_SECONDS: Final = 10.0
+# The WAL is copied into the file whenever this much was appended here …
+_CHECKPOINT_BYTES: Final[dict[Durability, int]] = {"disk": 2 << 20, "os": 8 << 20}
+# … and beyond this, writers are stopped for its last pages, so that it can start over. That
+# should come before it outgrows what was laid out for it (see `Database.lay_out`).
+_WAL_BYTES: Final[dict[Durability, int]] = {"disk": LAID_OUT_BYTES * 3 // 4, "os": 32 << 20}
+_LAST_PAGES: Final = 256
+_ROUNDS: Final = 4
+
+
+def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001 (a backend's interface)
+    """Open a handle on the log in a file; the file is created if it is absent."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.netloc or parts.query or parts.fragment or not path or "\0" in path:
+        raise ConfigError(f"cluster log {url!r}: write sqlite:///absolute/path or sqlite:path")
+    return SqliteLog(Path(path).absolute(), durability)
+
+
+class SqliteLog:
+    """One handle on a log in a file."""
+
+    def __init__(
+        self, path: Path, durability: Durability = "disk", patience: float = _PATIENCE_SECONDS
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._appender = Appender(path, durability, patience, self._committed)
+        self._bell = self._appender.open()
+        self._reader = Worker("cluster-read", path, durability)
+        self._copier = Worker("cluster-checkpoint", path, durability)
+        self._closed = False
+        self._head = 0
+        self._waiters: dict[asyncio.Future[int], int] = {}
+        self._look: asyncio.Task[None] | None = None
+        self._rung = False
+        self._checkpoint_bytes = _CHECKPOINT_BYTES[durability]
+        self._wal_pages = _WAL_BYTES[durability] // PAGE_BYTES
+        self._uncopied = 0
+        self._copying: asyncio.Task[None] | None = None
+        self._loop.add_reader(self._bell.fileno(), self._answer)
+        # What was committed before the bell hung there.
+        self._look_again()
+
+    async def append(self, data: bytes) -> int:
+        """Commit one entry, together with others that wait."""
+        self._check_open()
+        check_entry(data)
+        number = await self._appender.append(data)
+        self._uncopied += len(data) + PAGE_BYTES
+        if self._uncopied > self._checkpoint_bytes and self._copying is None:
+            self._uncopied = 0
+            self._copying = self._loop.create_task(self._copy())
+        return number
+
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+        """Return the entries that follow number `after`."""
+        self._check_open()
+        entries = await self._reader.call(lambda database: database.read(after, max_bytes))
+        if entries:
+            self._committed(entries[-1].number)
+        return entries
+
+    async def head(self) -> int:
+        """Return the last entry's number."""
+        self._check_open()
+        head = await self._reader.call(Database.head)
+        self._committed(head)
+        return head
+
+    async def wait(self, after: int) -> int:
+        """Return a head above `after`, as soon as there is one."""
+        self._check_open()
+        if self._head > after:
+            return self._head
+        waiter: asyncio.Future[int] = self._loop.create_future()
+        self._waiters[waiter] = after
+        try:
+            return await waiter
+        finally:
+            self._waiters.pop(waiter, None)
+
+    async def trim(self, before: int) -> None:
+        """Raise the floor, then delete in small steps between which appends go on."""
+        self._check_open()
+        await self._appender.call(lambda database: database.raise_floor(before))
+        while await self._appender.call(Database.delete_some):
+            self._check_open()
+
+    async def floor(self) -> int:
+        """Return the highest number that was trimmed."""
+        self._check_open()
+        return await self._reader.call(Database.floor)
+
+    async def close(self) -> None:
+        """Let the handle go."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._bell.fileno())
+        self._bell.close()
+        self._fail_waiters(_closed())
+        for task in (self._look, self._copying):
+            if task is not None:
+                await asyncio.gather(task, return_exceptions=True)
+        for part in (self._copier, self._reader, self._appender):
+            await part.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise _closed()
+
+    def _committed(self, head: int) -> None:
+        """Wake those who wait for an entry that is now known to be there."""
+        if head <= self._head:
+            return
+        self._head = head
+        for waiter, after in list(self._waiters.items()):
+            if after < head:
+                settle(waiter, head, None)
+
+    def _fail_waiters(self, error: Exception) -> None:
+        for waiter in self._waiters:
+            settle(waiter, 0, error)
+
+    def _answer(self) -> None:
+        self._bell.answer()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Look for the head; a ring that comes during a look makes another one follow."""
+        self._rung = True
+        if self._look is None:
+            self._look = self._loop.create_task(self._find_head())
+
+    async def _find_head(self) -> None:
+        try:
+            while self._rung and not self._closed:
+                self._rung = False
+                await self.head()
+        except Error as error:
+            # Nobody may wait for a ring that was heard and not understood.
+            self._fail_waiters(error)
+        finally:
+            self._look = None
+
+    async def _copy(self) -> None:
+        """Keep the WAL short. A failure costs nothing but space, and the next append retries."""
+        try:
+            if await self._outgrew():
+                await self._appender.call(Database.checkpoint)
+        except Unavailable:
+            self._uncopied = self._checkpoint_bytes
+        finally:
+            self._copying = None
+
+    async def _outgrew(self) -> bool:
+        """Copy while writers go on; tell whether they must stop for the rest, a short one."""
+        before = 0
+        for _ in range(_ROUNDS):
+            pages, copied = await self._copier.call(Database.checkpoint)
+            if pages < self._wal_pages:
+                return False
+            if copied - before < _LAST_PAGES:
+                break
+            before = copied
+        return True
+
+
+def _closed() -> Unavailable:
+    return Unavailable("this handle on the cluster log was closed: open another")

@@ -1,0 +1,222 @@
+"""The cluster log as an SQLite file: its tables, its statements, and what its errors mean.
+
+Everything here blocks, so it runs in threads; a `Database` belongs to the thread that opened it.
+The log's last row is never deleted, even when it is trimmed: it is what the next number is
+counted from.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rookery.cluster.port import Durability, Entry, Trimmed, check_trim
+from rookery.errors import ConfigError, Corrupt, Error, Unavailable
+from rookery.records.crc import checksum
+
+FORMAT: Final = 1
+"""The version of the tables, kept in the file as `user_version`."""
+
+PAGE_BYTES: Final = 4096
+LAID_OUT_BYTES: Final = 8 << 20
+
+_APPLICATION: Final = 0x526B4C67
+# Only a foreign program can hold SQLite's own lock: ours queue at the turnstile.
+_BUSY_SECONDS: Final = 2.0
+_TRIM_BYTES: Final = 4 * 1024 * 1024
+_TRIM_ENTRIES: Final = 256
+# In "os" mode a commit syncs nothing, but a checkpoint still does: with OFF a power cut could
+# bring old pages back between new ones, where NORMAL can only lose the log's end.
+_SYNCHRONOUS: Final[dict[Durability, str]] = {"disk": "FULL", "os": "NORMAL"}
+_SCHEMA: Final = f"""
+    BEGIN IMMEDIATE;
+    CREATE TABLE entry (number INTEGER PRIMARY KEY, crc INTEGER NOT NULL, data BLOB NOT NULL);
+    CREATE TABLE log (id INTEGER PRIMARY KEY CHECK (id = 1), floor INTEGER NOT NULL);
+    INSERT INTO log VALUES (1, 0);
+    PRAGMA application_id = {_APPLICATION};
+    PRAGMA user_version = {FORMAT};
+    COMMIT;
+"""  # noqa: S608 (two numbers of our own)
+
+
+class Database:
+    """One connection to the file."""
+
+    def __init__(self, path: Path, durability: Durability) -> None:
+        self.path = path
+        # The file must be there: a second thread shall not make an empty one where it was lost.
+        # Each statement is its own transaction unless BEGIN says otherwise.
+        self._connection = sqlite3.connect(
+            f"{path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+        )
+        try:
+            self._set(durability)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def create(self) -> None:
+        """Make the tables if the file is new; refuse a file that is not ours or too new."""
+        found = (self._one("PRAGMA application_id"), self._one("PRAGMA user_version"))
+        if found == (0, 0) and not self._one("SELECT count(*) FROM sqlite_schema"):
+            self._connection.executescript(_SCHEMA)
+            sync_folder(self.path.parent)
+        elif found[0] != _APPLICATION:
+            raise Corrupt(f"{self.path}: an SQLite file, but no cluster log of Rookery's")
+        elif found[1] != FORMAT:
+            raise Corrupt(
+                f"{self.path}: a cluster log of format {found[1]}, and this version of Rookery "
+                f"reads format {FORMAT}: use the version that wrote it"
+            )
+
+    def append(self, entries: Sequence[bytes]) -> int:
+        """Insert entries in one transaction; return the last one's number."""
+        # One statement: every call into SQLite gives up the interpreter and must get it back.
+        values = ",".join(["(?,?)"] * len(entries))
+        parameters: list[int | bytes] = []
+        for data in entries:
+            parameters += (checksum(data), data)
+        cursor = self._connection.execute(
+            f"INSERT INTO entry (crc, data) VALUES {values}",  # noqa: S608 (question marks only)
+            parameters,
+        )
+        if cursor.lastrowid is None:  # pragma: no cover (only an INSERT of nothing)
+            raise ValueError("no entries to append")
+        return cursor.lastrowid
+
+    def read(self, after: int, max_bytes: int) -> list[Entry]:
+        """Return entries that follow number `after`."""
+        found: list[Entry] = []
+        size = 0
+        rows = self._connection.execute(
+            "SELECT number, crc, data, (SELECT floor FROM log) FROM entry "
+            "WHERE number > ? ORDER BY number",
+            (after,),
+        )
+        try:
+            for number, crc, data, floor in rows:
+                if after < floor:
+                    raise Trimmed(after, floor)
+                size += len(data)
+                if found and size > max_bytes:
+                    break
+                self._check(after + 1 + len(found), number, crc, data)
+                found.append(Entry(number, data))
+        finally:
+            # The snapshot ends here: an open one would keep the WAL from starting over.
+            rows.close()
+        return found
+
+    def head(self) -> int:
+        """Return the last entry's number, 0 if there is none."""
+        return self._one("SELECT coalesce(max(number), 0) FROM entry")
+
+    def floor(self) -> int:
+        """Return the highest number that was trimmed."""
+        return self._one("SELECT floor FROM log")
+
+    def raise_floor(self, before: int) -> None:
+        """Trim what is below a number, as far as readers can see."""
+        check_trim(before, self.head())
+        self._connection.execute("UPDATE log SET floor = max(floor, ?)", (before - 1,))
+
+    def delete_some(self) -> bool:
+        """Delete some of what was trimmed; tell whether there is more."""
+        rows = self._connection.execute(
+            "SELECT number, length(data) FROM entry WHERE number <= (SELECT floor FROM log) "
+            "AND number < (SELECT max(number) FROM entry) ORDER BY number LIMIT ?",
+            (_TRIM_ENTRIES,),
+        ).fetchall()
+        last = size = 0
+        for number, length in rows:
+            last, size = number, size + length
+            if size > _TRIM_BYTES:
+                break
+        if not rows:
+            return False
+        self._connection.execute("DELETE FROM entry WHERE number <= ?", (last,))
+        return True
+
+    def checkpoint(self) -> tuple[int, int]:
+        """Copy what the WAL holds into the file; return its size in pages, and what was copied.
+
+        It stops nobody. The next commit starts the WAL over if all of it was copied.
+        """
+        _, pages, copied = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return pages, copied
+
+    def lay_out(self) -> None:
+        """Fill the WAL with zeros up to its usual size, while nobody else can write.
+
+        A sync that need not record a new file size takes half the time. SQLite reads a WAL up
+        to the first page that is not of its present round, so zeros behind its end are nothing.
+        """
+        with Path(f"{self.path}-wal").open("r+b") as wal:
+            size = wal.seek(0, os.SEEK_END)
+            if size < LAID_OUT_BYTES:
+                wal.write(bytes(LAID_OUT_BYTES - size))
+                os.fsync(wal.fileno())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _set(self, durability: Durability) -> None:
+        run = self._connection.execute
+        run(f"PRAGMA page_size = {PAGE_BYTES}")
+        if run("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+            raise ConfigError(
+                f"{self.path}: this file system does not let SQLite share memory between "
+                "processes (WAL); put the cluster log on a local disk"
+            )
+        run(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
+        run("PRAGMA wal_autocheckpoint = 0")
+        # Overwriting what is deleted with zeros would double what trimming writes.
+        run("PRAGMA secure_delete = OFF")
+
+    def _one(self, statement: str) -> int:
+        value: int = self._connection.execute(statement).fetchone()[0]
+        return value
+
+    def _check(self, expected: int, number: int, crc: int, data: bytes) -> None:
+        if number != expected:
+            raise Corrupt(f"{self.path}: entry {expected} is missing; restore the file from a copy")
+        if checksum(data) != crc:
+            raise Corrupt(
+                f"{self.path}: entry {number} fails its checksum; restore the file from a copy"
+            )
+
+
+def sync_folder(path: Path) -> None:
+    """Make sure that the names in a folder survive a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+_ADVICE: Final = {
+    sqlite3.SQLITE_FULL: "the disk is full: free some space",
+    sqlite3.SQLITE_IOERR: "the disk fails: look into the system's log",
+    sqlite3.SQLITE_BUSY: "another program holds it: close whatever has the file open",
+    sqlite3.SQLITE_LOCKED: "another program holds it: close whatever has the file open",
+    sqlite3.SQLITE_READONLY: "it may not be written: look at its permissions",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: look at its permissions",
+    sqlite3.SQLITE_PERM: "it cannot be opened: look at its permissions",
+}
+
+
+def translated(error: sqlite3.Error | OSError, path: Path) -> Error:
+    """Return what an error of SQLite or of the operating system means to a caller."""
+    if isinstance(error, OSError):
+        return Unavailable(f"{path}: {error}")
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return Corrupt(f"{path}: {error}; stop the brokers and restore the file from a copy")
+    advice = _ADVICE.get(code, "look into the system's log")
+    name = getattr(error, "sqlite_errorname", "no code")
+    return Unavailable(f"{path}: {error} ({name}); {advice}")

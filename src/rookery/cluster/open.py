@@ -1,0 +1,42 @@
+"""From a URL to a cluster log: the scheme is the name of a module in `cluster/backends`."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final, Protocol, cast, get_args
+
+from rookery.cluster.port import ClusterLog, Durability
+from rookery.errors import ConfigError
+
+_BACKENDS: Final = "rookery.cluster.backends"
+
+
+class Backend(Protocol):
+    """What a module in `cluster/backends` offers."""
+
+    def open(self, url: str, durability: Durability) -> ClusterLog:
+        """Open a handle on the log that the URL names, creating the log if it is absent."""
+
+
+def open_log(url: str, *, durability: Durability = "disk") -> ClusterLog:
+    """Open the cluster log at a URL, such as `sqlite:///var/lib/rookery/cluster.sqlite`.
+
+    Call it from a running event loop, to which the handle then belongs.
+
+    Raises:
+        ConfigError: the URL or the durability cannot be used.
+        Unavailable: the log is out of reach.
+        Corrupt: what lies there is not a cluster log that this version can read.
+    """
+    scheme, colon, _ = url.partition(":")
+    # Only letters: the scheme becomes part of a module's name.
+    if not colon or re.fullmatch(r"[a-z][a-z0-9]*", scheme) is None:
+        raise ConfigError(f"cluster log {url!r}: not a URL; write sqlite:///path or memory:name")
+    if durability not in get_args(Durability):
+        raise ConfigError(f'durability {durability!r}: choose "disk" or "os"')
+    if find_spec(f"{_BACKENDS}.{scheme}") is None:
+        raise ConfigError(f"cluster log {url!r}: there is no backend called {scheme!r}")
+    backend = cast("Backend", import_module(f"{_BACKENDS}.{scheme}"))
+    return backend.open(url, durability)

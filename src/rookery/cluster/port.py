@@ -1,0 +1,123 @@
+"""The port of the cluster log: what every backend promises, and what callers may rely on.
+
+Entries are bytes to the log; `cluster/entry.py` says what is in them. Numbers are 1, 2, 3 …,
+without a hole, in the order that all processes see, and no number is ever given twice.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple, Protocol
+
+from rookery.errors import Conflict
+
+MAX_ENTRY_BYTES: Final = 512 * 1024
+"""The largest entry: a large commit is staged in parts (correctness 2)."""
+
+READ_BYTES: Final = 1024 * 1024
+"""How much one read returns unless told otherwise."""
+
+Durability = Literal["disk", "os"]
+"""What an append waits for: the disk, or the operating system's memory only."""
+
+
+class Entry(NamedTuple):
+    """One entry of the log, by its number."""
+
+    number: int
+    data: bytes
+
+
+class Trimmed(Conflict):
+    """The entries asked for are gone: start from a snapshot at or above the floor."""
+
+    def __init__(self, after: int, floor: int) -> None:
+        super().__init__(
+            f"entries up to {floor} were trimmed, so there is no reading on after {after}: "
+            "start from a newer snapshot"
+        )
+        self.floor = floor
+
+
+class ClusterLog(Protocol):
+    """A handle on a totally ordered log that any number of processes share.
+
+    Every method may raise `Unavailable` (the log is out of reach or this handle is closed) and
+    `Corrupt` (what is stored cannot be trusted: stop). A handle belongs to the event loop it
+    was opened on.
+    """
+
+    async def append(self, data: bytes) -> int:
+        """Put one entry at the end of the log and return its number.
+
+        When it returns, the entry is as durable as the handle's durability says, every read by
+        any process finds it, and every `head` begun afterwards counts it.
+
+        Raises:
+            ValueError: the entry exceeds `MAX_ENTRY_BYTES`; nothing was appended.
+            Unavailable: it is not known whether the entry was appended, and the same holds
+                when the call is cancelled. Never append it again blindly: read the log and
+                look for it (correctness 1).
+        """
+
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+        """Return the entries that follow number `after`, in order and without a hole.
+
+        Returns as many as fit in `max_bytes`, but always one if there is one; an empty list
+        means that the log ended at or before `after` during the call.
+
+        Raises:
+            Trimmed: `after` is below the floor, so some entry asked for is gone.
+        """
+
+    async def head(self) -> int:
+        """Return the number of the last entry, 0 if there has never been one.
+
+        It counts every append, by any process, that had returned before this call began.
+        """
+
+    async def wait(self, after: int) -> int:
+        """Return a head above `after`, as soon as there is one; at once if there is already.
+
+        It is woken, not polled, and may be cancelled; this handle's own appends wake it too. An
+        entry whose writer was killed before its append returned may go unnoticed until the next
+        entry, `read` or `head`.
+
+        Raises:
+            Unavailable: also when the handle is closed while this waits.
+        """
+
+    async def trim(self, before: int) -> None:
+        """Raise the floor to `before - 1` and let the entries up to there go.
+
+        A floor never sinks: a lower `before` than an earlier one does nothing. Numbers go on
+        as if nothing had been trimmed. The caller sees to it that a snapshot holds what goes
+        (correctness 10). After an error or a cancelled call the floor may be raised or not, and
+        the next trim removes what was left.
+
+        Raises:
+            ValueError: `before` is beyond the log's end.
+        """
+
+    async def floor(self) -> int:
+        """Return the highest number that was trimmed, 0 if none: reads may start after it."""
+
+    async def close(self) -> None:
+        """Let the handle go; closing twice is no error.
+
+        Appends under way are carried out, those who wait get `Unavailable`, and so does every
+        later call.
+        """
+
+
+def check_entry(data: bytes) -> None:
+    """Refuse an entry that is larger than the log takes."""
+    if len(data) > MAX_ENTRY_BYTES:
+        raise ValueError(
+            f"an entry of {len(data)} bytes exceeds the log's {MAX_ENTRY_BYTES}: stage it in parts"
+        )
+
+
+def check_trim(before: int, head: int) -> None:
+    """Refuse to trim what has not been written yet."""
+    if before > head + 1:
+        raise ValueError(f"cannot trim entries before {before}: the log ends at {head}")

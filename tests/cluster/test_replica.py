@@ -1,0 +1,209 @@
+"""Replicas: they agree, they find their own entries again, and a fenced one is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from rookery.cluster.events.brokers import BrokerExpired, BrokerRegistered, ClusterCreated
+from rookery.cluster.events.log import Committed, Extent, ProducerIdsAllotted
+from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.open import open_log
+from rookery.cluster.replica import Fenced, Replica
+from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.state import Applied, State
+from rookery.errors import Corrupt, Unavailable
+from rookery.testing.clock import ManualClock
+from rookery.testing.cluster import Fault, FaultyLog
+
+TOPIC = bytes(range(16))
+Start = Callable[..., Awaitable[tuple[Replica, FaultyLog]]]
+
+
+@pytest.fixture
+async def start(request: pytest.FixtureRequest) -> AsyncIterator[Start]:
+    """Starts replicas of one log, each registered as a node of its own."""
+    replicas: list[Replica] = []
+
+    async def begin(node_id: int, snapshot: State | None = None) -> tuple[Replica, FaultyLog]:
+        log = FaultyLog(open_log(f"memory:{request.node.nodeid}"))
+
+        async def load() -> State | None:
+            return read_image(write_image(snapshot)) if snapshot else None
+
+        replica = Replica(log, ManualClock(), load)
+        replicas.append(replica)
+        await replica.open()
+        if not replica.state.cluster_id:
+            await replica.create_cluster(ClusterCreated(cluster_id="c", feature_level=1))
+        await replica.register(registration(node_id))
+        return replica, log
+
+    yield begin
+    for replica in replicas:
+        await replica.close()
+
+
+def registration(node_id: int) -> BrokerRegistered:
+    return BrokerRegistered(process_id=bytes([node_id]) * 16, node_id=node_id, host="h", port=1)
+
+
+def topic(partitions: int = 1) -> TopicCreated:
+    return TopicCreated(
+        topic_id=TOPIC, name="t", partitions=partitions, replication_factor=1, configs=[]
+    )
+
+
+def commit(records: int, position: int = 0) -> Committed:
+    extent = Extent(
+        topic_id=TOPIC, partition=0, position=position, size=100, records=records, attributes=0,
+        max_timestamp=1, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+    )  # fmt: skip
+    return Committed(object_id=0, extents=[extent])
+
+
+async def base_offset(replica: Replica, records: int) -> int:
+    [outcome] = await replica.propose([commit(records)], [bytes(100)])
+    offset: int = outcome.value[0].base_offset
+    return offset
+
+
+async def test_racing_replicas_agree(start: Start) -> None:
+    replicas = [(await start(node))[0] for node in (1, 2, 3, 4)]
+    await replicas[0].propose([topic()])
+
+    async def write(replica: Replica) -> list[int]:
+        return [await base_offset(replica, 2) for _ in range(50)]
+
+    offsets = await asyncio.gather(*(write(replica) for replica in replicas))
+    for replica in replicas:
+        await replica.barrier()
+
+    assert sorted(offset for own in offsets for offset in own) == list(range(0, 400, 2))
+    assert all(own == sorted(own) for own in offsets)
+    assert len({write_image(replica.state) for replica in replicas}) == 1
+
+
+async def test_what_waits_shares_an_entry(start: Start) -> None:
+    replica, log = await start(1)
+    await replica.propose([topic()])
+    before = replica.state.applied
+    log.hold()
+    first = replica.propose([commit(1)], [b"x" * 100])
+    rest = [replica.propose([commit(1)], [b"y" * 100]) for _ in range(20)]
+    log.let_through()
+
+    results = [await one for one in (first, *rest)]
+
+    assert [result[0].value[0].base_offset for result in results] == list(range(21))
+    assert replica.state.applied <= before + 2
+    positions = replica.state.topics.by_name["t"].partitions[0].row(0)
+    assert positions.size in (100, 2100)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.NOT_SENT])
+async def test_a_failed_append_counts_once(start: Start, fault: Fault) -> None:
+    replica, log = await start(1)
+    await replica.propose([topic()])
+    log.order(fault)
+
+    offsets = [await base_offset(replica, 3) for _ in range(3)]
+
+    assert offsets == [0, 3, 6]
+    assert replica.state.topics.by_name["t"].partitions[0].next_offset == 9
+
+
+async def test_a_fenced_replica_is_told_and_can_come_back(start: Start) -> None:
+    old, _ = await start(1)
+    await old.propose([topic()])
+    new, _ = await start(1)
+    assert await base_offset(new, 1) == 0
+
+    with pytest.raises(Fenced):
+        await old.propose([commit(5)], [bytes(100)])
+
+    await new.barrier()
+    assert new.state.topics.by_name["t"].partitions[0].next_offset == 1
+    await old.register(registration(2))
+    assert await base_offset(old, 1) == 1
+
+
+async def test_an_expiry_that_saw_too_little_is_void(start: Start) -> None:
+    first, _ = await start(1)
+    second, _ = await start(2)
+    await first.barrier()
+    seen = first.state.brokers.sequences[second.incarnation]
+    await second.propose([ProducerIdsAllotted(count=1)])
+
+    await first.propose([BrokerExpired(incarnation=second.incarnation, last_sequence=seen)])
+
+    assert second.incarnation in first.state.brokers.sequences
+
+
+async def test_a_barrier_sees_what_another_has_written(start: Start) -> None:
+    writer, _ = await start(1)
+    reader, _ = await start(2)
+    await writer.propose([topic()])
+    for expected in range(1, 30):
+        await base_offset(writer, 1)
+        await reader.barrier()
+        assert reader.state.topics.by_name["t"].partitions[0].next_offset == expected
+
+
+async def test_listeners_hear_every_entry_once(start: Start) -> None:
+    heard: list[Applied] = []
+    first, _ = await start(1)
+    second, _ = await start(2)
+    first.listen(lambda applied, _: heard.append(applied))
+    before = first.state.applied
+    await asyncio.gather(
+        *(replica.propose([ProducerIdsAllotted(count=1)]) for replica in (first, second) * 20)
+    )
+    await first.barrier()
+    assert [one.number for one in heard] == list(range(before + 1, first.state.applied + 1))
+
+
+async def test_a_replica_that_fell_behind_goes_on_from_a_snapshot(start: Start) -> None:
+    writer, log = await start(1)
+    await writer.propose([topic()])
+    await base_offset(writer, 7)
+    await log.trim(writer.state.applied + 1)
+
+    late, _ = await start(2, snapshot=writer.state)
+
+    assert late.state.topics.by_name["t"].partitions[0].next_offset == 7
+    assert await base_offset(late, 1) == 7
+
+
+async def test_a_trimmed_log_without_snapshot_is_refused(start: Start) -> None:
+    writer, log = await start(1)
+    await log.trim(writer.state.applied + 1)
+    with pytest.raises(Corrupt, match="rookery recover"):
+        await start(2)
+
+
+async def test_a_state_that_differs_stops_the_replica(start: Start) -> None:
+    first, _ = await start(1)
+    second, _ = await start(2)
+    await first.barrier()
+    first.state.digest ^= 1  # as if it had applied something otherwise than the others
+
+    with pytest.raises(Corrupt, match="differs"):
+        await first.propose([ProducerIdsAllotted(count=1)])
+
+    with pytest.raises(Corrupt, match="differs"):
+        await second.barrier()
+    with pytest.raises(Corrupt, match="differs"):
+        await second.propose([ProducerIdsAllotted(count=1)])
+
+
+async def test_closing_fails_what_waits(start: Start) -> None:
+    replica, log = await start(1)
+    log.hold()
+    waiting = replica.propose([ProducerIdsAllotted(count=1)])
+    await asyncio.sleep(0)
+    await replica.close()
+    with pytest.raises(Unavailable):
+        await waiting
