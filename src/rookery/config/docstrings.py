@@ -1,0 +1,65 @@
+"""The docstrings of a class's fields: the string literals below them, which Python forgets."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+
+@cache
+def field_docs(cls: type) -> Mapping[str, str]:
+    """Return the docstring of every field that has one, inherited fields included.
+
+    Without the class's source (a program frozen into one file) there are none.
+    """
+    docs: dict[str, str] = {}
+    for one in reversed(cls.__mro__):
+        docs.update(_module_docs(one.__module__).get(one.__qualname__, {}))
+    return docs
+
+
+@cache
+def _module_docs(module: str) -> Mapping[str, Mapping[str, str]]:
+    """Read a module's source once: the docstrings of all its classes, by their full names."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return {}
+    try:
+        # Not by `inspect.getsource`, which would parse all of it for every class.
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    return dict(_classes(tree.body, ""))
+
+
+def _classes(body: Iterable[ast.stmt], above: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for one in body:
+        match one:
+            case ast.ClassDef(name=name, body=inner):
+                yield above + name, dict(_docs(inner))
+                yield from _classes(inner, f"{above}{name}.")
+            case (
+                ast.FunctionDef(name=name, body=inner) | ast.AsyncFunctionDef(name=name, body=inner)
+            ):
+                yield from _classes(inner, f"{above}{name}.<locals>.")
+            case ast.If(body=inner, orelse=other):
+                yield from _classes([*inner, *other], above)
+            case _:
+                pass
+
+
+def _docs(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for field, below in pairwise(body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(doc))),
+            ):
+                yield name, " ".join(inspect.cleandoc(doc).split())
+            case _:
+                pass

@@ -1,0 +1,64 @@
+"""Flags of a command: one for each setting, with the field's docstring as help."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from rookery.config.schema import NO_DEFAULT, Setting, settings_of
+from rookery.config.values import toml_text
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+def add_flags(parser: argparse.ArgumentParser, cls: type[DataclassInstance]) -> None:
+    """Give a parser a flag for each setting of a class; `load` reads them."""
+    group = parser.add_argument_group("settings")
+    for setting in settings_of(cls):
+        _add_flag(group, setting)
+
+
+def add_config_flags(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the flags about the configuration as a whole."""
+    parser.add_argument(
+        "--config",
+        action="append",
+        metavar="FILE",
+        help="read settings from a TOML file; may be repeated, and a later file wins "
+        "(default: that of ROOKERY_CONFIG, or rookery.toml if it is here)",
+    )
+    parser.add_argument(
+        "--print-config",
+        action="store_true",
+        help="show all settings and where each comes from, then exit",
+    )
+
+
+def _add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:
+    # Values stay text here: `load` checks them, and tells of all sources in the same words.
+    words = _help(setting)
+    if setting.kind.is_switch:
+        action = argparse.BooleanOptionalAction
+        # Its `default` would be shown by the action itself, as it sees fit.
+        group.add_argument(
+            setting.flag, dest=setting.dest, action=action, default=argparse.SUPPRESS, help=words
+        )
+        return
+    metavar = "|".join(setting.kind.choices) or setting.path[-1].upper()
+    group.add_argument(
+        setting.flag, dest=setting.dest, default=argparse.SUPPRESS, metavar=metavar, help=words
+    )
+
+
+def _help(setting: Setting) -> str:
+    if setting.default is NO_DEFAULT:
+        default = "required"
+    elif setting.is_secret or setting.default in (None, "", ()):
+        default = ""
+    else:
+        value = setting.kind.to_toml(setting.default)
+        default = f"default: {value if isinstance(value, str) else toml_text(value)}"
+    text = f"{setting.doc} ({default})" if default else setting.doc
+    # argparse takes percent signs for its own.
+    return text.strip().replace("%", "%%")

@@ -1,0 +1,161 @@
+"""Loading settings: each value from the strongest source that gives it, checked, with its place.
+
+This package is the only one that looks at the environment, and this is where it does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from rookery.config.schema import NO_DEFAULT, Setting, build, settings_of
+from rookery.config.sources import (
+    Given,
+    Problems,
+    TomlFile,
+    from_environment,
+    from_flags,
+    misspelt_variables,
+)
+from rookery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
+
+DEFAULT: Final = "default"
+"""The source of a value that nobody gave."""
+DEFAULT_FILE: Final = Path("rookery.toml")
+"""Read if it is there and no other file is named."""
+FILE_VARIABLE: Final = "ROOKERY_CONFIG"
+"""Names the file, if no flag does."""
+
+# How the settings classes themselves refuse a value: the field's name first.
+_REFUSAL = re.compile(r"(\w+): (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[T]):
+    """Settings, and where each value came from."""
+
+    settings: T
+    section: str
+    values: Mapping[Setting, object]
+    sources: Mapping[Setting, str]
+    """For people: `default`, `rookery.toml:3`, `variable X` or `flag --x`."""
+    warnings: tuple[str, ...] = ()
+    """What the user should be told, though it is no error."""
+
+
+def load(
+    cls: type[T],
+    section: str,
+    flags: argparse.Namespace | None = None,
+    environ: Mapping[str, str] | None = None,
+    files: Sequence[Path] = (),
+    sections: Collection[str] = (),
+) -> Loaded[T]:
+    """Load a part's settings; flags win over the environment, that over files, a later file first.
+
+    Args:
+        cls: the settings class.
+        section: the part's name: its table in files, and in the names of its variables.
+        flags: what was parsed with the flags of `add_flags`.
+        environ: the environment; by default the process's own.
+        files: TOML files, all of which must exist.
+        sections: all that a file may hold; if given, other tables are refused.
+
+    Raises:
+        ConfigError: something is wrong; all of it is told, with the place where it stands.
+    """
+    environ = os.environ if environ is None else environ
+    settings, problems = settings_of(cls), Problems()
+    given: dict[Setting, Given] = {}
+    for path in files:
+        file = TomlFile(path)
+        if sections:
+            file.check_sections(sections, problems)
+        given.update(_by_setting(file.given(settings, section, problems)))
+    given.update(_by_setting(from_environment(settings, section, environ)))
+    given.update(_by_setting(from_flags(settings, flags)))
+    values = dict(_values(settings, section, given, problems))
+    problems.check()
+    sources = {one: given[one].source if one in given else DEFAULT for one in settings}
+    made = _build(cls, section, values, sources)
+    warnings = tuple(misspelt_variables(settings, section, environ))
+    return Loaded(made, section, values, sources, warnings)
+
+
+def config_files(
+    flags: argparse.Namespace | None = None,
+    environ: Mapping[str, str] | None = None,
+    default: Path = DEFAULT_FILE,
+) -> list[Path]:
+    """Find the files to load: those of `--config`, or of ROOKERY_CONFIG, or the default one."""
+    environ = os.environ if environ is None else environ
+    named: Sequence[str] = getattr(flags, "config", None) or ()
+    if not named and environ.get(FILE_VARIABLE):
+        named = [environ[FILE_VARIABLE]]
+    if named:
+        return [Path(name).expanduser() for name in named]
+    return [default] if default.is_file() else []
+
+
+def _by_setting(given: Iterator[Given]) -> Iterator[tuple[Setting, Given]]:
+    return ((one.setting, one) for one in given)
+
+
+def _values(
+    settings: Sequence[Setting], section: str, given: Mapping[Setting, Given], problems: Problems
+) -> Iterator[tuple[Setting, object]]:
+    for setting in settings:
+        if setting in given:
+            try:
+                yield setting, _value(given[setting])
+            except ValueError:
+                problems.add(_refusal(section, given[setting]))
+        elif setting.default is NO_DEFAULT:
+            problems.add(
+                f"{section}.{setting.key}: must be set: by {setting.flag}, by "
+                f"{setting.variable(section)}, or in the table [{section}] of a file"
+            )
+        else:
+            yield setting, setting.default
+
+
+def _value(given: Given) -> object:
+    kind = given.setting.kind
+    if given.is_text and isinstance(given.value, str):
+        return kind.from_text(given.value)
+    return kind.from_toml(given.value)
+
+
+def _refusal(section: str, given: Given) -> str:
+    setting = given.setting
+    shown = setting.shown(given.value)
+    return f"{section}.{setting.key}: must be {setting.kind.allowed}, not {shown} ({given.source})"
+
+
+def _build(
+    cls: type[T], section: str, values: Mapping[Setting, object], sources: Mapping[Setting, str]
+) -> T:
+    """Make the settings; if the class refuses a value, say where that came from."""
+    try:
+        return build(cls, {setting.path: value for setting, value in values.items()})
+    except ConfigError as error:
+        match = _REFUSAL.fullmatch(str(error))
+        named = [one for one in sources if match and one.path[-1] == match[1]]
+        if match is None or not named:
+            raise ConfigError(f"{section}: {error}") from error
+        # A name may be that of several, in classes within classes: then tell all their places.
+        places = ", ".join(f"{one.key}: {sources[one]}" for one in named)
+        if len(named) == 1:
+            places = sources[named[0]]
+        key = named[0].key if len(named) == 1 else match[1].replace("_", "-")
+        raise ConfigError(f"{section}.{key}: {match[2]} ({places})") from error

@@ -1,0 +1,62 @@
+"""Showing settings and where they came from, as a file that could be loaded, or for scripts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from rookery.config.load import Loaded
+from rookery.config.schema import Setting
+from rookery.config.values import Toml, toml_text
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
+
+MASK: Final = "********"
+"""Shown in the place of a secret, whatever its length."""
+
+
+def print_config(loaded: Loaded[T]) -> str:
+    """Return the settings as TOML, with a comment after each that says where it came from.
+
+    Read back it gives the same settings, but for secrets.
+    """
+    tables: dict[tuple[str, ...], list[str]] = {(): []}
+    for setting, value in loaded.values.items():
+        lines = tables.setdefault(setting.path[:-1], [])
+        lines.append(_line(setting, value, loaded.sources[setting]))
+    blocks = []
+    for path, lines in tables.items():
+        name = ".".join((loaded.section, *(part.replace("_", "-") for part in path)))
+        blocks.append("\n".join([f"[{name}]", *lines, ""]))
+    return "\n".join(blocks)
+
+
+def config_as_json(loaded: Loaded[T]) -> dict[str, dict[str, dict[str, Toml | None]]]:
+    """Return the settings for `--json`: section, key, then value and source."""
+    rows: dict[str, dict[str, Toml | None]] = {
+        setting.key: {"value": _shown(setting, value), "source": loaded.sources[setting]}
+        for setting, value in loaded.values.items()
+    }
+    return {loaded.section: rows}
+
+
+def _line(setting: Setting, value: object, source: str) -> str:
+    shown = _shown(setting, value)
+    key = setting.path[-1].replace("_", "-")
+    # TOML has no word for nothing; the empty text is ours.
+    return f"{key} = {toml_text('' if shown is None else shown)}  # {_one_line(source)}"
+
+
+def _shown(setting: Setting, value: object) -> Toml | None:
+    if value is None:
+        return None
+    if setting.is_secret:
+        return MASK if value else ""
+    return setting.kind.to_toml(value)
+
+
+def _one_line(source: str) -> str:
+    # A file's name may hold anything, but a comment ends with its line.
+    return "".join(letter if letter.isprintable() else "?" for letter in source)

@@ -1,0 +1,205 @@
+"""Where values come from: TOML files, the environment, flags. Each value knows its place."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rookery.config.schema import Setting
+from rookery.errors import ConfigError
+
+_MAX_FILE_BYTES: Final = 1024 * 1024
+_TABLE = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?")
+_KEY = re.compile(r"\s*([\w\-.\"' \t]+?)\s*=")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as someone gave it, not looked at yet."""
+
+    setting: Setting
+    value: object
+    is_text: bool
+    """Whether it is the text of a variable or flag, or else a value of TOML's."""
+    source: str
+    """Where it stands, for people: `rookery.toml:3`, `variable X` or `flag --x`."""
+
+
+class Problems:
+    """What is wrong, gathered so that the user learns all of it at once."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def add(self, problem: str) -> None:
+        """Note one more."""
+        self._found.append(problem)
+
+    def check(self) -> None:
+        """Stop here if there are any.
+
+        Raises:
+            ConfigError: there are; its text has a line for each.
+        """
+        if self._found:
+            raise ConfigError("\n".join(self._found))
+
+
+def from_flags(settings: Sequence[Setting], flags: argparse.Namespace | None) -> Iterator[Given]:
+    """Yield what the command line gives."""
+    for setting in settings:
+        value = getattr(flags, setting.dest, None)
+        if value is not None:
+            yield Given(setting, value, is_text=True, source=f"flag {setting.flag}")
+
+
+def from_environment(
+    settings: Sequence[Setting], section: str, environ: Mapping[str, str]
+) -> Iterator[Given]:
+    """Yield what the environment gives."""
+    for setting in settings:
+        name = setting.variable(section)
+        if name in environ:
+            yield Given(setting, environ[name], is_text=True, source=f"variable {name}")
+
+
+def misspelt_variables(
+    settings: Sequence[Setting], section: str, environ: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield a warning for each variable that looks like one of ours but is not.
+
+    Only a warning: others (Kubernetes, for a service of our name) make variables with our prefix.
+    """
+    known = [setting.variable(section) for setting in settings]
+    prefix = f"ROOKERY_{section}_".upper().replace("-", "_")
+    for name in sorted(environ):
+        if name.startswith(prefix) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+            if near:
+                yield f"variable {name} is not a setting; did you mean {near[0]}?"
+
+
+class TomlFile:
+    """A file that was read, and knows on which lines its keys stand."""
+
+    def __init__(self, path: Path) -> None:
+        """Read it.
+
+        Raises:
+            ConfigError: it cannot be read, or is not TOML.
+        """
+        self._path = path
+        self._text = _read(path)
+        try:
+            self._root = tomllib.loads(self._text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path}: not TOML: {error}") from None
+        self._lines: dict[tuple[str, ...], int] | None = None
+
+    def check_sections(self, sections: Collection[str], problems: Problems) -> None:
+        """Note every table that belongs to no part."""
+        for name in self._root:
+            if name not in sections:
+                place = self._place((_normal(name),))
+                problems.add(f"{name}: unknown{_suggestion(name, sections)} ({place})")
+
+    def given(
+        self, settings: Sequence[Setting], section: str, problems: Problems
+    ) -> Iterator[Given]:
+        """Yield what the section gives; note what is no setting."""
+        by_path = {setting.path: setting for setting in settings}
+        table = self._root.get(section, {})
+        if not isinstance(table, dict):
+            place = self._place((_normal(section),))
+            problems.add(f"{section}: must be a table, written [{section}] ({place})")
+            return
+        for path, value in self._walk(table, (_normal(section),), by_path, problems):
+            source = self._place((_normal(section), *path))
+            yield Given(by_path[path], value, is_text=False, source=source)
+
+    def _walk(
+        self,
+        table: Mapping[str, object],
+        above: tuple[str, ...],
+        known: Collection[tuple[str, ...]],
+        problems: Problems,
+    ) -> Iterator[tuple[tuple[str, ...], object]]:
+        seen: set[str] = set()
+        for key, value in table.items():
+            name = _normal(key)
+            full = (*above, name)
+            path = full[1:]
+            shown = ".".join((*above, key)).replace("_", "-")
+            if name in seen:
+                problems.add(f"{shown}: given twice, as {key} too ({self._place(full)})")
+            elif path in known:
+                yield path, value
+            elif isinstance(value, dict) and any(one[: len(path)] == path for one in known):
+                yield from self._walk(value, full, known, problems)
+            else:
+                names = {one[len(above) - 1] for one in known if one[: len(above) - 1] == above[1:]}
+                hint = _suggestion(name, names)
+                problems.add(f"{shown}: unknown{hint} ({self._place(full)})")
+            seen.add(name)
+
+    def _place(self, path: tuple[str, ...]) -> str:
+        if self._lines is None:
+            self._lines = _find_lines(self._text)
+        # A key within an inline table stands on the line of the table.
+        for count in range(len(path), 0, -1):
+            if line := self._lines.get(path[:count]):
+                return f"{self._path}:{line}"
+        return str(self._path)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise ConfigError(f"{path}: above {_MAX_FILE_BYTES} bytes; is this the right file?")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
+
+
+def _find_lines(text: str) -> dict[tuple[str, ...], int]:
+    """Find the line of every key.
+
+    By eye rather than by grammar, since the parser does not tell: a key within a text of several
+    lines would be taken for one. It is only for people.
+    """
+    lines: dict[tuple[str, ...], int] = {}
+    above: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := _TABLE.fullmatch(line):
+            above = _split(match[1])
+            lines.setdefault(above, number)
+        elif match := _KEY.match(line):
+            lines.setdefault((*above, *_split(match[1])), number)
+    return lines
+
+
+def _split(key: str) -> tuple[str, ...]:
+    return tuple(_normal(part.strip().strip("\"'")) for part in key.split("."))
+
+
+def _normal(key: str) -> str:
+    return key.replace("-", "_")
+
+
+def _suggestion(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    if near:
+        return f"; did you mean {near[0].replace('_', '-')}?"
+    listed = ", ".join(sorted(one.replace("_", "-") for one in known))
+    return f"; known are {listed}" if listed else ""

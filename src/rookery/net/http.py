@@ -1,0 +1,191 @@
+"""A small HTTP/1.1 server for metrics, health and the console.
+
+It serves few clients that are not always friendly: an answer never tells more of a failure than
+that there was one, and no client can keep the others out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from http import HTTPStatus
+from typing import TypeAlias
+
+from rookery import metrics
+from rookery.errors import ConfigError
+from rookery.net.httpsession import REQUESTS, HttpSession, HttpSettings
+from rookery.net.httptext import FAILED, Refusal, Request, Response, as_json, as_text
+
+log = logging.getLogger(__name__)
+
+Route: TypeAlias = Callable[[Request], Awaitable[Response]]
+"""Answers a request."""
+Routes: TypeAlias = Mapping[str, Route]
+"""By `/path` (GET and HEAD) or `POST /path`; a path that ends in `/*` stands for all below it."""
+Checks: TypeAlias = Mapping[str, Callable[[], str]]
+"""By what is looked at: returns what is wrong with it, or nothing."""
+
+
+class HttpServer:
+    """Listens, and answers by its routes."""
+
+    def __init__(self, routes: Routes, settings: HttpSettings | None = None) -> None:
+        """Prepare to listen; `start` does it."""
+        self.settings = settings or HttpSettings()
+        self.is_stopping = False
+        self.accepted = 0
+        self._routes = dict(routes)
+        self._server: asyncio.Server | None = None
+        self._port = 0
+        self._sessions: set[HttpSession] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        if not self._port:
+            raise ConfigError("the HTTP server has no port before it is started")
+        return self._port
+
+    @property
+    def open_connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._sessions)
+
+    async def start(self) -> None:
+        """Listen, and begin to answer.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        host, port = self.settings.host, self.settings.port
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: HttpSession(self), host, port)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {host}:{port} for HTTP: {error.strerror or error}; "
+                "set another host or port, or stop what uses this one"
+            ) from error
+        self._port = int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self, grace_ms: int = 2_000) -> None:
+        """Accept no more, let requests under way be answered, then close everything."""
+        self.is_stopping = True
+        if self._server is not None:
+            self._server.close()
+        for session in list(self._sessions):
+            session.stop()
+        try:
+            async with asyncio.timeout(grace_ms / 1000):
+                await self._is_empty.wait()
+        except TimeoutError:
+            for session in list(self._sessions):
+                session.abort()
+            await self._is_empty.wait()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def admit(self, session: HttpSession) -> bool:
+        """Count a new session in; say whether there is room for it."""
+        self.accepted += 1
+        has_room = not self.is_stopping
+        if has_room and len(self._sessions) >= self.settings.max_connections:
+            # Slow clients, however many, shall not keep others from asking how we are.
+            waiting = [one for one in self._sessions if one.is_waiting]
+            has_room = bool(waiting)
+            if waiting:
+                min(waiting, key=lambda one: one.since).abort()
+        self._sessions.add(session)
+        self._is_empty.clear()
+        return has_room
+
+    def lost(self, session: HttpSession) -> None:
+        """Count a session out."""
+        self._sessions.discard(session)
+        if not self._sessions:
+            self._is_empty.set()
+
+    def begin(self, request: Request, send: Callable[[Response], None]) -> None:
+        """Start to answer; it is finished even if the client goes."""
+
+        async def run() -> None:
+            send(await self.answer(request))
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def answer(self, request: Request) -> Response:
+        """Find the route and let it answer; whatever fails becomes an answer, too."""
+        name = "none"
+        try:
+            name, route = self._find(request)
+            async with asyncio.timeout(self.settings.answer_timeout_ms / 1000):
+                response = await route(request)
+        except Refusal as refusal:
+            response = refusal.response
+        except TimeoutError:
+            log.warning("%s was not answered in time", name, extra={"client": request.peer})
+            response = as_text("this takes too long\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        except Exception:
+            # A task's root: the client learns that it failed, the log why.
+            log.exception("%s failed", name, extra={"client": request.peer})
+            response = FAILED
+        REQUESTS.labels(name, str(response.status.value)).inc()
+        return response
+
+    def _find(self, request: Request) -> tuple[str, Route]:
+        method = "GET" if request.method == "HEAD" else request.method
+        allowed: list[str] = []
+        for path in _patterns(request.path):
+            offered = {"GET": path, "POST": f"POST {path}"}
+            route = self._routes.get(offered.get(method, ""))
+            if route is not None:
+                return offered[method], route
+            allowed += [verb for verb, name in offered.items() if name in self._routes]
+        if not allowed:
+            raise Refusal(HTTPStatus.NOT_FOUND, "there is nothing here")
+        verbs = [verb for verb in ("GET", "HEAD", "POST") if verb.replace("HEAD", "GET") in allowed]
+        only = ", ".join(verbs)
+        raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{only} only", {"Allow": only})
+
+
+def _patterns(path: str) -> Iterator[str]:
+    """Yield the routes that may serve a path, the most exact first."""
+    yield path
+    while path:
+        path = path.rpartition("/")[0]
+        yield f"{path}/*"
+
+
+def metrics_route(registry: metrics.Registry = metrics.REGISTRY) -> Route:
+    """Tell all metrics, as Prometheus reads them."""
+
+    async def tell(request: Request) -> Response:  # noqa: ARG001 (a route's form)
+        blocks = []
+        for block in registry.blocks():
+            blocks.append(block)
+            # Many topics make a long text; clients of the broker have their turn in between.
+            await asyncio.sleep(0)
+        body = "".join(blocks).encode(errors="replace")
+        return Response(body, content_type=metrics.CONTENT_TYPE)
+
+    return tell
+
+
+def health_route(checks: Checks) -> Route:
+    """Tell whether all is well, with 503 if not, and what is wrong."""
+
+    async def tell(request: Request) -> Response:  # noqa: ARG001 (a route's form)
+        found = {name: check() for name, check in checks.items()}
+        problems = {name: problem for name, problem in found.items() if problem}
+        status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
+        return as_json({"ok": not problems, "problems": problems}, status)
+
+    return tell

@@ -1,0 +1,311 @@
+"""One client of the HTTP server: bytes in, answers out, one request at a time.
+
+Every length, count and time is bounded. A session is in one of these phases; the server limits
+answering, a timer each of the others:
+
+    idle ──first byte──► receiving ──whole request──► answering ──► sending ──► idle
+                              └──refused──► sending ──the last answer──► leaving ──► closed
+
+Leaving: we have closed our side and read what still comes, for a while. To close at once would
+reset the connection, and the client would lose the answer that says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+from typing import Final, Protocol, cast
+
+from rookery import metrics
+from rookery.net.connection import address_name
+from rookery.net.httptext import (
+    END_OF_HEAD,
+    FAILED,
+    Head,
+    Refusal,
+    Request,
+    Response,
+    format_head,
+    parse_head,
+    parse_line,
+    too_large,
+)
+
+log = logging.getLogger(__name__)
+
+REQUESTS: Final = metrics.counters(
+    "rookery_net_http_requests_total", "HTTP requests by route and status.", ("route", "status")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Where the HTTP server listens, and its bounds."""
+
+    host: str = "127.0.0.1"
+    """Name or address to listen on."""
+    port: int = 9644
+    """0 lets the system choose."""
+    max_head_bytes: int = 8192
+    """The request line and the headers together."""
+    max_body_bytes: int = 1024 * 1024
+    """What a request may carry."""
+    max_connections: int = 256
+    """When there are more, the one that has kept us waiting longest goes, else the new one."""
+    idle_timeout_ms: int = 60_000
+    """Between requests."""
+    receive_timeout_ms: int = 10_000
+    """From a request's first byte to its last."""
+    answer_timeout_ms: int = 30_000
+    """For the answer to be made."""
+    send_timeout_ms: int = 30_000
+    """For the client to read the answer."""
+    leave_timeout_ms: int = 2_000
+    """For the client to close its side after the last answer."""
+
+
+class SessionHost(Protocol):
+    """What a session needs of its server."""
+
+    settings: HttpSettings
+    is_stopping: bool
+
+    def admit(self, session: HttpSession) -> bool:
+        """Count a new session in; say whether there is room for it."""
+
+    def lost(self, session: HttpSession) -> None:
+        """Count a session out."""
+
+    def begin(self, request: Request, send: Callable[[Response], None]) -> None:
+        """Start to answer; `send` is called with the answer."""
+
+
+class _Phase(Enum):
+    IDLE = "idle"
+    RECEIVING = "receiving"
+    ANSWERING = "answering"
+    SENDING = "sending"
+    LEAVING = "leaving"
+
+
+_WAITING: Final = (_Phase.IDLE, _Phase.RECEIVING)
+
+
+class HttpSession(asyncio.Protocol):
+    """One client. Reading stops while it is answered: what it sends waits in the socket."""
+
+    def __init__(self, server: SessionHost) -> None:
+        self.since = 0.0
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._peer = ""
+        self._phase = _Phase.IDLE
+        self._timer: asyncio.TimerHandle | None = None
+        self._input = bytearray()
+        self._looked_at = 0
+        self._head: Head | None = None
+        self._is_last = False
+        self._is_at_end = False
+        self._is_unread = False
+        settings = server.settings
+        self._limits_ms = {
+            _Phase.IDLE: settings.idle_timeout_ms,
+            _Phase.RECEIVING: settings.receive_timeout_ms,
+            _Phase.SENDING: settings.send_timeout_ms,
+            _Phase.LEAVING: settings.leave_timeout_ms,
+        }
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is the client that keeps us waiting."""
+        return self._phase in _WAITING
+
+    def stop(self) -> None:
+        """Close when the request under way, if any, is answered."""
+        self._is_last = True
+        if self._phase in _WAITING:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._phase = _Phase.LEAVING
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for a request."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one but for its class
+        # Tell us of every answer that the client has not read whole.
+        self._transport.set_write_buffer_limits(high=0)
+        self._peer = address_name(transport.get_extra_info("peername"))
+        if self._server.admit(self):
+            self._enter(_Phase.IDLE)
+        else:
+            log.warning("refused an HTTP connection: too many", extra={"client": self._peer})
+            self.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come; what comes too late is read and dropped."""
+        if self._phase is not _Phase.LEAVING:
+            self._input += data
+        if self._phase in _WAITING:
+            self._advance()
+
+    def eof_received(self) -> bool:
+        """Answer what was asked, if it is being answered; else close."""
+        self._is_last = self._is_at_end = True
+        return self._phase in (_Phase.ANSWERING, _Phase.SENDING)
+
+    def pause_writing(self) -> None:
+        """Know that the client has not read all of the answer."""
+        self._is_unread = True
+
+    def resume_writing(self) -> None:
+        """Go on when the client has read its answer."""
+        self._is_unread = False
+        if self._phase is _Phase.SENDING:
+            self._sent()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (gone is gone)
+        """Forget the client."""
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._server.lost(self)
+
+    # Requests and answers.
+
+    def _advance(self) -> None:
+        """Start the next request if it has arrived whole, else wait for the rest."""
+        try:
+            request = self._take()
+        except Refusal as refusal:
+            self._refuse(refusal)
+            return
+        if request is not None:
+            self._enter(_Phase.ANSWERING)
+            self._read(is_wanted=False)
+            self._server.begin(request, lambda response: self._answer(request, response))
+            return
+        if self._phase is _Phase.IDLE and (self._input or self._head):
+            self._enter(_Phase.RECEIVING)
+        self._read(is_wanted=True)
+
+    def _take(self) -> Request | None:
+        head = self._head = self._head or self._take_head()
+        if head is None or len(self._input) < head.body_bytes:
+            return None
+        body = bytes(self._input[: head.body_bytes])
+        del self._input[: head.body_bytes]
+        self._head = None
+        self._is_last = self._is_last or head.is_last
+        return head.with_body(body, self._peer)
+
+    def _take_head(self) -> Head | None:
+        data, settings = self._input, self._server.settings
+        while data.startswith(b"\r\n"):  # some clients end a body with it (RFC 9112, 2.2)
+            del data[:2]
+        limit = settings.max_head_bytes
+        end = data.find(END_OF_HEAD, max(0, self._looked_at - len(END_OF_HEAD)))
+        self._looked_at = 0 if end >= 0 else len(data)
+        if end > limit or (end < 0 and len(data) > limit):
+            raise too_large(bytes(data[:limit]), limit)
+        if end < 0:
+            # What is not HTTP at all is told so at once.
+            if (line_end := data.find(b"\n")) >= 0:
+                parse_line(bytes(data[:line_end]).removesuffix(b"\r"))
+            return None
+        head = parse_head(bytes(data[:end]))
+        del data[: end + len(END_OF_HEAD)]
+        if head.body_bytes > settings.max_body_bytes:
+            reason = f"the body may have {settings.max_body_bytes} bytes"
+            raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
+        if head.expects_continue and len(data) < head.body_bytes:
+            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return head
+
+    def _answer(self, request: Request, response: Response) -> None:
+        has_body = request.method != "HEAD"
+        try:
+            self._send(response, has_body=has_body)
+        except ValueError:
+            log.exception("%s: its answer cannot be sent", request.path)
+            self._send(FAILED, has_body=has_body)
+
+    def _send(self, response: Response, *, has_body: bool) -> None:
+        self._is_last = self._is_last or self._server.is_stopping
+        head = format_head(response, is_last=self._is_last)
+        self._enter(_Phase.SENDING)
+        self._read(is_wanted=False)
+        self._write(head + response.body if has_body else head)
+        if not self._is_unread:
+            self._sent()
+
+    def _sent(self) -> None:
+        if self._is_last:
+            self._leave()
+            return
+        self._enter(_Phase.IDLE)
+        # Not from here: a client that sends many requests at once would make us recurse.
+        self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._transport is not None and self._phase is _Phase.IDLE:
+            self._advance()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer what no route gets to see, and close."""
+        REQUESTS.labels("none", str(refusal.response.status.value)).inc()
+        log.debug("refused a request: %s", refusal, extra={"client": self._peer})
+        self._is_last = True
+        self._send(refusal.response, has_body=True)
+
+    def _leave(self) -> None:
+        self._input.clear()
+        self._enter(_Phase.LEAVING)
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._is_at_end:
+            self._transport.close()
+            return
+        self._read(is_wanted=True)
+        try:
+            self._transport.write_eof()
+        except OSError:
+            self.abort()
+
+    # Bounds and times.
+
+    def _enter(self, phase: _Phase) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._phase = phase
+        self.since = self._loop.time()
+        if phase in self._limits_ms and self._transport is not None:
+            self._timer = self._loop.call_later(self._limits_ms[phase] / 1000, self._expire)
+
+    def _expire(self) -> None:
+        if self._phase is _Phase.RECEIVING:
+            self._refuse(Refusal(HTTPStatus.REQUEST_TIMEOUT, "the request took too long"))
+        else:
+            self.abort()
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _read(self, *, is_wanted: bool) -> None:
+        if self._transport is None or self._transport.is_closing() or self._is_at_end:
+            return
+        if is_wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
