@@ -17,13 +17,19 @@ import kafka.protocol
 import pytest
 from kafka.protocol.api_message import ApiMessage
 
+from rookery.errors import ErrorCode
 from rookery.testing.messages import random_message
 from rookery.wire.catalog import apis
 from rookery.wire.codec import decode, encode_bytes
 from rookery.wire.message import Api, Message
+from rookery.wire.messages.api_versions import API_VERSIONS
 
 SEEDS = 12
 SIDES = ("request", "response")
+# kafka-python has None for these two: operations that were not asked for, and an id in a tagged
+# field that was not sent.
+NOT_ASKED_FOR = -(2**31)
+NO_ID = bytes(16)
 
 # What clients in Python have no use for: kafka-python 3.0.12 has no classes for these keys.
 LEFT_OUT = {
@@ -85,12 +91,13 @@ CASES = [
 
 def check_fields(ours: Message, theirs: Any, version: int) -> None:
     """The same value under the same name: bytes alone would not show two fields swapped."""
-    names = {field.name for field in theirs.fields.values() if field.for_version_q(version)}
-    here = {name for name, field in ours.__fields__.items() if field.is_in(version)}
-    assert {their_name(name) for name in here} == names, type(ours)
-    for name in here:
+    known = {field.name for field in theirs.fields.values() if field.for_version_q(version)}
+    here = [name for name, field in ours.__fields__.items() if field.is_in(version)]
+    names = {name: their_name(name, known) for name in here}
+    assert set(names.values()) == known, type(ours)
+    for name, other in names.items():
         where = f"{type(ours).__name__}.{name}"
-        check_value(getattr(ours, name), getattr(theirs, their_name(name)), version, where)
+        check_value(getattr(ours, name), getattr(theirs, other), version, where)
     assert plain_tags(theirs.unknown_tags) == (ours.unknown_tags or {})
 
 
@@ -101,11 +108,19 @@ def check_value(ours: Any, theirs: Any, version: int, where: str) -> None:
         assert len(ours) == len(theirs), where
         for mine, other in zip(ours, theirs, strict=True):
             check_value(mine, other, version, where)
+    elif isinstance(theirs, set):
+        assert theirs == bits(ours), where
+    elif theirs is None:
+        assert ours in (None, NOT_ASKED_FOR, NO_ID), where
     else:
         assert plain(theirs) == ours, where
 
 
-def their_name(name: str) -> str:
+def their_name(name: str, known: set[str]) -> str:
+    """kafka-python mostly has one name for the operations that a cluster and a topic allow."""
+    short = "authorized_operations"
+    if name in {f"cluster_{short}", f"topic_{short}"} and name not in known:
+        return short
     return name.removesuffix("_")
 
 
@@ -115,7 +130,13 @@ def plain(value: Any) -> Any:
             return value.bytes
         case memoryview():
             return bytes(value)
-    return value
+        case _:
+            return value
+
+
+def bits(ours: int) -> set[int]:
+    """kafka-python reads the operations that someone may do as a set of bit numbers."""
+    return {bit for bit in range(32) if ours & 1 << bit}
 
 
 def plain_tags(tags: dict[str, bytes] | None) -> dict[int, bytes]:
@@ -123,20 +144,53 @@ def plain_tags(tags: dict[str, bytes] | None) -> dict[int, bytes]:
     return {int(name.removeprefix("_")): value for name, value in (tags or {}).items()}
 
 
+def tame(message: Message, version: int) -> Message:
+    """Keep a random message inside what kafka-python can hold."""
+    if isinstance(message, API_VERSIONS.response) and version > 0:
+        # An error is answered in version 0 whatever was asked, and so it reads any error.
+        message.error_code = ErrorCode.NONE
+    for field in message.__fields__.values():
+        value = getattr(message, field.name)
+        if field.tag is not None:
+            # It holds no unknown tags in a structure that stands in a tagged field.
+            drop_unknown_tags(value)
+        for item in value if isinstance(value, list) else (value,):
+            if isinstance(item, Message):
+                tame(item, version)
+    return message
+
+
+def drop_unknown_tags(value: Any) -> Any:
+    if isinstance(value, list):
+        for item in value:
+            drop_unknown_tags(item)
+    elif isinstance(value, Message):
+        value.unknown_tags = None
+        for name in value.__fields__:
+            drop_unknown_tags(getattr(value, name))
+    return value
+
+
+def encode_theirs(decoded: Any) -> bytes:
+    decoded._header = None  # it forgets to say so of a message that was read without its header
+    return bytes(decoded.encode())
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_message_agrees_with_kafka_python(case: Case) -> None:
     api, version, _, theirs = case
     assert theirs.flexible_version_q(version) == api.is_flexible(version)
     for seed in range(SEEDS):
-        message = random_message(case.ours, version, Random(seed))
+        message = tame(random_message(case.ours, version, Random(seed)), version)
         wire = encode_bytes(message, version)
 
         decoded = theirs.decode(wire, version=version)
-        rewritten = bytes(decoded.encode())
+        rewritten = encode_theirs(decoded)
 
         check_fields(message, decoded, version)
-        assert rewritten == wire
-        assert decode(case.ours, version, rewritten) == message
+        assert decode(case.ours, version, wire) == message
+        # It reads tagged fields that it has no name for, and leaves them out when it writes.
+        assert rewritten == encode_bytes(drop_unknown_tags(message), version)
 
 
 def test_all_but_the_apis_that_are_left_out_are_compared() -> None:
@@ -160,5 +214,5 @@ def test_a_field_swapped_for_another_is_noticed() -> None:
     sent = api.request(group_id="g", generation_id=1, member_id="m", group_instance_id="i")
     swapped = sent.replace(group_id="m", member_id="g")
     decoded = THEIRS[12, "request"].decode(encode_bytes(swapped, 4), version=4)
-    with pytest.raises(AssertionError, match="group_id|member_id"):
+    with pytest.raises(AssertionError, match=r"\.(group|member)_id"):
         check_fields(sent, decoded, 4)

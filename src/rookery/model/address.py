@@ -28,8 +28,8 @@ _ADDRESS = re.compile(
 )
 
 
-def parse_address(text: str, setting: str = "address") -> Address:
-    """Read one `host:port`.
+def parse_address(text: str, setting: str = "address", *, lowest_port: int = 1) -> Address:
+    """Read one `host:port`; where one listens, port 0 may stand for any that is free.
 
     Raises:
         ConfigError: it is not one; the text names the setting.
@@ -38,8 +38,10 @@ def parse_address(text: str, setting: str = "address") -> Address:
     if match is None:
         raise ConfigError(f"{setting}: {text!r} is not host:port; write IPv6 as [::1]:9092")
     port = int(match["port"])
-    if not 0 < port < 65536:
-        raise ConfigError(f"{setting}: port {port} in {text!r} is not between 1 and 65535")
+    if not lowest_port <= port < 65536:
+        raise ConfigError(
+            f"{setting}: port {port} in {text!r} is not between {lowest_port} and 65535"
+        )
     return Address(match["ipv6"] or match["name"], port)
 
 

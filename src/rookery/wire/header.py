@@ -7,16 +7,12 @@ version 0, because a client asks before it knows what the broker can read.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from rookery.errors import ProtocolError
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import decode_at, encode_frame
 from rookery.wire.message import Api, Message, Request, Response, field, i16, i32
 
 API_VERSIONS_KEY = 18
-
-R = TypeVar("R", bound=Message)
 
 
 class RequestHeader(Message, versions=range(1, 3), flexible=2):
@@ -65,14 +61,17 @@ def read_header(api: Api[Request, Response], frame: Buffer) -> tuple[RequestHead
 
 
 def read_request(api: Api[Request, Response], frame: Buffer) -> tuple[RequestHeader, Request]:
-    """Read a whole request.
+    """Read a whole request; bytes behind it are not looked at, as Kafka does not.
+
+    librdkafka 2.16 puts one too many behind AlterUserScramCredentials, for one.
 
     Raises:
         ProtocolError: the frame is no such request.
         ApiError: UNSUPPORTED_VERSION, if we have no definition of its version.
     """
     header, start = read_header(api, frame)
-    return header, _read_rest(api.request, header.api_version, frame, start)
+    body, _ = decode_at(api.request, header.api_version, frame, start)
+    return header, body
 
 
 def request_frame(
@@ -99,7 +98,12 @@ def correlation_id(frame: Buffer) -> int:
 def read_response(api: Api[Request, Response], version: int, frame: Buffer) -> Response:
     """Read a whole response to a request that was sent in `version`."""
     _, start = decode_at(ResponseHeader, response_header_version(api, version), frame, 0)
-    return _read_rest(api.response, version, frame, start)
+    body, end = decode_at(api.response, version, frame, start)
+    if end != len(frame):
+        raise ProtocolError(
+            f"{api.response.__name__} v{version}: {len(frame) - end} bytes left over behind it"
+        )
+    return body
 
 
 def response_frame(
@@ -108,12 +112,3 @@ def response_frame(
     """Write a whole response, length first, as parts for a socket."""
     header = ResponseHeader(correlation_id=correlation_id)
     return encode_frame(header, response_header_version(api, version), body, version)
-
-
-def _read_rest(message: type[R], version: int, frame: Buffer, start: int) -> R:
-    body, end = decode_at(message, version, frame, start)
-    if end != len(frame):
-        raise ProtocolError(
-            f"{message.__name__} v{version}: {len(frame) - end} bytes left over behind it"
-        )
-    return body
