@@ -1,0 +1,1 @@
+"""Files and objects as bytes: their names and what is in them."""

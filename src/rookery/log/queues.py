@@ -1,0 +1,120 @@
+"""Which blocks stay in memory: two queues, so that one long scan does not push out what is hot.
+
+A block that is new goes to probation. It moves to the protected part when more bytes have been
+served from it than it holds, so that some were asked for twice; reading a block once, in steps of
+any size and order, cannot do that. A block that is read again soon after it was pushed out goes to
+the protected part at once: its number is remembered. Probation may use what is free, but
+when there is no room it is the first to shrink, down to its share.
+
+This is the 2Q policy (Johnson and Shasha, 1994) with a stricter test for "used again".
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+Key = tuple[int, int]
+"""Object id and number of the block within it."""
+
+
+class Block:
+    """Bytes of one block, as far as they are known to be final."""
+
+    __slots__ = ("data", "served_bytes")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.served_bytes = 0
+
+
+class TwoQueues:
+    """Blocks by key, bounded in bytes."""
+
+    def __init__(self, max_bytes: int, probation_bytes: int, max_remembered: int) -> None:
+        self._max_bytes = max_bytes
+        self._probation_bytes = probation_bytes
+        self._max_remembered = max_remembered
+        self._probation: OrderedDict[Key, Block] = OrderedDict()
+        self._protected: OrderedDict[Key, Block] = OrderedDict()
+        self._remembered: OrderedDict[Key, None] = OrderedDict()
+        self._in_probation_bytes = 0
+        self.held_bytes = 0
+        """Bytes of all blocks."""
+        self.evicted = 0
+        """Blocks pushed out for want of room."""
+
+    def __len__(self) -> int:
+        return len(self._probation) + len(self._protected)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._probation or key in self._protected
+
+    def get(self, key: Key) -> Block | None:
+        """Return a block without counting it as used."""
+        return self._protected.get(key) or self._probation.get(key)
+
+    def use(self, key: Key, size: int) -> None:
+        """Count bytes served from a block, if it is still here; it becomes the newest."""
+        block = self.get(key)
+        if block is None:
+            return
+        block.served_bytes += size
+        if key in self._protected:
+            self._protected.move_to_end(key)
+        elif block.served_bytes > len(block.data):
+            del self._probation[key]
+            self._in_probation_bytes -= len(block.data)
+            self._protected[key] = block
+        else:
+            self._probation.move_to_end(key)
+
+    def put(self, key: Key, block: Block) -> None:
+        """Add a block, or a longer form of one, and push out what there is no room for."""
+        old = self.get(key)
+        block.served_bytes = old.served_bytes if old else 0
+        known = key in self._protected or key in self._remembered
+        self._remembered.pop(key, None)
+        self.remove(key)
+        if known:
+            self._protected[key] = block
+        else:
+            self._probation[key] = block
+            self._in_probation_bytes += len(block.data)
+        self.held_bytes += len(block.data)
+        while self.held_bytes > self._max_bytes:
+            self._evict()
+
+    def remove(self, key: Key) -> None:
+        """Drop a block, if it is here."""
+        block = self._probation.pop(key, None)
+        if block is not None:
+            self._in_probation_bytes -= len(block.data)
+        else:
+            block = self._protected.pop(key, None)
+        if block is not None:
+            self.held_bytes -= len(block.data)
+
+    def remove_all(self, object_id: int) -> None:
+        """Drop every block of an object, and what is remembered of it."""
+        # A scan of the keys: objects are removed seldom, blocks come and go all the time.
+        for key in [*self._probation, *self._protected]:
+            if key[0] == object_id:
+                self.remove(key)
+        for key in [key for key in self._remembered if key[0] == object_id]:
+            del self._remembered[key]
+
+    def _evict(self) -> None:
+        over = self._in_probation_bytes > self._probation_bytes
+        if self._probation and (over or not self._protected):
+            key, block = self._probation.popitem(last=False)
+            self._in_probation_bytes -= len(block.data)
+            self._remember(key)
+        else:
+            key, block = self._protected.popitem(last=False)
+        self.held_bytes -= len(block.data)
+        self.evicted += 1
+
+    def _remember(self, key: Key) -> None:
+        self._remembered[key] = None
+        if len(self._remembered) > self._max_remembered:
+            self._remembered.popitem(last=False)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.log.queues import Block, Key, TwoQueues
+
+KEYS = st.tuples(st.integers(0, 2), st.integers(0, 5))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), KEYS, st.integers(0, 40)),
+        st.tuples(st.just("use"), KEYS, st.integers(0, 40)),
+        st.tuples(st.just("remove"), KEYS, st.just(0)),
+        st.tuples(st.just("clear"), KEYS, st.just(0)),
+    )
+)
+
+
+@given(STEPS, st.integers(0, 120), st.integers(0, 100))
+def test_bytes_are_counted_exactly_and_bounded(
+    steps: list[tuple[str, Key, int]], max_bytes: int, percent: int
+) -> None:
+    queues = TwoQueues(max_bytes, max_bytes * percent // 100, 4)
+    newest: dict[Key, bytes] = {}
+    for kind, key, size in steps:
+        if kind == "put":
+            newest[key] = bytes(size)
+            queues.put(key, Block(newest[key]))
+        elif kind == "use":
+            queues.use(key, size)
+        elif kind == "remove":
+            queues.remove(key)
+            assert key not in queues
+        else:
+            queues.remove_all(key[0])
+            assert not [each for each in newest if each[0] == key[0] and each in queues]
+        held = {each: block for each in newest if (block := queues.get(each))}
+        assert len(held) == len(queues)
+        assert sum(len(block.data) for block in held.values()) == queues.held_bytes <= max_bytes
+        assert all(block.data is newest[each] for each, block in held.items())
+
+
+def test_reading_a_block_once_in_steps_does_not_protect_it() -> None:
+    queues = TwoQueues(40, 10, 1)
+    queues.put((1, 0), Block(bytes(10)))
+    for _ in range(10):
+        queues.use((1, 0), 1)
+    for number in range(1, 5):
+        queues.put((1, number), Block(bytes(10)))
+    assert (1, 0) not in queues
+
+
+def test_reading_a_block_more_than_once_protects_it() -> None:
+    queues = TwoQueues(40, 10, 1)
+    queues.put((1, 0), Block(bytes(10)))
+    for _ in range(11):
+        queues.use((1, 0), 1)
+    for number in range(1, 20):
+        queues.put((1, number), Block(bytes(10)))
+    assert (1, 0) in queues
+    assert queues.evicted == 16
+
+
+def test_probation_uses_what_is_free() -> None:
+    queues = TwoQueues(40, 10, 1)
+    for number in range(4):
+        queues.put((1, number), Block(bytes(10)))
+    assert len(queues) == 4
+
+
+def test_the_oldest_protected_block_goes_when_probation_has_its_share_only() -> None:
+    queues = TwoQueues(40, 10, 1)
+    for number in range(4):
+        queues.put((1, number), Block(bytes(10)))
+        queues.use((1, number), 11)
+    queues.use((1, 0), 1)
+    queues.put((2, 0), Block(bytes(10)))
+    assert [(1, number) in queues for number in range(4)] == [True, False, True, True]
+    assert (2, 0) in queues
+
+
+def test_the_block_used_last_stays_longest_in_probation() -> None:
+    queues = TwoQueues(30, 30, 1)
+    for number in range(3):
+        queues.put((1, number), Block(bytes(10)))
+    queues.use((1, 0), 1)
+    queues.put((1, 3), Block(bytes(10)))
+    assert [(1, number) in queues for number in range(4)] == [True, False, True, True]
+
+
+def test_what_is_removed_is_not_remembered() -> None:
+    queues = TwoQueues(20, 0, 4)
+    for number in range(3):
+        queues.put((number, 0), Block(bytes(10)))
+    queues.remove_all(0)
+    queues.put((0, 0), Block(bytes(10)))
+    queues.put((1, 0), Block(bytes(10)))
+    queues.put((3, 0), Block(bytes(10)))
+    assert (1, 0) in queues
+    assert (0, 0) not in queues
