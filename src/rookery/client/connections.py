@@ -1,0 +1,260 @@
+"""The open connections to a cluster's brokers: made when first needed, shared, replaced when lost.
+
+A broker answers a connection's requests one after the other, so a fetch that waits for records
+holds back whatever comes behind it. Requests that must not wait for each other therefore have
+lanes: a broker may have one connection for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from rookery.client.login import log_in
+from rookery.client.settings import ClientSettings
+from rookery.client.versions import Versions, negotiate
+from rookery.clock import Clock, Random
+from rookery.errors import Error, Unavailable
+from rookery.model.address import Address
+from rookery.net.upstream import Upstream, UpstreamSettings, connect
+from rookery.security.tls import client_context
+from rookery.wire.header import request_frame
+from rookery.wire.message import Api, Request, Response
+
+log = logging.getLogger(__name__)
+
+# A login is renewed when this part of its time has passed (KIP-368).
+_SESSION_PART: Final = 0.8
+_NEVER: Final = 2**62
+
+
+class Lane(Enum):
+    """Requests that wait for each other, and for no others."""
+
+    QUESTIONS = "questions"
+    """What is answered at once."""
+    PRODUCE = "produce"
+    """What waits for replicas."""
+    FETCH = "fetch"
+    """What waits for records."""
+
+
+class Link:
+    """One connection that is ready for use: versions are known, and we are logged in."""
+
+    def __init__(
+        self, upstream: Upstream, versions: Versions, settings: ClientSettings, clock: Clock
+    ) -> None:
+        self._upstream = upstream
+        self._client_id = settings.client_id
+        # A broker that wants a login hangs up on the first real request.
+        self._hint = "" if settings.sasl else "; if this listener wants a login, set `sasl`"
+        self._clock = clock
+        self._renew_at = _NEVER
+        self._is_retired = False
+        self.versions = versions
+
+    @property
+    def name(self) -> str:
+        """Host and port, for messages."""
+        return self._upstream.name
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is gone."""
+        return self._upstream.is_closed
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether new requests may be sent over it."""
+        return (
+            not self._upstream.is_closed
+            and not self._is_retired
+            and self._clock.monotonic_ms() < self._renew_at
+        )
+
+    async def call(
+        self, api: Api[Request, Response], version: int, request: Request, timeout_ms: int
+    ) -> Response:
+        """Send a request in that version and return the answer.
+
+        Raises:
+            Unavailable: no answer came; the link cannot be used any more.
+        """
+        try:
+            answer = await self._upstream.call(api, version, request, timeout_ms)
+            self._hint = ""
+            return answer
+        except Unavailable as error:
+            # Whoever is silent once is not asked again over the same connection: answers that
+            # come late would only keep others waiting.
+            self.close()
+            raise Unavailable(f"{error}{self._hint}") from error
+        finally:
+            self._close_if_done()
+
+    async def post(
+        self, api: Api[Request, Response], version: int, request: Request, timeout_ms: int
+    ) -> None:
+        """Send a request that the broker does not answer."""
+        parts = request_frame(api, version, 0, self._client_id, request)
+        try:
+            await self._upstream.post([memoryview(parts[0])[4:], *parts[1:]], timeout_ms)
+        except Unavailable:
+            self.close()
+            raise
+
+    def expire_in(self, session_ms: int) -> None:
+        """Take no new requests some time before a login of that duration ends."""
+        self._renew_at = self._clock.monotonic_ms() + int(session_ms * _SESSION_PART)
+
+    def retire(self) -> None:
+        """Take no new requests; close once those in flight are answered."""
+        self._is_retired = True
+        self._close_if_done()
+
+    def close(self) -> None:
+        """Close at once; requests in flight fail."""
+        self._upstream.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is gone."""
+        await self._upstream.wait_closed()
+
+    def _close_if_done(self) -> None:
+        if self._is_retired and not self._upstream.in_flight:
+            self.close()
+
+
+class Connections:
+    """One link at most for each address and lane."""
+
+    def __init__(self, settings: ClientSettings, clock: Clock, random: Random) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._random = random
+        self._tls: ssl.SSLContext | None = client_context(settings.tls) if settings.tls else None
+        self._links: dict[tuple[Address, Lane], Link] = {}
+        self._opening: dict[tuple[Address, Lane], asyncio.Task[Link]] = {}
+        self._retired: set[Link] = set()
+        self._is_closed = False
+
+    async def get(self, address: Address, lane: Lane = Lane.QUESTIONS) -> Link:
+        """Return the link to a broker; connect and log in if there is none.
+
+        Raises:
+            Unavailable: the broker cannot be reached.
+            ConfigError: its certificate is not trusted, or a setting cannot be used.
+            ApiError: it refuses our login, or speaks no version of ours.
+        """
+        self._check_open()
+        key = address, lane
+        link = self._links.get(key)
+        if link is not None:
+            if link.is_usable:
+                return link
+            self._drop(key, link)
+        task = self._opening.get(key)
+        if task is None:
+            task = self._opening[key] = asyncio.create_task(self._open(key))
+            task.add_done_callback(_retrieve)
+        try:
+            # Others may wait for the same connection: who gives up must not spoil it for them.
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                self._check_open()
+            raise
+
+    def usable(self, addresses: Iterable[Address]) -> list[Address]:
+        """Return those addresses that questions can be sent to without connecting first."""
+        found = []
+        for address in addresses:
+            link = self._links.get((address, Lane.QUESTIONS))
+            if link is not None and link.is_usable:
+                found.append(address)
+        return found
+
+    async def close(self) -> None:
+        """Close all connections and wait until they are gone."""
+        self._is_closed = True
+        tasks = list(self._opening.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        links = [*self._links.values(), *self._retired]
+        self._links.clear()
+        self._retired.clear()
+        for link in links:
+            link.close()
+        for link in links:
+            await link.wait_closed()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Unavailable("the client is closed; make a new one")
+
+    def _drop(self, key: tuple[Address, Lane], link: Link) -> None:
+        del self._links[key]
+        self._retired = {old for old in self._retired if not old.is_closed}
+        self._retired.add(link)
+        link.retire()
+
+    async def _open(self, key: tuple[Address, Lane]) -> Link:
+        try:
+            link = self._links[key] = await self._connect(key[0])
+            return link
+        finally:
+            del self._opening[key]
+
+    async def _connect(self, address: Address) -> Link:
+        settings = self._settings
+        upstream = await connect(
+            address.host,
+            address.port,
+            UpstreamSettings(
+                client_id=settings.client_id,
+                connect_timeout_ms=settings.connect_timeout_ms,
+                max_frame_bytes=settings.max_frame_bytes,
+            ),
+            tls=self._tls,
+        )
+        try:
+            return await self._greet(upstream)
+        except BaseException:
+            upstream.close()
+            raise
+
+    async def _greet(self, upstream: Upstream) -> Link:
+        """Learn the broker's versions, and log in."""
+        settings = self._settings
+        timeout_ms = settings.connect_timeout_ms
+        try:
+            versions = await negotiate(
+                upstream, settings.client_id, settings.max_versions, timeout_ms
+            )
+        except Unavailable as error:
+            raise Unavailable(f"{error}; {self._hint()}") from error
+        link = Link(upstream, versions, settings, self._clock)
+        if settings.sasl is not None:
+            session_ms = await log_in(upstream, versions, settings.sasl, self._random, timeout_ms)
+            if session_ms:
+                link.expire_in(session_ms)
+        log.debug("connected to %s as %s", upstream.name, settings.client_id)
+        return link
+
+    def _hint(self) -> str:
+        """Say what is wrong most often where a broker hangs up on its first request."""
+        if self._settings.tls is None:
+            return "if this listener speaks TLS, set `tls`"
+        return "is this a listener that speaks TLS?"
+
+
+def _retrieve(task: asyncio.Task[Link]) -> None:
+    # All who waited may have given up; then nobody else looks at the error.
+    if not task.cancelled() and isinstance(error := task.exception(), Error):
+        log.debug("no connection: %s", error)

@@ -1,0 +1,58 @@
+"""What becomes of batches: stored, to be tried again, or given up; told to queue and waiters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from rookery.client.batching import Batch, PartitionQueue
+from rookery.client.retry import Retrier
+from rookery.clock import Clock
+from rookery.errors import Error
+
+
+class Outcomes:
+    """Where all results of one producer come together."""
+
+    def __init__(
+        self, retrier: Retrier, clock: Clock, on_settled: Callable[[Batch, Error | None], None]
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            retrier: for the pauses between tries.
+            clock: for the same.
+            on_settled: told of each batch when it is decided what became of it.
+        """
+        self._retrier = retrier
+        self._clock = clock
+        self._on_settled = on_settled
+        self.news = asyncio.Event()
+        """Set when there may be something to send."""
+        self.retried_batches = 0
+
+    def store(self, queue: PartitionQueue, batch: Batch, offset: int, append_time: int) -> None:
+        """Tell that a batch is stored."""
+        queue.on_stored(batch)
+        batch.succeed(offset, append_time)
+        self._on_settled(batch, None)
+
+    def retry(self, queue: PartitionQueue, batch: Batch) -> None:
+        """Keep a batch for another try, after a pause."""
+        self.retried_batches += 1
+        queue.on_failed(batch, self._retry_at(queue))
+
+    def give_up(self, queue: PartitionQueue, batches: list[Batch], error: Error) -> None:
+        """Fail batches for good."""
+        for batch in batches:
+            queue.on_given_up(batch)
+            batch.fail(error)
+            self._on_settled(batch, error)
+
+    def pause(self, queue: PartitionQueue) -> None:
+        """Let a queue rest before its next try; the pauses grow."""
+        queue.retry_at = self._retry_at(queue)
+
+    def _retry_at(self, queue: PartitionQueue) -> int:
+        queue.tries += 1
+        return self._clock.monotonic_ms() + int(self._retrier.backoff_ms(queue.tries))

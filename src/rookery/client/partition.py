@@ -1,0 +1,66 @@
+"""Which partition a record goes to: by its key as Java's producer does it, else by turns.
+
+Keys are hashed with MurmurHash2 (32 bits, Kafka's seed), so records with a key land where any other
+Kafka client would put them. Records without a key stick to one partition until its batch is full
+(KIP-480): fewer and larger batches for the same records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import iter_unpack
+from typing import Final
+
+from rookery.clock import Random
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+_POSITIVE: Final = 0x7FFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Return Kafka's 32-bit hash of a key, unsigned."""
+    size = len(data)
+    h = (_SEED ^ size) & _MASK
+    whole = size & ~3
+    for (k,) in iter_unpack("<I", data[:whole]):
+        k = (k * _M) & _MASK  # noqa: PLW2901 (the hash's own steps)
+        k ^= k >> 24  # noqa: PLW2901
+        h = ((h * _M) & _MASK) ^ ((k * _M) & _MASK)
+    if size != whole:
+        h ^= int.from_bytes(data[whole:], "little")
+        h = (h * _M) & _MASK
+    h ^= h >> 13
+    h = (h * _M) & _MASK
+    return h ^ (h >> 15)
+
+
+def partition_of(key: bytes, count: int) -> int:
+    """Return the partition of a key among `count`, the same as Java's."""
+    return (murmur2(key) & _POSITIVE) % count
+
+
+class StickyPartitions:
+    """The partition of each topic that records without a key go to at the moment."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._current: dict[str, int] = {}
+
+    def choose(self, topic: str, available: list[int], has_room: Callable[[int], bool]) -> int:
+        """Return the topic's partition for the next record.
+
+        Args:
+            topic: the topic's name.
+            available: the partitions to choose from; not empty.
+            has_room: tells whether the batch that fills in a partition can take the record.
+        """
+        current = self._current.get(topic)
+        if current is None or current not in available or not has_room(current):
+            others = [number for number in available if number != current] or available
+            current = self._current[topic] = self._pick(others)
+        return current
+
+    def _pick(self, available: list[int]) -> int:
+        return available[int.from_bytes(self._random.token(4), "big") % len(available)]

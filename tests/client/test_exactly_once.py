@@ -1,0 +1,117 @@
+"""An idempotent producer loses, doubles and swaps nothing, whatever happens to the brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+import pytest
+
+from rookery.client.admin import NewTopic
+from rookery.client.client import Client
+from rookery.client.produce import Producer
+from rookery.client.settings import ProducerSettings
+from rookery.records.record import Record
+from rookery.testing.kafka import KafkaCluster, KafkaNode, KafkaServer
+
+PARTITIONS = 10
+RECORDS = 20_000
+
+
+async def send_numbers(producer: Producer, topic: str, under_way: asyncio.Event) -> None:
+    """Send each number to the partition that its remainder names; tell when some are stored."""
+    for number in range(RECORDS):
+        await producer.send(topic, Record(None, b"%d" % number), number % PARTITIONS)
+        if number % 100 == 0:
+            # At the speed of a stream, so that what happens meanwhile happens in the middle of it.
+            await asyncio.sleep(0.01)
+        if producer.delivered_records > RECORDS // 10:
+            under_way.set()
+
+
+async def read_numbers(client: Client, topic: str) -> list[list[int]]:
+    """Read every partition from its start to its end."""
+    found = []
+    for partition in range(PARTITIONS):
+        records = client.read(topic, partition)
+        found.append([int(record.value or b"") async for record in records])
+    return found
+
+
+async def follow(client: Client, topic: str) -> list[int]:
+    """Read the first partition while it is written, until its last number."""
+    found: list[int] = []
+    async with aclosing(client.read(topic, 0, follow=True)) as records:
+        async for record in records:
+            found.append(int(record.value or b""))
+            if len(found) == RECORDS // PARTITIONS:
+                break
+    return found
+
+
+def expected() -> list[list[int]]:
+    return [list(range(partition, RECORDS, PARTITIONS)) for partition in range(PARTITIONS)]
+
+
+@pytest.mark.parametrize("end", [KafkaServer.stop, KafkaServer.kill], ids=["stop", "kill"])
+async def test_a_restart_in_the_middle_of_a_stream(
+    new_name: Callable[[], str], end: Callable[[KafkaServer], None]
+) -> None:
+    topic = new_name()
+    with KafkaServer() as kafka:
+        async with Client(kafka.bootstrap) as client:
+            await client.create_topic(topic, PARTITIONS, 1)
+            # Small batches and no wait: many requests are in flight when the broker goes.
+            settings = ProducerSettings(batch_bytes=2048, linger_ms=1, compression="lz4")
+            async with client.producer(settings) as producer:
+                under_way = asyncio.Event()
+                sending = asyncio.create_task(send_numbers(producer, topic, under_way))
+                await under_way.wait()
+                await asyncio.to_thread(end, kafka)
+                await asyncio.to_thread(kafka.start)
+                await sending
+                await producer.flush()
+                assert producer.retried_batches > 0
+
+            found = await read_numbers(client, topic)
+    assert found == expected()
+
+
+@pytest.mark.parametrize("end", [KafkaNode.stop, KafkaNode.kill], ids=["stop", "kill"])
+async def test_a_leader_lost_in_the_middle_of_a_stream(
+    kafka_cluster: KafkaCluster, new_name: Callable[[], str], end: Callable[[KafkaNode], None]
+) -> None:
+    topic = new_name()
+    async with Client(kafka_cluster.bootstrap) as client:
+        await client.admin.create_topics(
+            [
+                NewTopic(
+                    name=topic,
+                    partitions=PARTITIONS,
+                    replication_factor=3,
+                    configs={"min.insync.replicas": "2"},
+                )
+            ]
+        )
+        victim = kafka_cluster.node((await client.topic(topic)).partitions[0].leader)
+        settings = ProducerSettings(batch_bytes=2048, linger_ms=1)
+        try:
+            async with client.producer(settings) as producer:
+                under_way = asyncio.Event()
+                reading = asyncio.create_task(follow(client, topic))
+                sending = asyncio.create_task(send_numbers(producer, topic, under_way))
+                await under_way.wait()
+                await asyncio.to_thread(end, victim)
+                await sending
+                await producer.flush()
+                assert producer.retried_batches > 0
+            followed = await reading
+            found = await read_numbers(client, topic)
+            after = await client.admin.describe_topics([topic])
+        finally:
+            if not victim.is_running:
+                await asyncio.to_thread(kafka_cluster.start)
+    assert found == expected()
+    assert followed == expected()[0]
+    assert victim.id not in {part.leader for part in after[topic].partitions.values()}

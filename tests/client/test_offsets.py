@@ -1,0 +1,62 @@
+"""Offsets of partitions, asked of a real Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from rookery.client.client import Client
+from rookery.client.settings import ProducerSettings
+from rookery.errors import ApiError, ErrorCode
+from rookery.model.offset import EARLIEST, LATEST, MAX_TIMESTAMP
+from rookery.model.partition import TopicPartition
+from rookery.records.record import Record
+
+T0 = 1_700_000_000_000
+
+
+@pytest.fixture
+async def place(client: Client, topic: str) -> TopicPartition:
+    """A partition with a record for each second, ten to a batch."""
+    async with client.producer(ProducerSettings(linger_ms=1000)) as producer:
+        for batch in range(3):
+            for number in range(10):
+                record = Record(None, b"x", (), T0 + (batch * 10 + number) * 1000)
+                await producer.send(topic, record, 1)
+            await producer.flush()
+    return TopicPartition(topic, 1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "offset", "timestamp"),
+    [
+        (EARLIEST, 0, -1),
+        (LATEST, 30, -1),
+        (MAX_TIMESTAMP, 29, T0 + 29_000),
+        (T0, 0, T0),
+        (T0 + 13_500, 14, T0 + 14_000),
+        (T0 + 29_000, 29, T0 + 29_000),
+        (T0 + 29_001, -1, -1),
+    ],
+)
+async def test_places_and_times(
+    client: Client, place: TopicPartition, spec: int, offset: int, timestamp: int
+) -> None:
+    found = (await client.offsets.find({place: spec}))[place]
+    assert (found.offset, found.timestamp) == (offset, timestamp)
+
+
+async def test_many_partitions_at_once(client: Client, place: TopicPartition) -> None:
+    places = [TopicPartition(place.topic, number) for number in range(10)]
+    found = await client.offsets.find(dict.fromkeys(places, LATEST))
+    assert [found[one].offset for one in places] == [0, 30, *[0] * 8]
+
+
+async def test_an_unknown_partition_is_told(client: Client, topic: str) -> None:
+    with pytest.raises(ApiError, match="has no partition 99: there are 10, numbered from 0"):
+        await client.offsets.find({TopicPartition(topic, 99): EARLIEST})
+
+
+async def test_an_unknown_topic_is_told(client: Client) -> None:
+    with pytest.raises(ApiError, match="topic 'nowhere' does not exist") as caught:
+        await client.offsets.find({TopicPartition("nowhere", 0): EARLIEST})
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
