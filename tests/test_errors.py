@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka.errors import for_code  # type: ignore[import-untyped]  # it has no types
+from kafka.errors import for_code
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from rookery.errors import ApiError, ErrorCode

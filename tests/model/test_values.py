@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafka.protocol.consumer import (  # type: ignore[import-untyped]  # it has no types
+from kafka.protocol.consumer import (
     OffsetSpec,
 )
 

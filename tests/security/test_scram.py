@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 
 import pytest
-from aiokafka.conn import ScramAuthenticator  # type: ignore[import-untyped]  # it has no types
+from aiokafka.conn import ScramAuthenticator
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.net.sasl.scram import (  # type: ignore[import-untyped]  # it has no types
+from kafka.net.sasl.scram import (
     ScramClient as KafkaPythonScram,
 )
 

@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 # kafka-python ships no types
-from kafka import (  # type: ignore[import-untyped]
+from kafka import (
     KafkaAdminClient,
     KafkaConsumer,
     KafkaProducer,

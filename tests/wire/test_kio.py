@@ -83,7 +83,8 @@ def plain(value: Any) -> Any:
             return round(value / datetime.timedelta(milliseconds=1))
         case datetime.datetime():
             return round(value.timestamp() * 1000)
-    return getattr(value, "bytes", value)
+        case _:
+            return getattr(value, "bytes", value)
 
 
 def absent(theirs: Any, ours: Any) -> Any:

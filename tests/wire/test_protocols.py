@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from kafka.protocol.consumer import metadata as kafka_python  # type: ignore[import-untyped] # none
+from kafka.protocol.consumer import metadata as kafka_python
 from kio.serial import entity_reader, entity_writer
 
 from rookery.errors import ApiError, Corrupt, ErrorCode, ProtocolError

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from aiokafka.protocol import admin as aiokafka  # type: ignore[import-untyped] # ships no types
-from kafka.protocol.old import admin as kafka_python  # type: ignore[import-untyped] # no types
+from aiokafka.protocol import admin as aiokafka
+from kafka.protocol.old import admin as kafka_python
 
 from rookery.errors import ErrorCode
 from rookery.testing.messages import random_message
