@@ -30,6 +30,19 @@ async def send_numbers(producer: Producer, topic: str, under_way: asyncio.Event)
             under_way.set()
 
 
+async def until_under_way(
+    under_way: asyncio.Event, sending: asyncio.Task[None], producer: Producer
+) -> None:
+    """Wait for the middle of the stream; if it ends before, something went wrong: raise it."""
+    waiting = asyncio.create_task(under_way.wait())
+    await asyncio.wait((waiting, sending), return_when=asyncio.FIRST_COMPLETED)
+    if not under_way.is_set():
+        waiting.cancel()
+        await sending
+        await producer.flush()
+        pytest.fail("the stream has ended before it was interrupted")
+
+
 async def read_numbers(client: Client, topic: str) -> list[list[int]]:
     """Read every partition from its start to its end."""
     found = []
@@ -67,7 +80,7 @@ async def test_a_restart_in_the_middle_of_a_stream(
             async with client.producer(settings) as producer:
                 under_way = asyncio.Event()
                 sending = asyncio.create_task(send_numbers(producer, topic, under_way))
-                await under_way.wait()
+                await until_under_way(under_way, sending, producer)
                 await asyncio.to_thread(end, kafka)
                 await asyncio.to_thread(kafka.start)
                 await sending
@@ -101,7 +114,7 @@ async def test_a_leader_lost_in_the_middle_of_a_stream(
                 under_way = asyncio.Event()
                 reading = asyncio.create_task(follow(client, topic))
                 sending = asyncio.create_task(send_numbers(producer, topic, under_way))
-                await under_way.wait()
+                await until_under_way(under_way, sending, producer)
                 await asyncio.to_thread(end, victim)
                 await sending
                 await producer.flush()

@@ -200,18 +200,18 @@ def test_client_certificates_need_an_authority(pki: _Pki) -> None:
 
 
 def test_an_encrypted_key_needs_its_password(pki: _Pki) -> None:
-    pair = KeyPair(pki.server.certificate_file, pki.encrypted("open"), "open")
+    pair = KeyPair(pki.server.certificate_file, pki.encrypted("sesame-7341"), "sesame-7341")
 
     _shake(client_context(ClientTls(ca_file=pki.ca)), server_context(ServerTls(pair)))
 
-    assert "open" not in repr(pair)
+    assert "sesame-7341" not in repr(pair)
 
 
 @pytest.mark.parametrize(
     ("password", "problem"), [(None, "is not set, but needed"), ("wrong", "is not the right one")]
 )
 def test_a_wrong_key_password_is_named(pki: _Pki, password: str | None, problem: str) -> None:
-    key = pki.encrypted("open")
+    key = pki.encrypted("sesame-7341")
     pair = KeyPair(pki.server.certificate_file, key, password)
 
     with pytest.raises(ConfigError, match=rf"^tls\.key_password: {problem} for {key}$"):

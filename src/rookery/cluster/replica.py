@@ -15,8 +15,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import Final
 
+from rookery import metrics
 from rookery.clock import Clock
 from rookery.cluster.entry import (
     MAX_EVENTS,
@@ -43,6 +45,10 @@ _RETRY_SECONDS: Final = (0.01, 0.05, 0.2, 0.5, 1.0)
 _MAX_EVENT_BYTES: Final = 384 * 1024
 _EXTENT_BYTES: Final = 80
 _EVENT_BYTES: Final = 512
+
+APPEND_SECONDS: Final = metrics.histogram(
+    "rookery_cluster_append_seconds", "How long an append to the cluster log took."
+)
 
 Listener = Callable[[Applied, Entry], None]
 
@@ -102,6 +108,8 @@ class Replica:
         self._digests: dict[int, int] = {}
         self._failure: Exception | None = None
         self._load_snapshot = load_snapshot
+        self.trouble = ""
+        """Why the cluster log was out of reach the last time; empty while it is not."""
         self.when_jumped: Callable[[], None] = lambda: None
         """Called when the state was replaced by a snapshot's: what was in flight is not known."""
         self.when_failed: Callable[[Exception], None] = lambda _: None
@@ -130,6 +138,14 @@ class Replica:
     def waiting(self) -> int:
         """How many proposals are not in an entry yet."""
         return len(self._queue)
+
+    async def lag(self) -> int:
+        """Return how many entries of the log are not applied here yet.
+
+        Raises:
+            Unavailable: the log is out of reach.
+        """
+        return max(0, await self._log.head() - self.state.applied)
 
     async def register(self, event: Message) -> int:
         """Join the cluster, or join it again; return the new incarnation."""
@@ -184,9 +200,12 @@ class Replica:
     async def _follow(self) -> None:
         while True:
             try:
-                await self._log.wait(self.state.applied)
-                await self._catch_up()
+                head = await self._log.wait(self.state.applied)
+                # Our own appends wake us too; they are applied from memory.
+                if head > self.state.applied:
+                    await self._catch_up()
             except Unavailable as error:
+                self.trouble = str(error)
                 log.warning("the cluster log is out of reach: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS[-1])
             except Exception as error:  # noqa: BLE001 (a task's root: the process must stop)
@@ -294,15 +313,19 @@ class Replica:
         """Append until the entry is known to be in the log, then apply up to it."""
         attempt = 0
         while True:
+            started = perf_counter()
             try:
                 number = await self._log.append(data)
             except Unavailable as error:
+                self.trouble = str(error)
                 log.warning("an append to the cluster log may be lost: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
                 attempt += 1
                 if await self._is_applied(entry):
                     return
                 continue
+            APPEND_SECONDS.observe(perf_counter() - started)
+            self.trouble = ""
             if number == self.state.applied + 1 and not self._reading.locked():
                 self._apply(number, entry, events)
             else:

@@ -8,7 +8,8 @@ With durability "disk" an append returns after its fdatasync. With "os" it retur
 operating system has the bytes: they survive the death of any process, and a power cut takes at
 most the log's end, never its order.
 
-Open a handle after forking, never before.
+Open a handle after forking, never before. Opening blocks for some milliseconds, and for ten
+seconds at most if a stopped process holds the lock.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _CHECKPOINT_BYTES: Final[dict[Durability, int]] = {"disk": 2 << 20, "os": 8 << 2
 # should come before it outgrows what was laid out for it (see `Database.lay_out`).
 _WAL_BYTES: Final[dict[Durability, int]] = {"disk": LAID_OUT_BYTES * 3 // 4, "os": 32 << 20}
 _LAST_PAGES: Final = 256
-_ROUNDS: Final = 4
+_ROUNDS: Final = 3
 
 
 def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001 (a backend's interface)
@@ -40,7 +41,7 @@ def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001 (a backe
     path = unquote(parts.path)
     if parts.netloc or parts.query or parts.fragment or not path or "\0" in path:
         raise ConfigError(f"cluster log {url!r}: write sqlite:///absolute/path or sqlite:path")
-    return SqliteLog(Path(path).absolute(), durability)
+    return SqliteLog(Path(path), durability)
 
 
 class SqliteLog:
@@ -49,6 +50,8 @@ class SqliteLog:
     def __init__(
         self, path: Path, durability: Durability = "disk", patience: float = _PATIENCE_SECONDS
     ) -> None:
+        # One lock for one file, whatever links lead to it.
+        path = path.resolve()
         self._loop = asyncio.get_running_loop()
         self._appender = Appender(path, durability, patience, self._committed)
         self._bell = self._appender.open()
@@ -58,20 +61,19 @@ class SqliteLog:
         self._head = 0
         self._waiters: dict[asyncio.Future[int], int] = {}
         self._look: asyncio.Task[None] | None = None
-        self._rung = False
+        # What was committed before the bell hung there has not been rung for.
+        self._unsure = True
         self._checkpoint_bytes = _CHECKPOINT_BYTES[durability]
         self._wal_pages = _WAL_BYTES[durability] // PAGE_BYTES
         self._uncopied = 0
         self._copying: asyncio.Task[None] | None = None
         self._loop.add_reader(self._bell.fileno(), self._answer)
-        # What was committed before the bell hung there.
-        self._look_again()
 
     async def append(self, data: bytes) -> int:
         """Commit one entry, together with others that wait."""
         self._check_open()
         check_entry(data)
-        number = await self._appender.append(data)
+        number = await self._appender.append(bytes(data))
         self._uncopied += len(data) + PAGE_BYTES
         if self._uncopied > self._checkpoint_bytes and self._copying is None:
             self._uncopied = 0
@@ -100,6 +102,8 @@ class SqliteLog:
             return self._head
         waiter: asyncio.Future[int] = self._loop.create_future()
         self._waiters[waiter] = after
+        if self._unsure and self._look is None:
+            self._look = self._loop.create_task(self._find_head())
         try:
             return await waiter
         finally:
@@ -149,22 +153,23 @@ class SqliteLog:
             settle(waiter, 0, error)
 
     def _answer(self) -> None:
-        self._bell.answer()
-        self._look_again()
-
-    def _look_again(self) -> None:
-        """Look for the head; a ring that comes during a look makes another one follow."""
-        self._rung = True
-        if self._look is None:
-            self._look = self._loop.create_task(self._find_head())
+        """Hear a ring. Among several one may have been dropped, the last one's number with it."""
+        head, rings = self._bell.answer()
+        self._committed(head)
+        if rings > 1:
+            self._unsure = True
+            if self._waiters and self._look is None:
+                self._look = self._loop.create_task(self._find_head())
 
     async def _find_head(self) -> None:
+        """Find out how far the log goes; rings that come meanwhile make it look again."""
         try:
-            while self._rung and not self._closed:
-                self._rung = False
+            while self._unsure and not self._closed:
+                self._unsure = False
                 await self.head()
         except Error as error:
-            # Nobody may wait for a ring that was heard and not understood.
+            # Nobody may go on waiting for what may be there; who waits next looks again.
+            self._unsure = True
             self._fail_waiters(error)
         finally:
             self._look = None
@@ -174,7 +179,7 @@ class SqliteLog:
         try:
             if await self._outgrew():
                 await self._appender.call(Database.checkpoint)
-        except Unavailable:
+        except Error:
             self._uncopied = self._checkpoint_bytes
         finally:
             self._copying = None

@@ -13,7 +13,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, TypeVar, cast
@@ -32,23 +32,21 @@ _GROUP_BYTES: Final = 1024 * 1024
 _TICKS: Final = 2
 
 
-class _Append:
-    """An entry on its way, and who waits for its number."""
+class _Job:
+    """An entry to append, or a function to call, and who waits for it."""
 
-    __slots__ = ("data", "future", "taken", "tick")
+    __slots__ = ("future", "taken", "tick", "work")
 
-    def __init__(self, data: bytes, future: asyncio.Future[int], tick: int) -> None:
-        self.data = data
+    def __init__(
+        self, work: bytes | Callable[[Database], object], future: asyncio.Future[object], tick: int
+    ) -> None:
+        self.work = work
         self.future = future
         self.tick = tick
         self.taken = False
 
 
-_Call = tuple[asyncio.Future[object], Callable[[Database], object]]
-_Job = _Append | _Call | None
-# What a turn at the lock came to: appends and their last number or error; calls and theirs.
-_Outcome = tuple[list[_Append], int, Error | None]
-_Answer = tuple[asyncio.Future[object], object, Exception | None]
+_Answer = tuple[_Job, object, Exception | None]
 
 
 class Appender:
@@ -63,11 +61,12 @@ class Appender:
         self._patience = patience
         self._when_done = when_done
         self._loop = asyncio.get_running_loop()
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._mutex = threading.Lock()
         self._opened = threading.Event()
         self._failure: Exception | None = None
-        self._waiting: dict[_Append, None] = {}
+        self._given_up = False
+        self._waiting: dict[_Job, None] = {}
         self._tick = 0
         self._timer: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._work, name="cluster-append", daemon=True)
@@ -76,6 +75,7 @@ class Appender:
         """Create or open the log, and hang up this handle's bell."""
         self._thread.start()
         if not self._opened.wait(self._patience):
+            self._given_up = True
             self._jobs.put(None)
             raise self._locked()
         if self._failure is not None:
@@ -84,18 +84,11 @@ class Appender:
 
     async def append(self, data: bytes) -> int:
         """Commit an entry together with whatever else waits; return its number."""
-        job = _Append(data, self._loop.create_future(), self._tick)
-        self._waiting[job] = None
-        if self._timer is None:
-            self._arm()
-        self._jobs.put(job)
-        return await job.future
+        return cast("int", await self._ask(data))
 
     async def call(self, function: Callable[[Database], T]) -> T:
         """Call a function in the thread while it holds the lock."""
-        future: asyncio.Future[object] = self._loop.create_future()
-        self._jobs.put((future, function))
-        return cast("T", await future)
+        return cast("T", await self._ask(function))
 
     async def close(self) -> None:
         """Carry out what waits, then end."""
@@ -106,33 +99,38 @@ class Appender:
 
     # On the event loop.
 
+    async def _ask(self, work: bytes | Callable[[Database], object]) -> object:
+        job = _Job(work, self._loop.create_future(), self._tick)
+        self._waiting[job] = None
+        if self._timer is None:
+            self._arm()
+        self._jobs.put(job)
+        try:
+            return await job.future
+        finally:
+            del self._waiting[job]
+
     def _arm(self) -> None:
         self._timer = self._loop.call_later(self._patience / _TICKS, self._lose_patience)
 
     def _lose_patience(self) -> None:
-        """Fail appends that still wait for the lock: a stopped process may hold it for ever."""
+        """Fail what still waits for the lock: a stopped process may hold it for ever."""
         self._timer = None
         self._tick += 1
-        for job in list(self._waiting):
+        for job in self._waiting:
             if self._tick - job.tick > _TICKS and self._take(job):
-                del self._waiting[job]
-                settle(job.future, 0, self._locked())
+                settle(job.future, None, self._locked())
         if self._waiting:
             self._arm()
 
-    def _settle(self, outcome: _Outcome, answers: list[_Answer]) -> None:
-        jobs, last, error = outcome
-        first = last - len(jobs) + 1
-        for index, job in enumerate(jobs):
-            self._waiting.pop(job, None)
-            settle(job.future, first + index, error)
-        for future, result, failure in answers:
-            settle(future, result, failure)
-        if jobs and error is None:
-            self._when_done(last)
+    def _settle(self, answers: list[_Answer], head: int) -> None:
+        for job, result, error in answers:
+            settle(job.future, result, error)
+        # After the answers, so that who appended is awake before who waits.
+        self._when_done(head)
 
-    def _take(self, job: _Append) -> bool:
-        """Decide, once for both threads, who deals with a job: it is committed or given up."""
+    def _take(self, job: _Job) -> bool:
+        """Decide, once for both threads, who deals with a job: it is done or given up."""
         with self._mutex:
             if job.taken:
                 return False
@@ -142,7 +140,7 @@ class Appender:
     def _locked(self) -> Unavailable:
         return Unavailable(
             f"{self._path}: another process has held the log for {self._patience:g} s, or the "
-            f"disk hangs; nothing was appended. Look for a stopped process that has "
+            f"disk hangs; nothing was done. Look for a stopped process that has "
             f"{self._folder / 'lock'} open"
         )
 
@@ -151,10 +149,8 @@ class Appender:
     def _work(self) -> None:
         try:
             self._start()
-        except (sqlite3.Error, OSError) as error:
-            self._failure = translated(error, self._path)
         except Exception as error:  # noqa: BLE001 (a thread's root: whoever opens shall see it)
-            self._failure = error
+            self._failure = self._explained(error)
         self._opened.set()
         if self._failure is None:
             self._lay_out()
@@ -164,24 +160,29 @@ class Appender:
 
     def _start(self) -> None:
         _make_folders(self._folder)
-        self._turnstile = Turnstile(self._folder)
-        try:
+        with ExitStack() as undo:
+            self._turnstile = Turnstile(self._folder)
+            undo.callback(self._turnstile.close)
             with self._turnstile:
-                # The file holds secrets; SQLite gives its side files the same rights.
-                if not self._path.exists():
-                    self._path.touch(mode=0o600)
-                self._database = Database(self._path, self._durability)
-                self._database.create()
-                self._bell = Bell(self._folder)
-                self._ringer = Ringer(self._folder, self._bell.name)
-                self._ringer.sweep()
-                self._ringer.look_around()
-                # Last: who sees the arrival finds the bell.
-                self._turnstile.count_arrival()
-                self._arrivals = self._turnstile.arrivals()
-        except BaseException:
-            self._turnstile.close()
-            raise
+                self._connect(undo)
+            undo.pop_all()
+
+    def _connect(self, undo: ExitStack) -> None:
+        # The file holds secrets; SQLite gives its side files the same rights.
+        if not self._path.exists():
+            self._path.touch(mode=0o600)
+        self._database = Database(self._path, self._durability)
+        undo.callback(self._database.close)
+        self._database.create()
+        self._bell = Bell(self._folder)
+        undo.callback(self._bell.close)
+        self._ringer = Ringer(self._folder, self._bell.name)
+        undo.callback(self._ringer.close)
+        self._ringer.sweep()
+        self._ringer.look_around()
+        # Last: who sees the arrival finds the bell.
+        self._turnstile.count_arrival()
+        self._arrivals = self._turnstile.arrivals()
 
     def _lay_out(self) -> None:
         # It only makes syncs faster: where it cannot be done, the log works as well.
@@ -195,56 +196,70 @@ class Appender:
             self._database.close()
         self._turnstile.close()
         self._ringer.close()
+        if self._given_up:
+            self._bell.close()  # Nobody else has it.
 
-    def _turn(self, first: _Job) -> bool:
+    def _turn(self, first: _Job | None) -> bool:
         """Do what waits, under the lock; tell whether to go on."""
         if first is None:
             return False
-        with self._turnstile:
-            appends, calls, go_on = self._gather(first)
-            outcome = self._commit(appends)
-            answers = [self._answer(call) for call in calls]
+        try:
+            with self._turnstile:
+                jobs, go_on = self._gather(first)
+                answers, head = self._commit([job for job in jobs if isinstance(job.work, bytes)])
+                for job in jobs:
+                    if not isinstance(job.work, bytes):
+                        answers.append(self._call(job, job.work))
+        except OSError as error:
+            # The lock cannot be had; all else is caught inside.
+            self._take(first)
+            answers, head, go_on = [(first, None, self._explained(error))], 0, True
         with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
-            self._loop.call_soon_threadsafe(self._settle, outcome, answers)
-        if appends:
-            self._ring()
+            self._loop.call_soon_threadsafe(self._settle, answers, head)
+        if head:
+            self._ring(head)
         return go_on
 
-    def _gather(self, first: _Job) -> tuple[list[_Append], list[_Call], bool]:
-        appends: list[_Append] = []
-        calls: list[_Call] = []
+    def _gather(self, first: _Job) -> tuple[list[_Job], bool]:
+        """Take what has queued up, within bounds; tell whether more may come."""
+        jobs: list[_Job] = []
         size = 0
-        job = first
-        with suppress(Empty):
-            while job is not None:
-                if not isinstance(job, _Append):
-                    calls.append(job)
-                elif self._take(job):
-                    appends.append(job)
-                    size += len(job.data)
-                if size > _GROUP_BYTES or len(appends) + len(calls) >= _GROUP_ENTRIES:
-                    return appends, calls, True
+        job: _Job | None = first
+        while job is not None:
+            if self._take(job):
+                jobs.append(job)
+                size += len(job.work) if isinstance(job.work, bytes) else 0
+            if size > _GROUP_BYTES or len(jobs) >= _GROUP_ENTRIES:
+                return jobs, True
+            try:
                 job = self._jobs.get_nowait()
-            return appends, calls, False
-        return appends, calls, True
+            except Empty:
+                return jobs, True
+        return jobs, False
 
-    def _commit(self, jobs: list[_Append]) -> _Outcome:
+    def _commit(self, jobs: list[_Job]) -> tuple[list[_Answer], int]:
+        """Append in one transaction; return the answers, and the last number if it went well."""
         if not jobs:
-            return jobs, 0, None
+            return [], 0
+        datas = [job.work for job in jobs if isinstance(job.work, bytes)]
         try:
-            return jobs, self._database.append([job.data for job in jobs]), None
-        except (sqlite3.Error, OSError) as error:
+            head = self._database.append(datas)
+        except Exception as error:  # noqa: BLE001 (whoever appended shall see it)
             self._reconnect()
-            return jobs, 0, translated(error, self._path)
+            return [(job, None, self._explained(error)) for job in jobs], 0
+        numbers = range(head - len(jobs) + 1, head + 1)
+        return [(job, number, None) for job, number in zip(jobs, numbers, strict=True)], head
 
-    def _answer(self, call: _Call) -> _Answer:
-        future, function = call
+    def _call(self, job: _Job, function: Callable[[Database], object]) -> _Answer:
         try:
-            return future, function(self._database), None
-        except (sqlite3.Error, OSError) as error:
-            return future, None, translated(error, self._path)
+            return job, function(self._database), None
         except Exception as error:  # noqa: BLE001 (whoever called shall see it)
-            return future, None, error
+            return job, None, self._explained(error)
+
+    def _explained(self, error: Exception) -> Exception:
+        if isinstance(error, sqlite3.Error | OSError):
+            return translated(error, self._path)
+        return error
 
     def _reconnect(self) -> None:
         """Start from what the file says: a connection whose commit failed is not to be trusted."""
@@ -253,12 +268,14 @@ class Appender:
             self._database, old = fresh, self._database
             old.close()
 
-    def _ring(self) -> None:
+    def _ring(self, head: int) -> None:
         arrivals = self._turnstile.arrivals()
         if arrivals != self._arrivals:
-            self._ringer.look_around()
-            self._arrivals = arrivals
-        self._ringer.ring()
+            # Without a file descriptor left, say, the next commit tries again.
+            with suppress(OSError):
+                self._ringer.look_around()
+                self._arrivals = arrivals
+        self._ringer.ring(head)
 
 
 def _make_folders(folder: Path) -> None:

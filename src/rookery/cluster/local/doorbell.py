@@ -1,7 +1,8 @@
 """Doorbells: how a process that committed wakes the others of its host.
 
-Every handle has a datagram socket in a folder beside the database. A ring is one byte and says
-only "look"; a bell that is full has not been answered yet, so a ring it cannot take is not lost.
+Every handle has a datagram socket in a folder beside the database. A ring tells the number of the
+entry just committed. A bell that is full drops rings, but then it holds others that have not been
+answered: who finds more than one ring must look for himself how far the log goes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _UNFINISHED: Final = ".new"
 # sun_path has 108 bytes on Linux, 104 elsewhere, with a NUL at its end.
 _MAX_ADDRESS: Final = 103
 _RINGS_AT_ONCE: Final = 64
+_RING_BYTES: Final = 8
 
 
 class Bell:
@@ -46,11 +48,17 @@ class Bell:
         """Return what to watch for reading."""
         return self._socket.fileno()
 
-    def answer(self) -> None:
-        """Take the rings that have come; what is left makes the socket readable again."""
+    def answer(self) -> tuple[int, int]:
+        """Take the rings that have come; return the highest number, and how many they were.
+
+        What is left makes the socket readable again.
+        """
+        highest = count = 0
         with suppress(BlockingIOError):
-            for _ in range(_RINGS_AT_ONCE):
-                self._socket.recv(1)
+            while count < _RINGS_AT_ONCE:
+                ring = self._socket.recv(_RING_BYTES)
+                highest, count = max(highest, int.from_bytes(ring)), count + 1
+        return highest, count
 
     def close(self) -> None:
         """Take the bell down."""
@@ -83,11 +91,12 @@ class Ringer:
         for path in self._folder.glob("*" + _UNFINISHED):
             path.unlink(missing_ok=True)
 
-    def ring(self) -> None:
+    def ring(self, number: int) -> None:
         """Ring every bell once; never waits."""
+        ring = number.to_bytes(_RING_BYTES)
         for name, bell in list(self._bells.items()):
             try:
-                bell.send(b"!")
+                bell.send(ring)
             except BlockingIOError:
                 pass  # It has not answered an earlier ring.
             except OSError:

@@ -167,13 +167,15 @@ def _image(state: State) -> StateImage:
         digest=state.digest,
         cluster_id=state.cluster_id,
         next_producer_id=state.next_producer_id,
-        brokers=[_broker_image(state, broker) for broker in state.brokers.by_node.values()],
+        brokers=[
+            _broker_image(state, broker) for _, broker in sorted(state.brokers.by_node.items())
+        ],
         topics=[_topic_image(topic) for topic in state.topics],
         broker_configs=[
             ResourceImage(name=name, configs=_configs(configs))
             for name, configs in state.broker_configs.items()
         ],
-        objects=[object_id for object_id, rows in state.objects.items() if not rows],
+        objects=sorted(object_id for object_id, rows in state.objects.items() if not rows),
     )
 
 

@@ -158,6 +158,8 @@ class State:
     ) -> Outcome:
         if event.name in self.topics.by_name or event.topic_id in self.topics.by_id:
             return Outcome(ErrorCode.TOPIC_ALREADY_EXISTS)
+        if self.topics.alike(event.name):
+            return Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION)
         topic = Topic(event.topic_id, event.name, event.replication_factor)
         for change in event.configs:
             topic.configure(change.name, change.value)
@@ -203,6 +205,9 @@ class State:
                 configs.pop(change.name, None)
             else:
                 configs[change.name] = change.value
+        # Topics inherit these.
+        for topic in self.topics:
+            topic.derived.clear()
         return OK
 
     def _log_start_moved(

@@ -11,7 +11,9 @@ from rookery.cluster.state.partition import Partition
 class Topic:
     """One topic: its settings and its partitions."""
 
-    __slots__ = ("configs", "id", "is_append_time", "name", "partitions", "replication_factor")
+    __slots__ = (
+        "configs", "derived", "id", "is_append_time", "name", "partitions", "replication_factor",
+    )  # fmt: skip
 
     def __init__(self, topic_id: bytes, name: str, replication_factor: int) -> None:
         self.id = topic_id
@@ -20,6 +22,8 @@ class Topic:
         self.configs: dict[str, str] = {}
         self.partitions: list[Partition] = []
         self.is_append_time = False
+        self.derived: dict[str, object] = {}
+        """What this process has worked out from the topic; emptied whenever the topic changes."""
 
     def configure(self, name: str, value: str | None) -> None:
         """Set one setting, or take it back."""
@@ -27,11 +31,13 @@ class Topic:
             self.configs.pop(name, None)
         else:
             self.configs[name] = value
+        self.derived.clear()
         # Offsets and times are decided where entries are applied, so this one is kept at hand.
         self.is_append_time = self.configs.get("message.timestamp.type") == "LogAppendTime"
 
     def grow(self, count: int, nodes: Sequence[int]) -> None:
         """Have `count` partitions, each with its leader."""
+        self.derived.clear()
         for index in range(len(self.partitions), count):
             partition = Partition(index)
             partition.lead(leader_of(self.id, index, nodes))
@@ -41,11 +47,12 @@ class Topic:
 class Topics:
     """All topics of the cluster."""
 
-    __slots__ = ("by_id", "by_name")
+    __slots__ = ("_by_sound", "by_id", "by_name")
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Topic] = {}
         self.by_name: dict[str, Topic] = {}
+        self._by_sound: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self.by_name.values())
@@ -54,11 +61,17 @@ class Topics:
         """Take a topic in."""
         self.by_id[topic.id] = topic
         self.by_name[topic.name] = topic
+        self._by_sound[_sound(topic.name)] = topic.name
 
     def remove(self, topic: Topic) -> None:
         """Forget a topic."""
         del self.by_id[topic.id]
         del self.by_name[topic.name]
+        del self._by_sound[_sound(topic.name)]
+
+    def alike(self, name: str) -> str | None:
+        """Find the topic whose name differs by '.' and '_' at most: in metrics both are one."""
+        return self._by_sound.get(_sound(name))
 
     def partition(self, topic_id: bytes, index: int) -> Partition | None:
         """Find a partition."""
@@ -70,8 +83,13 @@ class Topics:
     def lead(self, nodes: Sequence[int]) -> None:
         """Choose every partition's leader anew: brokers have come or gone."""
         for topic in self:
+            topic.derived.clear()
             for partition in topic.partitions:
                 partition.lead(leader_of(topic.id, partition.index, nodes))
+
+
+def _sound(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def leader_of(topic_id: bytes, index: int, nodes: Sequence[int]) -> int:

@@ -1,0 +1,1 @@
+"""Objects by key: created if absent, never overwritten."""

@@ -1,0 +1,198 @@
+"""Objects as files below a folder: `file:///path`.
+
+An object is written under a name of its own in `.new`, synced, and then linked to its key: a
+link never replaces, so of several creators one wins, and nobody sees a part of an object. The
+folders on the way are synced before and after. What a killed process leaves in `.new` is no
+object; it is removed when the store is opened a day later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from builtins import list as List  # noqa: N812 (the port has a method of that name)
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from rookery.clock import Clock, SystemClock, SystemRandom
+from rookery.errors import ConfigError, Conflict, Unavailable
+from rookery.store.port import Buffer, NotFound, Store, Stored, check_key, check_range
+
+_UNFINISHED: Final = ".new"
+_ABANDONED_MS: Final = 24 * 60 * 60 * 1000
+# What one writev takes at most, on every system that has it.
+_PARTS: Final = 1024
+
+
+def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
+    """Open the store in a folder, which is made if it is absent."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.netloc or parts.query or parts.fragment or not path or "\0" in path:
+        raise ConfigError(f"store {url!r}: write file:///absolute/path or file:path")
+    return FileStore(Path(path).absolute())
+
+
+class FileStore:
+    """A store that is a folder."""
+
+    def __init__(self, folder: Path, clock: Clock | None = None) -> None:
+        self._folder = folder
+        self._unfinished = folder / _UNFINISHED
+        with _translated(folder):
+            _make_folders(self._unfinished)
+            self._sweep((clock or SystemClock()).now_ms() - _ABANDONED_MS)
+
+    async def create(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Write, sync and link a new file."""
+        check_key(key)
+        await asyncio.to_thread(self._create, key, parts)
+
+    async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
+        """Return a range of a file."""
+        check_key(key)
+        check_range(key, start, size)
+        return await asyncio.to_thread(self._read, key, start, size)
+
+    async def size(self, key: str) -> int | None:
+        """Return a file's size, None if there is none."""
+        check_key(key)
+        return await asyncio.to_thread(self._size, key)
+
+    async def list(self, prefix: str = "") -> List[Stored]:
+        """Return the files whose keys begin with the prefix."""
+        return await asyncio.to_thread(self._list, prefix)
+
+    async def delete(self, key: str) -> None:
+        """Unlink a file, if it is there. Its folders stay: someone may be about to use them."""
+        check_key(key)
+        await asyncio.to_thread(self._delete, key)
+
+    async def close(self) -> None:
+        """Do nothing: a folder needs no closing."""
+
+    def _create(self, key: str, parts: Sequence[Buffer]) -> None:
+        target = self._folder / key
+        unfinished = self._unfinished / SystemRandom().token(16).hex()
+        with _translated(target):
+            _make_folders(target.parent)
+            try:
+                _write(unfinished, parts)
+                target.hardlink_to(unfinished)
+            except FileExistsError:
+                raise Conflict(f"object {key!r} exists already") from None
+            finally:
+                unfinished.unlink(missing_ok=True)
+            _sync(target.parent)
+
+    def _read(self, key: str, start: int, size: int | None) -> bytes:
+        path = self._folder / key
+        with _translated(path):
+            try:
+                with path.open("rb", buffering=0) as file:
+                    total = os.fstat(file.fileno()).st_size
+                    check_range(key, start, size, total)
+                    wanted = total - start if size is None else min(size, total - start)
+                    return _pread(file.fileno(), start, wanted, path)
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                raise NotFound(key) from None
+
+    def _size(self, key: str) -> int | None:
+        path = self._folder / key
+        with _translated(path):
+            try:
+                return path.stat().st_size if path.is_file() else None
+            except FileNotFoundError:
+                return None
+
+    def _list(self, prefix: str) -> List[Stored]:
+        # Only the folder that the prefix names whole can hold what it finds.
+        whole, slash, _ = prefix.rpartition("/")
+        if slash:
+            check_key(whole)
+        with _translated(self._folder):
+            found = self._walk(self._folder / whole, whole + slash)
+            return sorted(stored for stored in found if stored.key.startswith(prefix))
+
+    def _walk(self, folder: Path, path: str) -> Iterator[Stored]:
+        try:
+            entries = list(os.scandir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._walk(folder / entry.name, f"{path}{entry.name}/")
+            elif (size := self._size(f"{path}{entry.name}")) is not None:
+                yield Stored(f"{path}{entry.name}", size)
+
+    def _delete(self, key: str) -> None:
+        path = self._folder / key
+        with _translated(path):
+            try:
+                path.unlink()
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return
+            _sync(path.parent)
+
+    def _sweep(self, before_ms: int) -> None:
+        for path in self._unfinished.iterdir():
+            try:
+                if path.stat().st_mtime_ns < before_ms * 1_000_000:
+                    path.unlink()
+            except FileNotFoundError:
+                continue  # Its writer has just finished it.
+
+
+def _write(path: Path, parts: Sequence[Buffer]) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        left = [memoryview(part).cast("B") for part in parts if len(part)]
+        while left:
+            written = os.writev(fd, left[:_PARTS])
+            while left and written >= len(left[0]):
+                written -= len(left.pop(0))
+            if written:
+                left[0] = left[0][written:]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _pread(fd: int, start: int, size: int, path: Path) -> bytes:
+    pieces = []
+    while size:
+        piece = os.pread(fd, size, start)
+        if not piece:
+            raise Unavailable(f"{path}: the file became shorter while it was read")
+        pieces.append(piece)
+        start, size = start + len(piece), size - len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _make_folders(folder: Path) -> None:
+    """Make the folder and those above it, so that a power cut cannot take them away again."""
+    missing = [path for path in (folder, *folder.parents) if not path.is_dir()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+        _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"{path}: {error.strerror}; look at the disk and its rights") from error

@@ -1,0 +1,69 @@
+"""Objects in this process's memory, for tests and trials: `memory:name`.
+
+All who open one name share its objects for as long as the process lives; `memory:` alone is a
+new store each time.
+"""
+
+from __future__ import annotations
+
+import threading
+from builtins import list as List  # noqa: N812 (the port has a method of that name)
+from collections.abc import Sequence
+from typing import Final
+
+from rookery.errors import Conflict
+from rookery.store.port import Buffer, NotFound, Store, Stored, check_key, check_range
+
+_stores: Final[dict[str, dict[str, bytes]]] = {}
+_creating: Final = threading.Lock()
+
+
+def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
+    """Open the store of that name."""
+    name = url.removeprefix("memory:")
+    return MemoryStore(_stores.setdefault(name, {}) if name else {})
+
+
+class MemoryStore:
+    """A store that is a dictionary."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        self._objects = objects
+
+    async def create(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Store the parts as a new object."""
+        check_key(key)
+        data = b"".join(parts)
+        with _creating:
+            if key in self._objects:
+                raise Conflict(f"object {key!r} exists already")
+            self._objects[key] = data
+
+    async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
+        """Return a range of an object."""
+        check_key(key)
+        check_range(key, start, size)
+        data = self._objects.get(key)
+        if data is None:
+            raise NotFound(key)
+        check_range(key, start, size, len(data))
+        return data[start : None if size is None else start + size]
+
+    async def size(self, key: str) -> int | None:
+        """Return an object's size, None if there is none."""
+        check_key(key)
+        data = self._objects.get(key)
+        return None if data is None else len(data)
+
+    async def list(self, prefix: str = "") -> List[Stored]:
+        """Return the objects whose keys begin with the prefix."""
+        found = ((key, len(data)) for key, data in list(self._objects.items()))
+        return sorted(Stored(key, size) for key, size in found if key.startswith(prefix))
+
+    async def delete(self, key: str) -> None:
+        """Delete an object, if it is there."""
+        check_key(key)
+        self._objects.pop(key, None)
+
+    async def close(self) -> None:
+        """Do nothing: the objects stay for whoever opens the name again."""

@@ -1,0 +1,37 @@
+"""From a URL to a store: the scheme is the name of a module in `store/backends`."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final, Protocol, cast
+
+from rookery.errors import ConfigError
+from rookery.store.port import Store
+
+_BACKENDS: Final = "rookery.store.backends"
+
+
+class Backend(Protocol):
+    """What a module in `store/backends` offers."""
+
+    def open(self, url: str) -> Store:
+        """Open the store that the URL names, creating it if it is absent."""
+
+
+def open_store(url: str) -> Store:
+    """Open the store at a URL, such as `file:///var/lib/rookery/objects`.
+
+    Raises:
+        ConfigError: the URL cannot be used.
+        Unavailable: the store is out of reach.
+    """
+    scheme, colon, _ = url.partition(":")
+    # Only letters: the scheme becomes part of a module's name.
+    if not colon or re.fullmatch(r"[a-z][a-z0-9]*", scheme) is None:
+        raise ConfigError(f"store {url!r}: not a URL; write file:///path or memory:name")
+    if find_spec(f"{_BACKENDS}.{scheme}") is None:
+        raise ConfigError(f"store {url!r}: there is no backend called {scheme!r}")
+    backend = cast("Backend", import_module(f"{_BACKENDS}.{scheme}"))
+    return backend.open(url)

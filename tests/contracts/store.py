@@ -1,0 +1,157 @@
+"""What every store must do; a backend's tests subclass it and say how a store is opened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from rookery.errors import Conflict
+from rookery.store.open import open_store
+from rookery.store.port import MAX_KEY_BYTES, Buffer, NotFound, Store, Stored
+
+
+class StoreContract:
+    """The promises of `rookery.store.port`, one test each."""
+
+    @pytest.fixture
+    def url(self) -> str:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def store(self, url: str) -> Store:
+        return open_store(url)
+
+    async def test_what_was_created_can_be_read(self, store: Store) -> None:
+        data = os.urandom(10_000)
+        parts: list[Buffer] = [data[:1], memoryview(data)[1:5000], b"", bytearray(data[5000:])]
+        await store.create("a/b/c.kfs", parts)
+        assert await store.read("a/b/c.kfs") == data
+        assert await store.size("a/b/c.kfs") == 10_000
+
+    async def test_an_object_may_be_empty(self, store: Store) -> None:
+        await store.create("empty", [])
+        assert await store.read("empty") == b""
+        assert await store.size("empty") == 0
+
+    async def test_an_object_may_have_many_parts(self, store: Store) -> None:
+        await store.create("many", [b"%05d" % index for index in range(5000)])
+        assert await store.read("many", 4999 * 5) == b"04999"
+        assert await store.size("many") == 25_000
+
+    @pytest.mark.parametrize(
+        ("start", "size", "expected"),
+        [(0, 3, b"012"), (4, None, b"456789"), (8, 5, b"89"), (10, 1, b""), (10, None, b"")],
+    )
+    async def test_a_range_can_be_read(
+        self, store: Store, start: int, size: int | None, expected: bytes
+    ) -> None:
+        await store.create("digits", [b"0123456789"])
+        assert await store.read("digits", start, size) == expected
+
+    @pytest.mark.parametrize(("start", "size"), [(-1, None), (0, -1), (11, None), (11, 1)])
+    async def test_a_range_outside_is_refused(
+        self, store: Store, start: int, size: int | None
+    ) -> None:
+        await store.create("digits", [b"0123456789"])
+        with pytest.raises(ValueError, match="cannot read"):
+            await store.read("digits", start, size)
+
+    async def test_nothing_is_overwritten(self, store: Store) -> None:
+        await store.create("key", [b"first"])
+        with pytest.raises(Conflict, match="'key' exists"):
+            await store.create("key", [b"second"])
+        assert await store.read("key") == b"first"
+
+    async def test_the_same_bytes_conflict_too(self, store: Store) -> None:
+        data = b"same"
+        await store.create("key", [data])
+        with pytest.raises(Conflict):
+            await store.create("key", [data])
+
+    async def test_of_racing_creators_one_wins(self, url: str) -> None:
+        stores = [open_store(url) for _ in range(8)]
+        results = await asyncio.gather(
+            *(store.create("a/key", [b"%d" % i] * 1000) for i, store in enumerate(stores)),
+            return_exceptions=True,
+        )
+        winners = [index for index, result in enumerate(results) if result is None]
+        assert len(winners) == 1
+        assert sum(isinstance(result, Conflict) for result in results) == 7
+        assert await stores[0].read("a/key") == b"%d" % winners[0] * 1000
+
+    async def test_what_is_not_there_is_not_found(self, store: Store) -> None:
+        await store.create("a/b", [b"x"])
+        for key in ("b", "a", "a/c", "x/y/z"):
+            assert await store.size(key) is None
+            with pytest.raises(NotFound) as caught:
+                await store.read(key)
+            assert caught.value.key == key
+
+    async def test_listing_is_by_prefix_and_in_order(self, store: Store) -> None:
+        assert await store.list() == []
+        for key in ("t/1/b", "t/1/a", "t/10/a", "t-1/a", "u"):
+            await store.create(key, [key.encode()])
+        assert await store.list() == [
+            Stored("t-1/a", 5),
+            Stored("t/1/a", 5),
+            Stored("t/1/b", 5),
+            Stored("t/10/a", 6),
+            Stored("u", 1),
+        ]
+        assert [s.key for s in await store.list("t/1")] == ["t/1/a", "t/1/b", "t/10/a"]
+        assert [s.key for s in await store.list("t/1/")] == ["t/1/a", "t/1/b"]
+        assert [s.key for s in await store.list("t")] == ["t-1/a", "t/1/a", "t/1/b", "t/10/a"]
+        assert await store.list("nothing/here") == []
+        assert await store.list("u/") == []
+
+    async def test_what_was_deleted_is_gone(self, store: Store) -> None:
+        await store.create("a/b", [b"x"])
+        await store.delete("a/b")
+        await store.delete("a/b")
+        await store.delete("never/was")
+        assert await store.list() == []
+        with pytest.raises(NotFound):
+            await store.read("a/b")
+
+    async def test_what_is_being_read_survives_its_deletion(self, store: Store) -> None:
+        await store.create("key", [b"x" * 100_000])
+        reads = [asyncio.create_task(store.read("key")) for _ in range(5)]
+        await store.delete("key")
+        for result in await asyncio.gather(*reads, return_exceptions=True):
+            assert isinstance(result, NotFound) or result == b"x" * 100_000
+
+    async def test_all_who_open_it_share_it(self, url: str) -> None:
+        first, second = open_store(url), open_store(url)
+        await first.create("key", [b"x"])
+        await first.close()
+        assert await second.read("key") == b"x"
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "",
+            "/a",
+            "a/",
+            "a//b",
+            "..",
+            "a/../b",
+            "./a",
+            ".new/x",
+            "a\0b",
+            "a\\b",
+            "a b",
+            "é",
+            "a\n",
+            "x" * 201,
+            "x/" * (MAX_KEY_BYTES // 2) + "x",
+        ],
+    )
+    async def test_a_key_that_could_lead_elsewhere_is_refused(self, store: Store, key: str) -> None:
+        with pytest.raises(ValueError, match="object key"):
+            await store.create(key, [b"x"])
+        for call in (store.read(key), store.size(key), store.delete(key)):
+            with pytest.raises(ValueError, match="object key"):
+                await call
+        assert await store.list() == []
