@@ -7,7 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from rookery.cluster.events.brokers import BrokerExpired, BrokerRegistered, ClusterCreated
+from rookery.cluster.events.brokers import (
+    BrokerExpired,
+    BrokerRegistered,
+    ClusterCreated,
+    ConfigChange,
+)
 from rookery.cluster.events.log import Committed, Extent, ProducerIdsAllotted
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
@@ -197,6 +202,36 @@ async def test_a_state_that_differs_stops_the_replica(start: Start) -> None:
         await second.barrier()
     with pytest.raises(Corrupt, match="differs"):
         await second.propose([ProducerIdsAllotted(count=1)])
+
+
+async def test_long_events_are_spread_over_entries(start: Start) -> None:
+    replica, log = await start(1)
+    log.hold()
+    waiting = [replica.propose([long_topic(number)]) for number in range(60)]
+    log.let_through()
+    for one in waiting:
+        await one
+    assert len(replica.state.topics.by_name) == 60
+
+
+async def test_what_no_entry_can_hold_is_refused(start: Start) -> None:
+    replica, _ = await start(1)
+    with pytest.raises(ValueError, match="propose them in parts"):
+        replica.propose([long_topic(number) for number in range(60)])
+    with pytest.raises(ValueError, match="propose them in parts"):
+        replica.propose([commit(1)], [bytes(70_000)])
+    await replica.propose([topic()])
+
+
+def long_topic(number: int) -> TopicCreated:
+    changes = [ConfigChange(name="x", value="y" * 16_000)]
+    return TopicCreated(
+        topic_id=bytes([number]) * 16,
+        name=f"t{number}",
+        partitions=1,
+        replication_factor=1,
+        configs=changes,
+    )
 
 
 async def test_closing_fails_what_waits(start: Start) -> None:

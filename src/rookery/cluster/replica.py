@@ -34,6 +34,7 @@ from rookery.cluster.port import ClusterLog, Trimmed
 from rookery.cluster.state.state import Applied, Outcome, State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.wire.buffer import Buffer
+from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ _RETRY_SECONDS: Final = (0.01, 0.05, 0.2, 0.5, 1.0)
 # What an entry holds besides payload: far below the log's bound for entries as a whole.
 _MAX_EVENT_BYTES: Final = 384 * 1024
 _EXTENT_BYTES: Final = 80
-_EVENT_BYTES: Final = 512
+_EVENT_BYTES: Final = 64
 
 APPEND_SECONDS: Final = metrics.histogram(
     "rookery_cluster_append_seconds", "How long an append to the cluster log took."
@@ -60,7 +61,7 @@ class Fenced(Conflict):
 class _Proposal:
     """Events that shall go into one entry together, and who waits for them."""
 
-    __slots__ = ("events", "extents", "future", "payload", "payload_bytes")
+    __slots__ = ("event_bytes", "events", "extents", "future", "payload", "payload_bytes")
 
     def __init__(self, events: Sequence[Message], payload: Sequence[Buffer]) -> None:
         self.events = events
@@ -69,11 +70,8 @@ class _Proposal:
         self.extents = sum(
             len(event.extents) if isinstance(event, Committed) else 1 for event in events
         )
+        self.event_bytes = sum(map(_size, events))
         self.future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-
-    @property
-    def event_bytes(self) -> int:
-        return self.extents * _EXTENT_BYTES + len(self.events) * _EVENT_BYTES
 
 
 class Replica:
@@ -169,6 +167,11 @@ class Replica:
         it is not known what became of the entry.
         """
         proposal = _Proposal(events, payload)
+        if proposal.event_bytes > _MAX_EVENT_BYTES or proposal.payload_bytes > MAX_PAYLOAD_BYTES:
+            raise ValueError(
+                f"{proposal.event_bytes} bytes of events and {proposal.payload_bytes} of payload "
+                "do not fit into an entry; propose them in parts"
+            )
         if self._failure is not None:
             proposal.future.set_exception(self._failure)
             return proposal.future
@@ -371,6 +374,14 @@ class Replica:
         for proposal in waiting:
             if not proposal.future.done():
                 proposal.future.set_exception(error)
+
+
+def _size(event: Message) -> int:
+    """Return at least how many bytes an event takes up in an entry."""
+    if isinstance(event, Committed):
+        return len(event.extents) * _EXTENT_BYTES + _EVENT_BYTES
+    assert event.VERSIONS is not None  # noqa: S101 (events have versions)
+    return len(encode_bytes(event, event.VERSIONS[-1])) + _EVENT_BYTES
 
 
 def _writer(entry: Entry) -> Writer:

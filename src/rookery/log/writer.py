@@ -12,9 +12,11 @@ idempotent producers stay in order: a small flush never overtakes a large one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+from typing import Any, Final, NamedTuple, Protocol
 
+from rookery import metrics
 from rookery.cluster.entry import MAX_EVENTS, MAX_PAYLOAD_BYTES
 from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.replica import Replica
@@ -22,12 +24,20 @@ from rookery.cluster.state.state import Appended, Outcome
 from rookery.errors import ErrorCode, Unavailable
 from rookery.log.journal import Written
 from rookery.log.tail import Tail
+from rookery.log.traffic import WRITTEN
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.wire.buffer import Buffer
 
 # A flush takes no more than this from what is pending: beyond it latency grows and nothing else.
 MAX_FLUSH_BYTES: Final = 16 * 1024 * 1024
+
+FLUSH_BYTES: Final = metrics.histogram(
+    "rookery_log_flush_bytes", "Bytes of batches that were committed together.", metrics.BYTES
+)
+FLUSH_SECONDS: Final = metrics.histogram(
+    "rookery_log_flush_seconds", "From taking what waits to its commit: journal, then cluster log."
+)
 
 
 class Batch(NamedTuple):
@@ -56,12 +66,13 @@ class _NoJournal:
 class _Work:
     """The batches of one request, and who waits for them."""
 
-    __slots__ = ("batches", "future", "size")
+    __slots__ = ("batches", "future", "size", "started")
 
     def __init__(self, work: Sequence[Batch]) -> None:
         self.batches = work
         self.size = sum(len(batch.data) for batch in work)
         self.future: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
+        self.started = 0.0  # of the flush that begins with it
 
 
 class Writer:
@@ -116,6 +127,8 @@ class Writer:
         self.flushes += 1
         size = sum(work.size for work in works)
         self.flushed_bytes += size
+        FLUSH_BYTES.observe(size)
+        works[0].started = perf_counter()
         if size <= MAX_PAYLOAD_BYTES:
             self._commit(works, object_id=0, position=0)
         else:
@@ -157,16 +170,28 @@ class Writer:
                 position += len(batch.data)
         payload = [] if object_id else [batch.data for work in works for batch in work.batches]
         self._commits += 1
-        future = self._replica.propose([Committed(object_id=object_id, extents=extents)], payload)
-        future.add_done_callback(lambda done: self._committed(works, done))
+        # One request can name more partitions than an entry has room for.
+        futures = [
+            self._replica.propose(
+                [Committed(object_id=object_id, extents=extents[start : start + MAX_EVENTS])],
+                payload,
+            )
+            for start in range(0, len(extents), MAX_EVENTS)
+        ]
+        done = futures[0] if len(futures) == 1 else asyncio.gather(*futures)
+        done.add_done_callback(lambda done: self._committed(works, done))
 
-    def _committed(self, works: list[_Work], done: asyncio.Future[list[Outcome]]) -> None:
+    def _committed(self, works: list[_Work], done: asyncio.Future[Any]) -> None:
         self._commits -= 1
+        FLUSH_SECONDS.observe(perf_counter() - works[0].started)
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
             _fail(works, error or asyncio.CancelledError())
         else:
-            self._answer(works, done.result()[0].value)
+            outcomes: list[Appended] = []
+            for result in _flat(done.result()):
+                outcomes += result.value
+            self._answer(works, outcomes)
         self._flush()
         self._rest()
 
@@ -197,10 +222,21 @@ class Writer:
             batches.stamp_into(batch.data, base, epoch)
         end = base + header.last_offset_delta + 1
         self._tail.add((batch.topic_id, batch.partition), base, end, batch.data)
+        name = self._replica.state.topics.by_id[batch.topic_id].name
+        WRITTEN.add(batch.topic_id, name, end - base, len(batch.data))
 
     def _rest(self) -> None:
         if not self._pending and not self._commits and not self._is_writing:
             self._idle.set()
+
+
+def _flat(result: list[Outcome] | list[list[Outcome]]) -> Iterator[Outcome]:
+    """Go through the outcomes of one proposal, or of several."""
+    for item in result:
+        if isinstance(item, Outcome):
+            yield item
+        else:
+            yield from item
 
 
 def _extent(batch: Batch, position: int) -> Extent:

@@ -1,0 +1,134 @@
+"""The writer: order, group commit, large requests, failures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.open import open_log
+from rookery.cluster.replica import Replica
+from rookery.errors import ErrorCode, Unavailable
+from rookery.log.journal import Journal, Written
+from rookery.log.tail import Tail
+from rookery.log.writer import Batch, Writer
+from rookery.records import batch as batches
+from rookery.records.record import BatchSettings, Record, build
+from rookery.testing.clock import ManualClock
+from rookery.testing.cluster import FaultyLog
+from rookery.wire.buffer import Buffer
+
+TOPIC = bytes(range(16))
+
+
+class Setting:
+    """A writer, with what it writes to at hand."""
+
+    def __init__(self, replica: Replica, log: FaultyLog, journal: Journal) -> None:
+        self.replica, self.log, self.journal = replica, log, journal
+        self.tail = Tail()
+        self.writer = Writer(replica, self.tail)
+        self.writer.use(journal)
+
+    def end(self, partition: int = 0) -> int:
+        return self.replica.state.topics.by_name["t"].partitions[partition].next_offset
+
+
+@pytest.fixture
+async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
+    log = FaultyLog(open_log("memory:"))
+    replica = Replica(log, ManualClock())
+    await replica.open()
+    await replica.create_cluster(ClusterCreated(cluster_id="c", feature_level=1))
+    event = BrokerRegistered(process_id=TOPIC, node_id=1, host="h", port=1)
+    incarnation = await replica.register(event)
+    topic = TopicCreated(
+        topic_id=TOPIC, name="t", partitions=5000, replication_factor=1, configs=[]
+    )
+    await replica.propose([topic])
+    journal = Journal(tmp_path, incarnation, "os")
+    yield Setting(replica, log, journal)
+    await replica.close()
+    await journal.close()
+
+
+def batch(size: int = 10, partition: int = 0, **settings: int) -> Batch:
+    data = memoryview(bytearray(build([Record(None, bytes(size))], BatchSettings(**settings))))  # type: ignore[arg-type] # by name
+    return Batch(TOPIC, partition, data, batches.parse(data))
+
+
+async def test_small_and_large_batches_get_offsets_in_order(setting: Setting) -> None:
+    sizes = [10, 200_000, 10, 300_000, 10, 10, 70_000]
+    futures = [setting.writer.append([batch(size)]) for size in sizes]
+    results = [await future for future in futures]
+    assert [result[0].base_offset for result in results] == list(range(7))
+
+
+async def test_sequences_stay_in_order_when_sizes_alternate(setting: Setting) -> None:
+    futures = []
+    for sequence in range(200):
+        size = 100_000 if sequence % 3 == 0 else 50
+        futures.append(
+            setting.writer.append(
+                [batch(size, producer_id=1, producer_epoch=0, base_sequence=sequence)]
+            )
+        )
+        if sequence % 7 == 0:
+            await asyncio.sleep(0)
+    results = [await future for future in futures]
+    assert {result[0].error for result in results} == {ErrorCode.NONE}
+    assert [result[0].base_offset for result in results] == list(range(200))
+
+
+async def test_what_waits_shares_a_commit(setting: Setting) -> None:
+    before = setting.replica.state.applied
+    setting.log.hold()
+    futures = [setting.writer.append([batch()]) for _ in range(5)]
+    await asyncio.sleep(0.01)
+    futures += [setting.writer.append([batch()]) for _ in range(300)]
+    setting.log.let_through()
+    await asyncio.gather(*futures)
+    assert setting.end() == 305
+    assert setting.replica.state.applied - before <= 3
+
+
+async def test_one_request_may_name_more_partitions_than_an_entry_holds(setting: Setting) -> None:
+    work = [batch(20, partition) for partition in range(5000)]
+    results = await setting.writer.append(work)
+    assert {result.base_offset for result in results} == {0}
+    assert len(results) == 5000
+    assert all(setting.end(partition) == 1 for partition in (0, 2000, 4999))
+
+
+async def test_batches_are_stamped_for_readers(setting: Setting) -> None:
+    for expected in range(3):
+        await setting.writer.append([batch()])
+        found = setting.tail.read((TOPIC, 0), expected, 1000)
+        assert found is not None
+        assert batches.verify(bytes(found.parts[0]))[0].base_offset == expected
+
+
+async def test_a_failed_write_fails_its_batches_and_no_others(setting: Setting) -> None:
+    class Broken:
+        async def append(self, parts: list[Buffer]) -> Written:
+            raise Unavailable("the disk is full")
+
+    await setting.writer.append([batch()])
+    setting.writer.use(Broken())
+    with pytest.raises(Unavailable, match="disk is full"):
+        await setting.writer.append([batch(100_000)])
+    assert setting.end() == 1
+    # Small ones do not need the journal, and large ones can go on when it works again.
+    assert (await setting.writer.append([batch()]))[0].base_offset == 1
+    setting.writer.use(setting.journal)
+    assert (await setting.writer.append([batch(100_000)]))[0].base_offset == 2
+
+
+async def test_drain_waits_for_all(setting: Setting) -> None:
+    futures = [setting.writer.append([batch(size)]) for size in (10, 100_000, 10)]
+    await setting.writer.drain()
+    assert all(future.done() for future in futures)
