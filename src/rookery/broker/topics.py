@@ -1,19 +1,30 @@
-"""Making topics: what a name, a number of partitions and settings must be like."""
+"""Topics as clients make and see them: what a name and a number must be like; leaders, replicas."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rookery.broker.call import Services
+from rookery.broker.configs import check_topic
 from rookery.cluster.events.brokers import ConfigChange
 from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.state.topics import Topic, Topics
 from rookery.errors import ApiError, ErrorCode
 
 MAX_NAME: Final = 249
 MAX_PARTITIONS: Final = 10_000
-"""Partitions that one request may bring to one topic: each costs memory on every broker."""
+"""Partitions that one request may bring: each costs memory on every broker."""
+MAX_REPLICATION_FACTOR: Final = 100
+"""Only described, never made, but it makes every answer about the topic longer."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def is_internal(name: str) -> bool:
+    """Tell whether Kafka keeps its own records in a topic of this name."""
+    return name in _INTERNAL
 
 
 def check_name(name: str) -> None:
@@ -38,26 +49,66 @@ def check_partitions(count: int) -> None:
         )
 
 
+def check_alike(topics: Topics, name: str) -> None:
+    """Refuse a name that differs by '.' and '_' alone from that of another topic.
+
+    Raises:
+        ApiError: INVALID_TOPIC_EXCEPTION, with the other name.
+    """
+    other = topics.alike(name)
+    if other not in {None, name}:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {other}",
+        )
+
+
 def new_topic(
     services: Services,
     name: str,
     partitions: int = -1,
     replication_factor: int = -1,
-    configs: dict[str, str | None] | None = None,
+    configs: Mapping[str, str | None] | None = None,
 ) -> TopicCreated:
-    """Make the event that makes a topic; -1 stands for the broker's default."""
+    """Make the event that makes a topic; -1 stands for the broker's default.
+
+    Raises:
+        ApiError: there can be no such topic.
+    """
     check_name(name)
     count = services.settings.partitions if partitions == -1 else partitions
     check_partitions(count)
-    if replication_factor != -1 and replication_factor < 1:
+    if replication_factor != -1 and not 1 <= replication_factor <= MAX_REPLICATION_FACTOR:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"a replication factor of {replication_factor}: 1 or more, or -1 for the default",
+            f"a replication factor of {replication_factor}: from 1 to {MAX_REPLICATION_FACTOR}, "
+            "or -1 for the default",
         )
     return TopicCreated(
         topic_id=services.random.token(16),
         name=name,
         partitions=count,
         replication_factor=1 if replication_factor == -1 else replication_factor,
-        configs=[ConfigChange(name=key, value=value) for key, value in (configs or {}).items()],
+        configs=[
+            ConfigChange(name=key, value=value) for key, value in check_topic(configs or {}).items()
+        ],
     )
+
+
+def replicas(topic: Topic, leader: int, nodes: Sequence[int]) -> list[int]:
+    """List as many replicas as were asked for, the leader first.
+
+    Durability is the store's, and any broker serves any partition, so these are just the live
+    brokers in turn. If there are fewer than were asked for, they are listed again: tools that
+    compare the replication factor with the one they asked for are content, none sees a replica
+    that is missing, and a made-up broker id would look like one that is down.
+    """
+    if not nodes or leader not in nodes:
+        return []
+    start = nodes.index(leader)
+    return [nodes[(start + step) % len(nodes)] for step in range(topic.replication_factor)]
+
+
+def replicas_by_leader(topic: Topic, nodes: Sequence[int]) -> dict[int, list[int]]:
+    """List the replicas of partitions by their leader: few lists for many partitions."""
+    return {leader: replicas(topic, leader, nodes) for leader in (-1, *nodes)}

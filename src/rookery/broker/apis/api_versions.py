@@ -1,27 +1,59 @@
-"""ApiVersions: what this broker serves, derived from its routes."""
+"""ApiVersions: what this broker serves, derived from its routes.
+
+The one feature is Rookery's own: the level of the rules by which the cluster's log is applied.
+Kafka's features (transactions, group protocols) are told when they are served.
+"""
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from rookery.broker.call import Call
+from rookery.broker.features import features
 from rookery.broker.registry import handles, routes
-from rookery.errors import ErrorCode
+from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.api_versions import (
     API_VERSIONS,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from rookery.wire.messages.produce import PRODUCE
 
+# Names end up in metrics and logs (KIP-511).
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
-@handles(API_VERSIONS)
+
+@handles(API_VERSIONS, versions=range(5))
 def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Tell the versions of every API, and remember what the client calls itself."""
-    call.connection.software = (
-        request.client_software_name or "",
-        request.client_software_version or "",
+    name, version = request.client_software_name, request.client_software_version
+    if call.version >= 3:
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "client software names and versions are letters, digits, '.' and '-'",
+            )
+        call.connection.software = (name, version)
+    known = features(call.state)
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=advertised(),
+        supported_features=[
+            SupportedFeatureKey(name=one.name, min_version=one.lowest, max_version=one.highest)
+            for one in known
+        ],
+        finalized_features_epoch=call.state.feature_level,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=one.name, max_version_level=one.level, min_version_level=one.level
+            )
+            for one in known
+        ],
     )
-    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=advertised())
 
 
 def advertised() -> list[ApiVersion]:

@@ -1,10 +1,25 @@
-"""Metadata: brokers, topics, partitions and their leaders."""
+"""Metadata: brokers, topics, partitions and their leaders.
+
+Versions 10 and 11 carry ids in the request that nobody may use; 12 takes topics by id. What a topic
+looks like is worked out once and kept with it until it or the set of brokers changes.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 from rookery.broker.call import Call
+from rookery.broker.deciding import decide
+from rookery.broker.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from rookery.broker.registry import handles
-from rookery.broker.topics import new_topic
+from rookery.broker.topics import (
+    check_alike,
+    check_name,
+    is_internal,
+    new_topic,
+    replicas_by_leader,
+)
+from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.message import ZERO_UUID
@@ -18,17 +33,31 @@ from rookery.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+# One request may not make the cluster as large as it likes.
+_MAX_MADE: Final = 1000
+Refused = dict[str, ErrorCode]
 
-@handles(METADATA)
+
+@handles(METADATA, versions=range(14))
 async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     """Describe the topics asked for, or all; make those that are missing, if that is allowed."""
     asked = request.topics
-    is_all = asked is None or (not asked and call.version == 0)
-    if is_all:
-        topics = [_describe(topic) for topic in list(call.state.topics)]
+    if asked is None or (not asked and call.version == 0):
+        await call.services.replica.barrier()
+        nodes = call.state.brokers.nodes
+        topics = [_describe(topic, nodes) for topic in call.state.topics]
     else:
-        await _make_missing(call, request)
-        topics = [_find(call, item) for item in asked or ()]
+        _check(call, asked)
+        refused = await _complete(call, request)
+        topics = [_find(call, item, refused) for item in asked]
+    if request.include_topic_authorized_operations:
+        topics = [_with_operations(topic) for topic in topics]
+    return _answer(call, request, topics)
+
+
+def _answer(
+    call: Call, request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
     brokers = call.state.brokers
     return MetadataResponse(
         brokers=[
@@ -38,77 +67,125 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
             for broker in brokers.by_node.values()
         ],
         cluster_id=call.state.cluster_id,
+        # Any broker takes an administrator's requests; all name the same one.
         controller_id=min(brokers.by_node, default=-1),
         topics=topics,
+        cluster_authorized_operations=(
+            ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
     )
 
 
-async def _make_missing(call: Call, request: MetadataRequest) -> None:
-    names = [item.name for item in request.topics or () if item.name]
-    missing = [name for name in names if name not in call.state.topics.by_name]
-    if not missing:
-        return
+def _check(call: Call, asked: list[MetadataRequestTopic]) -> None:
+    if call.version < 12 and any(item.name is None or item.topic_id != ZERO_UUID for item in asked):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "topics can be asked for by id from version 12 on"
+        )
+
+
+async def _complete(call: Call, request: MetadataRequest) -> Refused:
+    """Look for topics that are not known here, and make those that are nowhere."""
+    if all(_topic(call, item) for item in request.topics or ()):
+        return {}
     # Another broker may have made it just now.
     await call.services.replica.barrier()
     allowed = call.services.settings.auto_create_topics and (
         request.allow_auto_topic_creation or call.version < 4
     )
-    events = []
-    for name in missing:
-        if allowed and name not in call.state.topics.by_name:
-            try:
+    missing = [
+        item.name or ""
+        for item in request.topics or ()
+        if item.topic_id == ZERO_UUID and not _topic(call, item)
+    ]
+    return await _make(call, list(dict.fromkeys(missing)), allowed=allowed)
+
+
+async def _make(call: Call, names: list[str], *, allowed: bool) -> Refused:
+    refused: Refused = {}
+    events: list[TopicCreated] = []
+    for name in names:
+        try:
+            check_name(name)
+            if allowed and len(events) < _MAX_MADE:
+                check_alike(call.state.topics, name)
                 events.append(new_topic(call.services, name))
-            except ApiError:
-                continue  # `_find` answers with the reason
-    if events:
-        await call.services.replica.propose(events)
+        except ApiError as error:
+            refused[name] = error.code
+    outcomes = await decide(call, events)
+    for event, outcome in zip(events, outcomes, strict=True):
+        if outcome.error not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+            refused[event.name] = outcome.error
+    return refused
 
 
-def _find(call: Call, item: MetadataRequestTopic) -> MetadataResponseTopic:
+def _topic(call: Call, item: MetadataRequestTopic) -> Topic | None:
     topics = call.state.topics
-    if item.name:
-        topic = topics.by_name.get(item.name)
-        error = _reason(item.name)
-    else:
-        topic = topics.by_id.get(item.topic_id)
-        error = ErrorCode.UNKNOWN_TOPIC_ID
+    if item.topic_id != ZERO_UUID:
+        return topics.by_id.get(item.topic_id)
+    return topics.by_name.get(item.name or "")
+
+
+def _find(call: Call, item: MetadataRequestTopic, refused: Refused) -> MetadataResponseTopic:
+    topic = _topic(call, item)
     if topic is not None:
-        return _describe(topic)
+        return _describe(topic, call.state.brokers.nodes)
+    is_by_id = item.topic_id != ZERO_UUID
+    name = item.name or ""
     return MetadataResponseTopic(
-        error_code=error,
-        name=item.name,
-        topic_id=item.topic_id if item.name is None else ZERO_UUID,
-        is_internal=False,
+        error_code=(
+            ErrorCode.UNKNOWN_TOPIC_ID
+            if is_by_id
+            else refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        ),
+        name=None if is_by_id else name,
+        topic_id=item.topic_id,
+        is_internal=not is_by_id and is_internal(name),
         partitions=[],
     )
 
 
-def _reason(name: str) -> ErrorCode:
-    from rookery.broker.topics import check_name  # noqa: PLC0415
-
-    try:
-        check_name(name)
-    except ApiError as error:
-        return error.code
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _describe(topic: Topic, nodes: list[int]) -> MetadataResponseTopic:
+    known = topic.derived.get("metadata")
+    if isinstance(known, MetadataResponseTopic):
+        return known
+    made = topic.derived["metadata"] = _work_out(topic, nodes)
+    return made
 
 
-def _describe(topic: Topic) -> MetadataResponseTopic:
+def _work_out(topic: Topic, nodes: list[int]) -> MetadataResponseTopic:
+    replicas = replicas_by_leader(topic, nodes)
+    nobody: list[int] = []  # one for all: there may be ten thousand partitions
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
-        is_internal=False,
+        is_internal=is_internal(topic.name),
         partitions=[
             MetadataResponsePartition(
-                error_code=ErrorCode.NONE,
+                error_code=(
+                    ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
+                ),
                 partition_index=partition.index,
                 leader_id=partition.leader,
                 leader_epoch=partition.leader_epoch,
-                replica_nodes=[partition.leader],
-                isr_nodes=[partition.leader],
-                offline_replicas=[],
+                replica_nodes=replicas[partition.leader],
+                isr_nodes=replicas[partition.leader],
+                offline_replicas=nobody,
             )
             for partition in topic.partitions
         ],
+    )
+
+
+def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    """Copy: what is kept with the topic serves those too who did not ask."""
+    return MetadataResponseTopic(
+        error_code=topic.error_code,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=topic.partitions,
+        topic_authorized_operations=(
+            ON_TOPIC if topic.error_code is ErrorCode.NONE else topic.topic_authorized_operations
+        ),
     )

@@ -1,0 +1,107 @@
+"""Changes of settings, as AlterConfigs and IncrementalAlterConfigs ask for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from rookery.broker.call import Call
+from rookery.broker.configs import ALL_BROKERS, check_brokers, check_topic, invalid
+from rookery.broker.deciding import decide
+from rookery.cluster.events.brokers import ConfigChange, ConfigsChanged
+from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
+from rookery.errors import ApiError, ErrorCode
+
+_OTHERS: Final = {8: "a broker's loggers", 16: "client metrics", 32: "groups"}
+
+
+class Resource(Protocol):
+    """What both requests say of a resource."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=Resource)
+Wanted = Callable[[R, Mapping[str, str]], Mapping[str, str | None]]
+"""Works out a resource's settings from the request and the settings it has."""
+
+
+class Result(NamedTuple):
+    """Whether one resource was changed."""
+
+    error: ErrorCode
+    text: str | None = None
+
+
+async def alter(
+    call: Call, resources: Sequence[R], wanted: Wanted[R], *, validate_only: bool
+) -> list[Result]:
+    """Change all resources that can be changed, each as a whole."""
+    await call.services.replica.barrier()
+    counts = Counter((one.resource_type, one.resource_name) for one in resources)
+    plans = [
+        _plan(call, one, wanted, counts[one.resource_type, one.resource_name]) for one in resources
+    ]
+    events = [plan for plan in plans if isinstance(plan, ConfigsChanged) and plan.changes]
+    if validate_only:
+        events = []
+    outcomes = iter(await decide(call, events))
+    results = []
+    for plan in plans:
+        if isinstance(plan, Result):
+            results.append(plan)
+        elif any(plan is event for event in events):
+            code = next(outcomes).error
+            results.append(Result(code, None if code is ErrorCode.NONE else code.sentence))
+        else:
+            results.append(Result(ErrorCode.NONE))
+    return results
+
+
+def _plan(call: Call, resource: R, wanted: Wanted[R], times: int) -> ConfigsChanged | Result:
+    try:
+        if times > 1:
+            return Result(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        now = settings_of(call, resource.resource_type, resource.resource_name)
+        check = check_topic if resource.resource_type == TOPIC_RESOURCE else check_brokers
+        after = check(wanted(resource, now))
+    except ApiError as error:
+        return Result(error.code, error.text)
+    changes: dict[str, str | None] = {name: None for name in now if name not in after}
+    changes.update({name: value for name, value in after.items() if now.get(name) != value})
+    return ConfigsChanged(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        changes=[ConfigChange(name=name, value=value) for name, value in changes.items()],
+    )
+
+
+def settings_of(call: Call, resource_type: int, name: str) -> dict[str, str]:
+    """Return the settings that a resource has of its own.
+
+    Raises:
+        ApiError: there is no such resource, or none whose settings can be changed.
+    """
+    if resource_type == TOPIC_RESOURCE:
+        topic = call.state.topics.by_name.get(name)
+        if topic is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
+        return topic.configs
+    if resource_type != BROKER_RESOURCE:
+        raise unserved(resource_type)
+    if name != ALL_BROKERS:
+        raise invalid(
+            "any broker serves any partition, so settings are made for all brokers at once: "
+            "leave the broker's id out (kafka-configs: --entity-default)"
+        )
+    return call.state.broker_configs.get(ALL_BROKERS, {})
+
+
+def unserved(resource_type: int) -> ApiError:
+    """Make the error of a resource type that has no settings here."""
+    what = _OTHERS.get(resource_type, f"resources of type {resource_type}")
+    return ApiError(ErrorCode.INVALID_REQUEST, f"{what} have no settings in this cluster")

@@ -1,0 +1,65 @@
+"""DeleteTopics: topics go by name or by id, with all that is in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rookery.broker.call import Call
+from rookery.broker.deciding import decide
+from rookery.broker.registry import handles
+from rookery.cluster.events.topics import TopicDeleted
+from rookery.cluster.state.topics import Topic
+from rookery.errors import ErrorCode
+from rookery.wire.message import ZERO_UUID
+from rookery.wire.messages.delete_topics import (
+    DELETE_TOPICS,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+
+@handles(DELETE_TOPICS, versions=range(1, 7))
+async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete what is there; what is named twice is not touched."""
+    await call.services.replica.barrier()
+    asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    found = [_find(call, item) for item in asked]
+    counts = Counter(topic.id for topic in found if topic is not None)
+    results = [_check(item, topic, counts) for item, topic in zip(asked, found, strict=True)]
+    fine = [result for result in results if result.error_code is ErrorCode.NONE]
+    events = [TopicDeleted(topic_id=result.topic_id) for result in fine]
+    for result, outcome in zip(fine, await decide(call, events, request.timeout_ms), strict=True):
+        result.error_code = outcome.error
+        if outcome.error is not ErrorCode.NONE:
+            result.error_message = outcome.error.sentence
+    return DeleteTopicsResponse(responses=results)
+
+
+def _find(call: Call, item: DeleteTopicState) -> Topic | None:
+    topics = call.state.topics
+    return topics.by_id.get(item.topic_id) if item.name is None else topics.by_name.get(item.name)
+
+
+def _check(
+    item: DeleteTopicState, topic: Topic | None, counts: Counter[bytes]
+) -> DeletableTopicResult:
+    if item.name is not None and item.topic_id != ZERO_UUID:
+        return _refused(item, ErrorCode.INVALID_REQUEST, "name a topic or give its id, not both")
+    if topic is None:
+        unknown = (
+            ErrorCode.UNKNOWN_TOPIC_ID
+            if item.name is None
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        return _refused(item, unknown, unknown.sentence)
+    if counts[topic.id] > 1:
+        return _refused(item, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+    return DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE)
+
+
+def _refused(item: DeleteTopicState, code: ErrorCode, text: str) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=item.name, topic_id=item.topic_id, error_code=code, error_message=text
+    )

@@ -1,0 +1,139 @@
+"""DescribeConfigs: the settings of topics and brokers, where they come from, what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rookery.broker import configs
+from rookery.broker.alteration import settings_of, unserved
+from rookery.broker.call import Call
+from rookery.broker.configkeys import BROKER_KEYS, TOPIC_KEYS, BrokerKey, ConfigKey
+from rookery.broker.configs import ALL_BROKERS, Source, Synonym
+from rookery.broker.registry import handles
+from rookery.broker.topics import check_name
+from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
+from rookery.errors import ApiError, ErrorCode
+from rookery.wire.messages.describe_configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+Shown = dict[str, DescribeConfigsResourceResult]
+"""Settings as they are shown, by name."""
+
+
+@handles(DESCRIBE_CONFIGS, versions=range(1, 5))
+async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Describe each resource, or say why not."""
+    await call.services.replica.barrier()
+    page = _Page(call, request)
+    return DescribeConfigsResponse(
+        results=[page.describe(resource) for resource in request.resources]
+    )
+
+
+class _Page:
+    """One answer: topics that inherit a setting share what is shown of it."""
+
+    def __init__(self, call: Call, request: DescribeConfigsRequest) -> None:
+        self._call = call
+        self._request = request
+        self._inherited: Shown = {}
+        self._broker: Shown = {}
+
+    def describe(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        result = DescribeConfigsResult(
+            error_code=ErrorCode.NONE,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
+        )
+        try:
+            shown = self._shown(resource)
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.text
+            return result
+        wanted = resource.configuration_keys
+        result.configs = [one for name, one in shown.items() if wanted is None or name in wanted]
+        return result
+
+    def _shown(self, resource: DescribeConfigsResource) -> Shown:
+        if resource.resource_type == TOPIC_RESOURCE:
+            return self._topic(resource.resource_name)
+        if resource.resource_type != BROKER_RESOURCE:
+            raise unserved(resource.resource_type)
+        if resource.resource_name == ALL_BROKERS:
+            return self._all_brokers()
+        return self._this_broker(resource.resource_name)
+
+    def _topic(self, name: str) -> Shown:
+        check_name(name)
+        own = settings_of(self._call, TOPIC_RESOURCE, name)
+        brokers = self._call.state.broker_configs
+        if not self._inherited:
+            self._inherited = {
+                key.name: self._show(key, configs.synonyms(key, {}, brokers))
+                for key in TOPIC_KEYS.values()
+            }
+        return self._inherited | {
+            key: self._show(TOPIC_KEYS[key], configs.synonyms(TOPIC_KEYS[key], own, brokers))
+            for key in own
+            if key in TOPIC_KEYS
+        }
+
+    def _all_brokers(self) -> Shown:
+        made = settings_of(self._call, BROKER_RESOURCE, ALL_BROKERS)
+        return {
+            key: self._show(BROKER_KEYS[key], [Synonym(key, value, Source.ALL_BROKERS)])
+            for key, value in sorted(made.items())
+            if key in BROKER_KEYS
+        }
+
+    def _this_broker(self, name: str) -> Shown:
+        services = self._call.services
+        if name != str(services.node_id):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {services.node_id} or empty string, but received "
+                f"{name[:100]}",
+            )
+        if not self._broker:
+            facts = configs.facts(services.settings, services.node_id, _address(self._call))
+            brokers = self._call.state.broker_configs
+            self._broker = {
+                key.name: self._show(
+                    key,
+                    configs.broker_synonyms(key, facts, brokers),
+                    is_read_only=not key.is_dynamic,
+                )
+                for key in BROKER_KEYS.values()
+            }
+        return self._broker
+
+    def _show(
+        self, key: ConfigKey | BrokerKey, synonyms: Sequence[Synonym], *, is_read_only: bool = False
+    ) -> DescribeConfigsResourceResult:
+        return DescribeConfigsResourceResult(
+            name=key.name,
+            value=synonyms[0].value,
+            read_only=is_read_only,
+            config_source=synonyms[0].source,
+            is_sensitive=False,
+            synonyms=[
+                DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source)
+                for one in synonyms
+                if self._request.include_synonyms and one.name and one.value is not None
+            ],
+            config_type=key.kind,
+            documentation=key.doc if self._request.include_documentation else None,
+        )
+
+
+def _address(call: Call) -> str:
+    broker = call.state.brokers.by_node.get(call.services.node_id)
+    return f"{broker.host}:{broker.port}" if broker else call.services.settings.listen

@@ -1,0 +1,71 @@
+"""DescribeLogDirs: how much room partitions take, and how much is left.
+
+Brokers share the log's folder. A partition is shown by the broker that leads it, and by no other,
+so that sums over all brokers are the bytes that are really there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+
+from rookery.broker.call import Call
+from rookery.broker.configs import log_dir
+from rookery.broker.registry import handles
+from rookery.cluster.state.topics import Topic
+from rookery.errors import ErrorCode
+from rookery.wire.messages.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+@handles(DESCRIBE_LOG_DIRS, versions=range(1, 6))
+async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Describe the one folder that this broker has."""
+    await call.services.replica.barrier()
+    folder = log_dir(call.services.settings)
+    result = DescribeLogDirsResult(
+        error_code=ErrorCode.NONE, log_dir=str(folder), topics=_topics(call, request)
+    )
+    try:
+        usage = await asyncio.to_thread(shutil.disk_usage, folder)
+    except OSError:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        result.total_bytes, result.usable_bytes = usage.total, usage.free
+    return DescribeLogDirsResponse(results=[result])
+
+
+def _topics(call: Call, request: DescribeLogDirsRequest) -> list[DescribeLogDirsTopic]:
+    topics = call.state.topics
+    if request.topics is None:
+        shown = [_topic(call, topic, None) for topic in topics]
+    else:
+        shown = [
+            _topic(call, topics.by_name[asked.topic], set(asked.partitions))
+            for asked in request.topics
+            if asked.topic in topics.by_name
+        ]
+    return [topic for topic in shown if topic.partitions]
+
+
+def _topic(call: Call, topic: Topic, wanted: set[int] | None) -> DescribeLogDirsTopic:
+    return DescribeLogDirsTopic(
+        name=topic.name,
+        partitions=[
+            DescribeLogDirsPartition(
+                partition_index=partition.index,
+                partition_size=partition.size_bytes,
+                offset_lag=0,
+                is_future_key=False,
+            )
+            for partition in topic.partitions
+            if partition.leader == call.services.node_id
+            and (wanted is None or partition.index in wanted)
+        ],
+    )

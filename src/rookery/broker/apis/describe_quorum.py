@@ -1,0 +1,83 @@
+"""DescribeQuorum: the cluster's log, in the words of a quorum.
+
+There is no quorum and no leader: every broker appends to the log that they share. So every live
+broker is shown as a voter that has all of it; what is called the leader is the broker that Metadata
+calls the controller.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.registry import handles
+from rookery.errors import ErrorCode
+from rookery.wire.messages.describe_quorum import (
+    DESCRIBE_QUORUM,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    QuorumPartition,
+    QuorumTopic,
+    ReplicaState,
+)
+
+_LOG: Final = "__cluster_metadata"
+
+
+@handles(DESCRIBE_QUORUM, versions=range(3))
+async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Describe partition 0 of the metadata log; no other log has a quorum."""
+    await call.services.replica.barrier()
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.NONE,
+        topics=[
+            QuorumTopic(
+                topic_name=topic.topic_name,
+                partitions=[
+                    _partition(call, topic.topic_name, asked.partition_index)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+        nodes=[
+            Node(
+                node_id=broker.node_id,
+                listeners=[Listener(name="PLAINTEXT", host=broker.host, port=broker.port)],
+            )
+            for broker in call.state.brokers.by_node.values()
+        ],
+    )
+
+
+def _partition(call: Call, name: str, index: int) -> QuorumPartition:
+    if (name, index) != (_LOG, 0):
+        return QuorumPartition(
+            partition_index=index,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            leader_id=-1,
+            leader_epoch=-1,
+            high_watermark=-1,
+            current_voters=[],
+            observers=[],
+        )
+    now = call.services.clock.now_ms()
+    return QuorumPartition(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        leader_id=min(call.state.brokers.by_node, default=-1),
+        leader_epoch=0,
+        high_watermark=call.state.applied,
+        current_voters=[
+            ReplicaState(
+                replica_id=node,
+                log_end_offset=call.state.applied,
+                last_fetch_timestamp=now,
+                last_caught_up_timestamp=now,
+            )
+            for node in call.state.brokers.nodes
+        ],
+        observers=[],
+    )

@@ -1,0 +1,52 @@
+"""ElectLeaders: nothing to elect, since every partition is led by the broker preferred for it.
+
+A leader is a hint by which clients spread their requests. It is chosen anew whenever brokers come
+or go, and nothing can be lost by it, so no election is ever needed, clean or not.
+"""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call
+from rookery.broker.registry import handles
+from rookery.errors import ApiError, ErrorCode
+from rookery.wire.messages.elect_leaders import (
+    ELECT_LEADERS,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+@handles(ELECT_LEADERS, versions=range(3))
+async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Say of each partition named that it needs no election; of all, that none took place."""
+    if request.election_type not in {_PREFERRED, _UNCLEAN}:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}"
+        )
+    await call.services.replica.barrier()
+    return ElectLeadersResponse(
+        error_code=ErrorCode.NONE,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=[_result(call, asked.topic, index) for index in asked.partitions],
+            )
+            for asked in request.topic_partitions or ()
+        ],
+    )
+
+
+def _result(call: Call, name: str, index: int) -> PartitionResult:
+    topic = call.state.topics.by_name.get(name)
+    if topic is None:
+        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
+    elif not 0 <= index < len(topic.partitions):
+        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
+    else:
+        code = ErrorCode.ELECTION_NOT_NEEDED
+        text = code.sentence
+    return PartitionResult(partition_id=index, error_code=code, error_message=text)

@@ -1,0 +1,48 @@
+"""ListConfigResources: topics and brokers by name (KIP-1142)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.registry import handles
+from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
+from rookery.errors import ApiError, ErrorCode
+from rookery.wire.messages.list_config_resources import (
+    LIST_CONFIG_RESOURCES,
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+# Kafka's types; loggers, client metrics and groups are none of ours, so there are none to list.
+_KNOWN: Final = frozenset({TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, 32})
+
+
+@handles(LIST_CONFIG_RESOURCES, versions=range(2))
+async def list_config_resources(
+    call: Call, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """List what has settings; version 0 asks for client metrics alone, and there are none."""
+    unknown = set(request.resource_types) - _KNOWN
+    if unknown:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {min(unknown)}"
+        )
+    await call.services.replica.barrier()
+    wanted = set(request.resource_types) or _KNOWN
+    if call.version == 0:
+        wanted = {16}
+    names = {
+        TOPIC_RESOURCE: sorted(call.state.topics.by_name),
+        BROKER_RESOURCE: [str(node) for node in call.state.brokers.nodes],
+    }
+    return ListConfigResourcesResponse(
+        error_code=ErrorCode.NONE,
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in names
+            if kind in wanted
+            for name in names[kind]
+        ],
+    )

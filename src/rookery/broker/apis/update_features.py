@@ -1,0 +1,68 @@
+"""UpdateFeatures: raise the level of a feature that the whole cluster works at (KIP-584)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rookery.broker.call import Call
+from rookery.broker.deciding import decide
+from rookery.broker.features import features
+from rookery.broker.registry import handles
+from rookery.cluster.events.brokers import FeatureLevelRaised
+from rookery.errors import ApiError, ErrorCode
+from rookery.wire.messages.update_features import (
+    UPDATE_FEATURES,
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+_UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
+
+
+@handles(UPDATE_FEATURES, versions=range(3))
+async def update_features(call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Raise all levels, or none."""
+    await call.services.replica.barrier()
+    counts = Counter(update.feature for update in request.feature_updates)
+    try:
+        for update in request.feature_updates:
+            _check(call, update, counts[update.feature])
+    except ApiError as error:
+        return UpdateFeaturesResponse(error_code=error.code, error_message=error.text)
+    level = max((update.max_version_level for update in request.feature_updates), default=0)
+    if level > call.state.feature_level and not request.validate_only:
+        [outcome] = await decide(
+            call, [FeatureLevelRaised(feature_level=level)], request.timeout_ms
+        )
+        if outcome.error is not ErrorCode.NONE:
+            raise ApiError(outcome.error)
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.NONE,
+        results=[
+            UpdatableFeatureResult(feature=update.feature, error_code=ErrorCode.NONE)
+            for update in request.feature_updates
+        ],
+    )
+
+
+def _check(call: Call, update: FeatureUpdateKey, times: int) -> None:
+    if times > 1 or not _UPGRADE <= update.upgrade_type <= _UNSAFE_DOWNGRADE:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{update.feature}: named twice, or no type of upgrade"
+        )
+    known = {feature.name: feature for feature in features(call.state)}.get(update.feature)
+    if known is None:
+        raise _refused(update, "the cluster has no such feature")
+    if not known.lowest <= update.max_version_level <= known.highest:
+        raise _refused(update, f"the brokers know levels {known.lowest} to {known.highest}")
+    if update.max_version_level < known.level:
+        raise _refused(update, f"the level is {known.level} and cannot go back")
+
+
+def _refused(update: FeatureUpdateKey, why: str) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"Invalid update version {update.max_version_level} for feature {update.feature}: {why}",
+    )

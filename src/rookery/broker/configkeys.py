@@ -1,0 +1,314 @@
+"""The tables of settings: every key of a topic, and what a broker tells of itself.
+
+Names, types, defaults and bounds are Kafka's, so that its tools and its users find what they know.
+Those "kept for tools" are stored and described, and nothing else: there is nothing here that they
+could turn (no index files, no followers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+MAX_LONG: Final = 2**63 - 1
+MAX_INT: Final = 2**31 - 1
+_WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
+
+Check = Callable[[str], str | None]
+"""Says what is wrong with a value whose type is right, or None."""
+
+
+class Kind(IntEnum):
+    """Types of values, numbered as in DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class ConfigKey(NamedTuple):
+    """One setting of a topic."""
+
+    name: str
+    kind: Kind
+    default: str
+    doc: str
+    check: Check | None = None
+    synonym: str = ""
+    """The broker's setting that topics inherit it from."""
+
+
+class BrokerKey(NamedTuple):
+    """One setting of a broker."""
+
+    name: str
+    kind: Kind
+    default: str | None
+    doc: str
+    is_dynamic: bool = False
+    """Whether it can be changed while brokers run, for all of them at once."""
+    topic_key: ConfigKey | None = None
+    """The topics' setting that inherits from it."""
+
+
+def _at_least(low: float) -> Check:
+    return lambda text: f"Value must be at least {low}" if float(text) < low else None
+
+
+def _between(low: float, high: float) -> Check:
+    def check(text: str) -> str | None:
+        if float(text) < low:
+            return f"Value must be at least {low}"
+        return f"Value must be no more than {high}" if float(text) > high else None
+
+    return check
+
+
+def _one_of(*values: str) -> Check:
+    return lambda text: None if text in values else f"String must be one of: {', '.join(values)}"
+
+
+def _list_of(*values: str) -> Check:
+    def check(text: str) -> str | None:
+        wrong = [part for part in split(text) if part not in values]
+        return f"{wrong[0]!r} is none of {', '.join(values)}" if wrong else None
+
+    return check
+
+
+def _gzip_level(text: str) -> str | None:
+    return None if text == "-1" or 1 <= int(text) <= 9 else "Value must be between 1 and 9, or -1"
+
+
+def _throttled(text: str) -> str | None:
+    for part in split(text):
+        partition, colon, broker = part.partition(":")
+        if part != "*" and not (colon and partition.isdecimal() and broker.isdecimal()):
+            return "Must be the literal '*' or a list of partition:broker pairs"
+    return None
+
+
+def split(text: str) -> list[str]:
+    """Split a value of the list type; empty text is an empty list."""
+    return [part.strip() for part in text.split(",")] if text.strip() else []
+
+
+_B, _S, _I, _L, _D, _LIST = (
+    Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.LIST,
+)  # fmt: skip
+
+TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
+    key.name: key
+    for key in (
+        ConfigKey(
+            "cleanup.policy", _LIST, "delete",
+            "What becomes of old records: 'delete' drops them by age and size, 'compact' keeps the "
+            "newest one of each key; both may be named.",
+            _list_of("compact", "delete"), "log.cleanup.policy",
+        ),
+        ConfigKey(
+            "compression.gzip.level", _I, "-1",
+            "How hard gzip tries, where the broker compresses; -1 is gzip's own choice.",
+            _gzip_level, "compression.gzip.level",
+        ),
+        ConfigKey(
+            "compression.lz4.level", _I, "9",
+            "How hard lz4 tries, where the broker compresses.",
+            _between(1, 17), "compression.lz4.level",
+        ),
+        ConfigKey(
+            "compression.type", _S, "producer",
+            "The codec of stored batches; 'producer' leaves them as they were sent.",
+            _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+            "compression.type",
+        ),
+        ConfigKey(
+            "compression.zstd.level", _I, "3",
+            "How hard zstd tries, where the broker compresses.",
+            _between(-131072, 22), "compression.zstd.level",
+        ),
+        ConfigKey(
+            "delete.retention.ms", _L, "86400000",
+            "How long a compacted topic keeps the marks of deleted keys.",
+            _at_least(0), "log.cleaner.delete.retention.ms",
+        ),
+        ConfigKey(
+            "file.delete.delay.ms", _L, "60000",
+            "How long a file stays on disk after the last of its records went.",
+            _at_least(0), "log.segment.delete.delay.ms",
+        ),
+        ConfigKey(
+            "flush.messages", _L, str(MAX_LONG),
+            "Kept for tools; when records reach the disk is the broker's durability setting.",
+            _at_least(1), "log.flush.interval.messages",
+        ),
+        ConfigKey(
+            "flush.ms", _L, str(MAX_LONG),
+            "Kept for tools; when records reach the disk is the broker's durability setting.",
+            _at_least(0), "log.flush.interval.ms",
+        ),
+        ConfigKey(
+            "follower.replication.throttled.replicas", _LIST, "",
+            "Kept for tools; there are no followers to slow down.", _throttled,
+        ),
+        ConfigKey(
+            "index.interval.bytes", _I, "4096",
+            "Kept for tools; the log's index has an entry for each extent.",
+            _at_least(0), "log.index.interval.bytes",
+        ),
+        ConfigKey(
+            "leader.replication.throttled.replicas", _LIST, "",
+            "Kept for tools; there are no followers to slow down.", _throttled,
+        ),
+        ConfigKey(
+            "local.retention.bytes", _L, "-2",
+            "Kept for tools; -2 stands for the value of retention.bytes.",
+            _at_least(-2), "log.local.retention.bytes",
+        ),
+        ConfigKey(
+            "local.retention.ms", _L, "-2",
+            "Kept for tools; -2 stands for the value of retention.ms.",
+            _at_least(-2), "log.local.retention.ms",
+        ),
+        ConfigKey(
+            "max.compaction.lag.ms", _L, str(MAX_LONG),
+            "The longest time that a record may stay in a compacted topic without being compacted.",
+            _at_least(1), "log.cleaner.max.compaction.lag.ms",
+        ),
+        ConfigKey(
+            "max.message.bytes", _I, "1048588",
+            "The largest batch that is taken, as it is sent (compressed).",
+            _at_least(0), "message.max.bytes",
+        ),
+        ConfigKey(
+            "message.timestamp.after.max.ms", _L, "3600000",
+            "How far a record's time may lie ahead of the broker's.",
+            _at_least(0), "log.message.timestamp.after.max.ms",
+        ),
+        ConfigKey(
+            "message.timestamp.before.max.ms", _L, str(MAX_LONG),
+            "How far a record's time may lie behind the broker's.",
+            _at_least(0), "log.message.timestamp.before.max.ms",
+        ),
+        ConfigKey(
+            "message.timestamp.type", _S, "CreateTime",
+            "Whose clock sets a record's time: the producer's, or the cluster's on arrival.",
+            _one_of("CreateTime", "LogAppendTime"), "log.message.timestamp.type",
+        ),
+        ConfigKey(
+            "min.cleanable.dirty.ratio", _D, "0.5",
+            "The share of a compacted topic that must be new before it is compacted again.",
+            _between(0, 1), "log.cleaner.min.cleanable.ratio",
+        ),
+        ConfigKey(
+            "min.compaction.lag.ms", _L, "0",
+            "The time for which a record is left alone by compaction.",
+            _at_least(0), "log.cleaner.min.compaction.lag.ms",
+        ),
+        ConfigKey(
+            "min.insync.replicas", _I, "1",
+            "Kept for tools; every acknowledged record is durable, whatever this says.",
+            _at_least(1), "min.insync.replicas",
+        ),
+        ConfigKey(
+            "preallocate", _B, "false",
+            "Kept for tools; files grow as they are written.", None, "log.preallocate",
+        ),
+        ConfigKey("remote.log.copy.disable", _B, "false", "Kept for tools."),
+        ConfigKey("remote.log.delete.on.disable", _B, "false", "Kept for tools."),
+        ConfigKey(
+            "remote.storage.enable", _B, "false",
+            "Kafka's tiered storage; where the log lies is the cluster's affair here, so this "
+            "stays false.",
+            _one_of("false"),
+        ),
+        ConfigKey(
+            "retention.bytes", _L, "-1",
+            "The size of a partition beyond which its oldest records go; -1 for no bound.",
+            None, "log.retention.bytes",
+        ),
+        ConfigKey(
+            "retention.ms", _L, str(_WEEK_MS),
+            "The age beyond which records go; -1 for no bound.",
+            _at_least(-1), "log.retention.ms",
+        ),
+        ConfigKey(
+            "segment.bytes", _I, "1073741824",
+            "The size of one of the log's files.",
+            _at_least(1048576), "log.segment.bytes",
+        ),
+        ConfigKey(
+            "segment.index.bytes", _I, "10485760",
+            "Kept for tools; there are no index files.", _at_least(4), "log.index.size.max.bytes",
+        ),
+        ConfigKey(
+            "segment.jitter.ms", _L, "0",
+            "Kept for tools.", _at_least(0), "log.roll.jitter.ms",
+        ),
+        ConfigKey(
+            "segment.ms", _L, str(_WEEK_MS),
+            "The age at which one of the log's files takes no more records.",
+            _at_least(1), "log.roll.ms",
+        ),
+        ConfigKey(
+            "unclean.leader.election.enable", _B, "false",
+            "Kept for tools; any broker may lead, and none can miss a record.",
+            None, "unclean.leader.election.enable",
+        ),
+    )
+}  # fmt: skip
+"""The settings of a topic by name, in order."""
+
+_OWN: Final = (
+    BrokerKey("advertised.listeners", _LIST, None, "The address that clients are told."),
+    BrokerKey("auto.create.topics.enable", _B, "true", "Whether asking for a topic makes it."),
+    BrokerKey("broker.heartbeat.interval.ms", _I, "3000", "How often a quiet broker shows itself."),
+    BrokerKey("broker.id", _I, "-1", "This broker's number."),
+    BrokerKey("broker.rack", _S, None, "Where the broker stands."),
+    BrokerKey("broker.session.timeout.ms", _I, "10000", "The silence after which it is given up."),
+    BrokerKey("default.replication.factor", _I, "1", "What a topic has whose maker does not say."),
+    BrokerKey("delete.topic.enable", _B, "true", "Topics can be deleted."),
+    BrokerKey("listeners", _LIST, None, "Where the broker listens."),
+    BrokerKey("log.dirs", _LIST, None, "The folder of the log."),
+    BrokerKey("log.retention.hours", _I, "168", "Used if log.retention.ms is not set."),
+    BrokerKey("log.roll.hours", _I, "168", "Used if log.roll.ms is not set."),
+    BrokerKey("max.connections", _I, "10000", "Clients at the same time."),
+    BrokerKey("node.id", _I, "-1", "This broker's number."),
+    BrokerKey("num.partitions", _I, "1", "What a topic has whose maker does not say."),
+    BrokerKey("process.roles", _LIST, "broker", "Every process is a broker; none is a controller."),
+    BrokerKey("queued.max.request.bytes", _L, None, "Memory for requests not answered yet."),
+)
+
+# Kafka has these in hours too, and those have the default; we know milliseconds only.
+_NO_DEFAULT: Final = frozenset(
+    {"log.flush.interval.ms", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"}
+)
+# Apply decides by the topic's own setting alone whose clock counts, so this one is not inherited.
+_NOT_INHERITED: Final = frozenset({"log.message.timestamp.type"})
+
+BROKER_KEYS: Final[dict[str, BrokerKey]] = {
+    key.name: key
+    for key in sorted(
+        (
+            *_OWN,
+            *(
+                BrokerKey(
+                    key.synonym,
+                    key.kind,
+                    None if key.synonym in _NO_DEFAULT else key.default,
+                    f"What topics have whose {key.name} is not set. {key.doc}",
+                    key.synonym not in _NOT_INHERITED,
+                    key,
+                )
+                for key in TOPIC_KEYS.values()
+                if key.synonym
+            ),
+        ),
+        key=lambda key: key.name,
+    )
+}
+"""The settings of a broker by name, in order."""

@@ -1,0 +1,270 @@
+"""Settings of topics and brokers: what a value must be like, and which one is in force.
+
+A topic's own setting wins, then the one made for all brokers at run time, then the default.
+
+    limits = configs.of(state, topic)
+    if size > limits.max_message_bytes: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rookery.broker.configkeys import (
+    BROKER_KEYS,
+    MAX_INT,
+    MAX_LONG,
+    TOPIC_KEYS,
+    BrokerKey,
+    ConfigKey,
+    Kind,
+    split,
+)
+from rookery.broker.settings import BrokerSettings
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.errors import ApiError, ErrorCode
+
+ALL_BROKERS: Final = ""
+"""The name under which settings of all brokers are kept."""
+MAX_CONFIG_BYTES: Final = 16 * 1024
+"""What the settings of one resource may take up: every broker keeps them in memory."""
+
+_GZIP_AUTO: Final = ("gzip", "-1")
+_BOUNDS: Final = {Kind.INT: MAX_INT, Kind.LONG: MAX_LONG}
+
+
+class Source(IntEnum):
+    """Where a value comes from, numbered as in DescribeConfigs."""
+
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    FILE = 4
+    DEFAULT = 5
+
+
+class Synonym(NamedTuple):
+    """A place where a setting is made; the first one is in force. One without name is not shown."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigs:
+    """A topic's settings in force, ready for use; times in milliseconds, -1 for no bound."""
+
+    is_deleted: bool
+    """cleanup.policy names 'delete'."""
+    is_compacted: bool
+    compression_type: str
+    compression_level: int | None
+    """For the codec that `compression_type` names; None: the codec's own choice."""
+    file_delete_delay_ms: int
+    max_message_bytes: int
+    timestamp_after_max_ms: int
+    timestamp_before_max_ms: int
+    is_append_time: bool
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_ms: int
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float
+
+
+def of(state: State, topic: Topic) -> TopicConfigs:
+    """Return the settings in force for a topic; cheap, since they are worked out once a change."""
+    known = topic.derived.get("configs")
+    if isinstance(known, TopicConfigs):
+        return known
+    made = topic.derived["configs"] = _work_out(state, topic)
+    return made
+
+
+def _work_out(state: State, topic: Topic) -> TopicConfigs:
+    values = {
+        key.name: synonyms(key, topic.configs, state.broker_configs)[0].value or ""
+        for key in TOPIC_KEYS.values()
+    }
+    codec = values["compression.type"]
+    level = values.get(f"compression.{codec}.level")
+    policy = split(values["cleanup.policy"])
+    return TopicConfigs(
+        is_deleted="delete" in policy,
+        is_compacted="compact" in policy,
+        compression_type=codec,
+        compression_level=None if level is None or (codec, level) == _GZIP_AUTO else int(level),
+        file_delete_delay_ms=int(values["file.delete.delay.ms"]),
+        max_message_bytes=int(values["max.message.bytes"]),
+        timestamp_after_max_ms=int(values["message.timestamp.after.max.ms"]),
+        timestamp_before_max_ms=int(values["message.timestamp.before.max.ms"]),
+        is_append_time=topic.is_append_time,
+        retention_bytes=int(values["retention.bytes"]),
+        retention_ms=int(values["retention.ms"]),
+        segment_bytes=int(values["segment.bytes"]),
+        segment_ms=int(values["segment.ms"]),
+        delete_retention_ms=int(values["delete.retention.ms"]),
+        min_compaction_lag_ms=int(values["min.compaction.lag.ms"]),
+        max_compaction_lag_ms=int(values["max.compaction.lag.ms"]),
+        min_cleanable_dirty_ratio=float(values["min.cleanable.dirty.ratio"]),
+    )
+
+
+def synonyms(
+    key: ConfigKey, own: Mapping[str, str], brokers: Mapping[str, Mapping[str, str]]
+) -> list[Synonym]:
+    """List where a topic's setting is made, the place that is in force first."""
+    found = [Synonym(key.name, own[key.name], Source.TOPIC)] if key.name in own else []
+    inherited = brokers.get(ALL_BROKERS, {}).get(key.synonym)
+    if inherited is not None:
+        found.append(Synonym(key.synonym, inherited, Source.ALL_BROKERS))
+    inherits = BROKER_KEYS.get(key.synonym)
+    # Kafka tells a default only where a broker's setting has one.
+    shown = key.synonym if inherits is not None and inherits.default is not None else ""
+    return [*found, Synonym(shown, key.default, Source.DEFAULT)]
+
+
+def broker_synonyms(
+    key: BrokerKey, facts: Mapping[str, str | None], brokers: Mapping[str, Mapping[str, str]]
+) -> list[Synonym]:
+    """List where a broker's setting is made, the place that is in force first."""
+    found = []
+    dynamic = brokers.get(ALL_BROKERS, {}).get(key.name)
+    if dynamic is not None:
+        found.append(Synonym(key.name, dynamic, Source.ALL_BROKERS))
+    fact = facts.get(key.name, key.default)
+    if fact != key.default:
+        found.append(Synonym(key.name, fact, Source.FILE))
+    if key.default is not None or not found:
+        found.append(Synonym(key.name, key.default, Source.DEFAULT))
+    return found
+
+
+def facts(settings: BrokerSettings, node_id: int, address: str) -> dict[str, str | None]:
+    """Return what a broker's own settings say, under Kafka's names."""
+    return {
+        "advertised.listeners": f"PLAINTEXT://{address}",
+        "auto.create.topics.enable": _text(flag=settings.auto_create_topics),
+        "broker.heartbeat.interval.ms": str(settings.beat_interval_ms),
+        "broker.id": str(node_id),
+        "broker.rack": settings.rack or None,
+        "broker.session.timeout.ms": str(settings.session_timeout_ms),
+        "listeners": f"PLAINTEXT://{settings.listen}",
+        "log.dirs": str(log_dir(settings)),
+        "max.connections": str(settings.max_connections),
+        "node.id": str(node_id),
+        "num.partitions": str(settings.partitions),
+        "queued.max.request.bytes": str(settings.request_bytes),
+    }
+
+
+def log_dir(settings: BrokerSettings) -> Path:
+    """Return the folder of the log, as an absolute path."""
+    return Path(settings.data).absolute()
+
+
+def _text(*, flag: bool) -> str:
+    return "true" if flag else "false"
+
+
+def check_topic(values: Mapping[str, str | None]) -> dict[str, str]:
+    """Check a topic's settings, all together; return them.
+
+    Raises:
+        ApiError: INVALID_CONFIG, with the name and what is wrong.
+    """
+    checked: dict[str, str] = {}
+    for name, value in values.items():
+        key = TOPIC_KEYS.get(name)
+        if key is None:
+            raise invalid(f"Unknown topic config name: {name}")
+        if value is None:
+            raise invalid(f"Null value not supported for topic configs: {name}")
+        checked[name] = _check_value(name, key, value)
+    _check_together(checked)
+    return checked
+
+
+def check_brokers(values: Mapping[str, str | None]) -> dict[str, str]:
+    """Check settings that shall hold for all brokers; return them.
+
+    Raises:
+        ApiError: INVALID_CONFIG, with the name and what is wrong.
+    """
+    checked: dict[str, str] = {}
+    for name, value in values.items():
+        key = BROKER_KEYS.get(name)
+        if key is None:
+            raise invalid(f"Unknown broker config name: {name}")
+        if not key.is_dynamic or key.topic_key is None:
+            raise invalid(f"{name} cannot be changed while the broker runs; set it at its start")
+        if value is None:
+            raise invalid(f"Null value not supported for broker configs: {name}")
+        checked[name] = _check_value(name, key.topic_key, value)
+    _check_size(checked)
+    return checked
+
+
+def _check_value(name: str, key: ConfigKey, value: str) -> str:
+    """Return a value in its one form, as Kafka describes it."""
+    text = value.strip()
+    try:
+        is_typed = _is_typed(key.kind, text)
+    except ValueError:
+        is_typed = False
+    if not is_typed:
+        raise invalid(
+            f"Invalid value {value[:200]} for configuration {name}: not of type {key.kind.name}"
+        )
+    wrong = key.check(text) if key.check else None
+    if wrong is not None:
+        raise invalid(f"Invalid value {value[:200]} for configuration {name}: {wrong}")
+    if key.kind is Kind.LIST:
+        return ",".join(dict.fromkeys(split(text)))
+    return text.lower() if key.kind is Kind.BOOLEAN else text
+
+
+def _is_typed(kind: Kind, text: str) -> bool:
+    match kind:
+        case Kind.INT | Kind.LONG:
+            # Python reads "1_000" and other scripts' digits as numbers; Kafka does not.
+            return (
+                text.isascii() and "_" not in text and -_BOUNDS[kind] <= int(text) <= _BOUNDS[kind]
+            )
+        case Kind.DOUBLE:
+            return text.isascii() and "_" not in text and float(text) == float(text)
+        case Kind.BOOLEAN:
+            return text.lower() in {"true", "false"}
+        case _:
+            return True
+
+
+def _check_together(values: Mapping[str, str]) -> None:
+    low = int(values.get("min.compaction.lag.ms", TOPIC_KEYS["min.compaction.lag.ms"].default))
+    high = int(values.get("max.compaction.lag.ms", TOPIC_KEYS["max.compaction.lag.ms"].default))
+    if low > high:
+        raise invalid(
+            f"conflict between min.compaction.lag.ms ({low}) and max.compaction.lag.ms ({high}): "
+            "the first must not be larger"
+        )
+    _check_size(values)
+
+
+def _check_size(values: Mapping[str, str]) -> None:
+    size = sum(len(name) + len(value.encode()) for name, value in values.items())
+    if size > MAX_CONFIG_BYTES:
+        raise invalid(f"the settings take {size} bytes; {MAX_CONFIG_BYTES} is the most")
+
+
+def invalid(text: str) -> ApiError:
+    """Make the error of a setting that cannot be."""
+    return ApiError(ErrorCode.INVALID_CONFIG, text)

@@ -1,0 +1,53 @@
+"""A real broker for every test that asks for one, and Kafka's own tools to ask it with."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from rookery.broker.settings import BrokerSettings
+from rookery.testing.java import Java
+from rookery.testing.served import ServedBroker
+
+Start = Callable[..., ServedBroker]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Return when something holds: Kafka's brokers learn late of what its controller decides."""
+    for _ in range(200):
+        if holds():
+            return
+        threading.Event().wait(0.05)
+    pytest.fail("it did not come true within ten seconds")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start brokers of one cluster, each with the settings given; they stop with the test."""
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(
+            ServedBroker(tmp_path / "data", BrokerSettings(durability="os", **settings))
+        )
+
+
+@pytest.fixture
+def broker(start: Start) -> ServedBroker:
+    """One broker, alone in its cluster."""
+    return start()
+
+
+@pytest.fixture(scope="session")
+def java() -> Java:
+    """Java with Kafka's jars; its tools take any address."""
+    return Java.find()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses Kafka's tools: they are fetched with the server."""
+    for item in items:
+        if "java" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.kafka)

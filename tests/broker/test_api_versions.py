@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import re
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from rookery.broker.apidocs import page
+from rookery.broker.registry import routes
+from rookery.errors import ErrorCode
+from rookery.testing.java import Java
+from rookery.testing.kafka import KafkaServer
+from rookery.testing.served import ServedBroker, ask
+from rookery.wire.header import read_response
+from rookery.wire.messages.api_versions import (
+    API_VERSIONS,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+# Kafka lists Produce from 0 on though it refuses 0 to 2, and so do we.
+PRODUCE = 0
+
+
+def listed(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+
+def versions(bootstrap: str, version: int = 4) -> ApiVersionsResponse:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+    return ask(bootstrap, API_VERSIONS, version, request)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_lists_exactly_the_routes(broker: ServedBroker, version: int) -> None:
+    answer = versions(broker.bootstrap, version)
+
+    assert answer.error_code is ErrorCode.NONE
+    expected = {key: (r.versions.start, r.versions.stop - 1) for key, r in routes().items()}
+    expected[PRODUCE] = (0, expected[PRODUCE][1])
+    assert listed(answer) == expected
+
+
+def test_what_is_served_is_served_in_the_versions_of_kafka(
+    broker: ServedBroker, kafka: KafkaServer
+) -> None:
+    theirs = listed(versions(kafka.bootstrap))
+
+    ours = listed(versions(broker.bootstrap))
+
+    assert ours == {key: theirs[key] for key in ours}
+
+
+def test_an_unknown_version_is_answered_in_version_0(broker: ServedBroker) -> None:
+    request = struct.pack(">hhih", 18, 1234, 77, -1)
+    with socket.create_connection(("127.0.0.1", broker.port), 10) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        with connection.makefile("rb") as stream:
+            answer = stream.read(int.from_bytes(stream.read(4), "big"))
+
+    assert answer[:4] == struct.pack(">i", 77)
+    body = read_response(API_VERSIONS, 0, answer)
+    assert body.error_code is ErrorCode.UNSUPPORTED_VERSION
+    assert listed(body) == {18: (0, 4)}
+
+
+@pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "a\n", "ä"])
+def test_bad_software_names_are_refused_as_kafka_does(
+    broker: ServedBroker, kafka: KafkaServer, name: str
+) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
+
+    ours = ask(broker.bootstrap, API_VERSIONS, 3, request)
+
+    assert ours.error_code is ErrorCode.INVALID_REQUEST
+    assert ask(kafka.bootstrap, API_VERSIONS, 3, request).error_code is ours.error_code
+
+
+def test_features_are_our_own_level_alone(broker: ServedBroker) -> None:
+    answer = versions(broker.bootstrap)
+
+    assert [one.name for one in answer.supported_features] == ["rookery.version"]
+    [level] = answer.finalized_features
+    assert (level.name, level.max_version_level) == ("rookery.version", 1)
+    assert answer.finalized_features_epoch >= 0
+
+
+def test_kafkas_own_tool_reads_it(broker: ServedBroker, java: Java) -> None:
+    done = java.tool("kafka-broker-api-versions", "--bootstrap-server", broker.bootstrap)
+
+    assert done.returncode == 0, done.stderr
+    usable = set(re.findall(r"\((\d+)\): [\d to]+ \[usable", done.stdout))
+    assert usable == {str(key) for key in routes()}
+
+
+def test_the_page_of_apis_is_current() -> None:
+    path = Path(__file__).parents[2] / "docs" / "apis.md"
+
+    assert path.read_text("utf-8") == page(), "run scripts/docs"

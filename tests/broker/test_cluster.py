@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
+
+from rookery.broker.operations import ON_CLUSTER
+from rookery.errors import ErrorCode
+from rookery.testing.java import Java
+from rookery.testing.kafka import KafkaServer
+from rookery.testing.served import ServedBroker, ask
+from rookery.wire.messages.create_topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from rookery.wire.messages.describe_cluster import (
+    DESCRIBE_CLUSTER,
+    DescribeClusterRequest,
+)
+from rookery.wire.messages.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
+from rookery.wire.messages.describe_quorum import (
+    DESCRIBE_QUORUM,
+    DescribeQuorumPartition,
+    DescribeQuorumRequest,
+    DescribeQuorumTopic,
+)
+from rookery.wire.messages.elect_leaders import (
+    ELECT_LEADERS,
+    ElectLeadersRequest,
+    TopicPartitions,
+)
+from rookery.wire.messages.list_partition_reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
+    ListPartitionReassignmentsRequest,
+)
+from rookery.wire.messages.update_features import (
+    UPDATE_FEATURES,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
+from tests.broker.conftest import Start
+
+
+def create(bootstrap: str, name: str, partitions: int = 1) -> None:
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+    )
+    ask(bootstrap, CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic]))
+
+
+def produce(bootstrap: str, topic: str, partition: int, size: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, b"x" * size, partition=partition)
+    assert producer.flush(10) == 0
+
+
+# DescribeCluster.
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_cluster_is_described(start: Start, version: int) -> None:
+    first, second = start(rack="a"), start(rack="b")
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+
+    answers = [ask(one.bootstrap, DESCRIBE_CLUSTER, version, request) for one in (first, second)]
+
+    assert answers[0].cluster_id == answers[1].cluster_id != ""
+    assert answers[0].cluster_authorized_operations == ON_CLUSTER
+    for answer in answers:
+        assert [(one.broker_id, one.port, one.rack) for one in answer.brokers] == [
+            (1, first.port, "a"),
+            (2, second.port, "b"),
+        ]
+        assert answer.controller_id == 1
+    request = DescribeClusterRequest()
+    answer = ask(first.bootstrap, DESCRIBE_CLUSTER, version, request)
+    assert answer.cluster_authorized_operations == -(2**31)
+
+
+@pytest.mark.parametrize("kind", [2, 3])
+def test_controllers_are_refused_as_kafka_does(
+    broker: ServedBroker, kafka: KafkaServer, kind: int
+) -> None:
+    request = DescribeClusterRequest(endpoint_type=kind)
+
+    ours = ask(broker.bootstrap, DESCRIBE_CLUSTER, 1, request)
+
+    assert ours.error_code is ask(kafka.bootstrap, DESCRIBE_CLUSTER, 1, request).error_code
+    assert ours.error_code is not ErrorCode.NONE
+
+
+def test_a_broker_that_left_is_not_described(broker: ServedBroker) -> None:
+    with ServedBroker(Path(broker.settings.data)):
+        answer = ask(broker.bootstrap, DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
+        assert [one.broker_id for one in answer.brokers] == [1, 2]
+
+    answer = ask(broker.bootstrap, DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
+
+    assert [one.broker_id for one in answer.brokers] == [1]
+
+
+# DescribeLogDirs.
+
+
+def log_dir(bootstrap: str, request: DescribeLogDirsRequest, version: int) -> DescribeLogDirsResult:
+    [result] = ask(bootstrap, DESCRIBE_LOG_DIRS, version, request).results
+    return result
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_sizes_are_the_bytes_written(broker: ServedBroker, version: int) -> None:
+    create(broker.bootstrap, "t", 2)
+    produce(broker.bootstrap, "t", 1, 5000)
+
+    result = log_dir(broker.bootstrap, DescribeLogDirsRequest(), version)
+
+    assert result.log_dir == broker.settings.data
+    [topic] = result.topics
+    empty, full = topic.partitions
+    assert (empty.partition_size, full.partition_index) == (0, 1)
+    assert 5000 < full.partition_size < 5200
+    if version >= 4:
+        assert 0 < result.usable_bytes <= result.total_bytes
+
+
+def test_only_what_is_asked_for_and_there(broker: ServedBroker) -> None:
+    create(broker.bootstrap, "t", 3)
+    asked = [
+        DescribableLogDirTopic(topic="t", partitions=[2, 9]),
+        DescribableLogDirTopic(topic="missing", partitions=[0]),
+    ]
+
+    result = log_dir(broker.bootstrap, DescribeLogDirsRequest(topics=asked), 5)
+
+    assert [(t.name, [p.partition_index for p in t.partitions]) for t in result.topics] == [
+        ("t", [2])
+    ]
+
+
+def test_brokers_together_show_every_partition_once(start: Start) -> None:
+    brokers = [start(), start()]
+    create(brokers[0].bootstrap, "t", 20)
+
+    shown = [
+        partition.partition_index
+        for one in brokers
+        for topic in log_dir(one.bootstrap, DescribeLogDirsRequest(), 5).topics
+        for partition in topic.partitions
+    ]
+
+    assert sorted(shown) == list(range(20))
+
+
+# ElectLeaders, ListPartitionReassignments.
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_no_election_is_needed(broker: ServedBroker, version: int) -> None:
+    create(broker.bootstrap, "t", 2)
+    asked = [
+        TopicPartitions(topic="t", partitions=[0, 1, 2]),
+        TopicPartitions(topic="u", partitions=[0]),
+    ]
+
+    answer = ask(
+        broker.bootstrap, ELECT_LEADERS, version, ElectLeadersRequest(topic_partitions=asked)
+    )
+
+    needless, unknown = ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert {
+        (topic.topic, one.partition_id): one.error_code
+        for topic in answer.replica_election_results
+        for one in topic.partition_result
+    } == {("t", 0): needless, ("t", 1): needless, ("t", 2): unknown, ("u", 0): unknown}
+
+
+def test_elections_of_all_partitions_as_kafka(broker: ServedBroker, kafka: KafkaServer) -> None:
+    for server in (broker, kafka):
+        create(server.bootstrap, "elections", 2)
+        answer = ask(server.bootstrap, ELECT_LEADERS, 2, ElectLeadersRequest())
+        assert answer.error_code is ErrorCode.NONE
+        # Kafka names topics without a result for any partition; we leave them out.
+        assert not any(one.partition_result for one in answer.replica_election_results)
+
+
+def test_an_unknown_election_is_refused(broker: ServedBroker) -> None:
+    answer = ask(broker.bootstrap, ELECT_LEADERS, 2, ElectLeadersRequest(election_type=5))
+
+    assert answer.error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_nothing_is_reassigned(broker: ServedBroker) -> None:
+    request = ListPartitionReassignmentsRequest()
+
+    answer = ask(broker.bootstrap, LIST_PARTITION_REASSIGNMENTS, 0, request)
+
+    assert (answer.error_code, answer.topics) == (ErrorCode.NONE, [])
+
+
+# DescribeQuorum.
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_every_broker_has_the_whole_log(start: Start, version: int) -> None:
+    brokers = [start(), start()]
+    request = DescribeQuorumRequest(
+        topics=[
+            DescribeQuorumTopic(
+                topic_name=name, partitions=[DescribeQuorumPartition(partition_index=index)]
+            )
+            for name, index in (("__cluster_metadata", 0), ("__cluster_metadata", 1), ("t", 0))
+        ]
+    )
+
+    answer = ask(brokers[1].bootstrap, DESCRIBE_QUORUM, version, request)
+
+    known, *others = [topic.partitions[0] for topic in answer.topics]
+    assert [one.replica_id for one in known.current_voters] == [1, 2]
+    assert {one.log_end_offset for one in known.current_voters} == {known.high_watermark}
+    assert known.high_watermark >= brokers[0].broker.replica.state.applied > 0
+    assert {one.error_code for one in others} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    if version >= 2:
+        assert [node.listeners[0].port for node in answer.nodes] == [one.port for one in brokers]
+
+
+# UpdateFeatures.
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize(
+    ("feature", "level", "code"),
+    [
+        ("rookery.version", 1, ErrorCode.NONE),
+        ("rookery.version", 0, ErrorCode.INVALID_UPDATE_VERSION),
+        ("rookery.version", 9, ErrorCode.INVALID_UPDATE_VERSION),
+        ("metadata.version", 20, ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+)
+def test_features_change_only_where_they_can(
+    broker: ServedBroker, version: int, feature: str, level: int, code: ErrorCode
+) -> None:
+    request = UpdateFeaturesRequest(
+        feature_updates=[FeatureUpdateKey(feature=feature, max_version_level=level)]
+    )
+
+    answer = ask(broker.bootstrap, UPDATE_FEATURES, version, request)
+
+    assert answer.error_code is code
+    assert broker.broker.replica.state.feature_level == 1
+
+
+def test_unknown_features_have_the_code_of_kafka(broker: ServedBroker, kafka: KafkaServer) -> None:
+    request = UpdateFeaturesRequest(
+        feature_updates=[FeatureUpdateKey(feature="no.such", max_version_level=1)]
+    )
+
+    ours = ask(broker.bootstrap, UPDATE_FEATURES, 2, request)
+
+    assert ours.error_code is ask(kafka.bootstrap, UPDATE_FEATURES, 2, request).error_code
+
+
+# Real clients.
+
+
+def test_confluent_kafka_describes_the_cluster(start: Start) -> None:
+    first, second = start(), start()
+    admin = AdminClient({"bootstrap.servers": first.bootstrap})
+
+    described = admin.describe_cluster().result()
+
+    assert sorted((node.id, node.port) for node in described.nodes) == [
+        (1, first.port),
+        (2, second.port),
+    ]
+
+
+def test_kafka_python_describes_the_cluster(broker: ServedBroker) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        described = admin.describe_cluster()
+    finally:
+        admin.close()
+
+    assert str(broker.port) in str(described)
+
+
+def test_kafkas_tools_describe_the_cluster(broker: ServedBroker, java: Java) -> None:
+    def run(tool: str, *args: str) -> str:
+        done = java.tool(tool, *args, "--bootstrap-server", broker.bootstrap)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    create(broker.bootstrap, "t", 2)
+    produce(broker.bootstrap, "t", 0, 1000)
+
+    cluster_id = broker.broker.replica.state.cluster_id
+    assert cluster_id in run("kafka-cluster", "cluster-id")
+    assert str(broker.port) in run("kafka-cluster", "list-endpoints")
+    sizes = json.loads(run("kafka-log-dirs", "--describe").splitlines()[-1])
+    [folder] = sizes["brokers"][0]["logDirs"]
+    filled = {one["partition"]: one["size"] > 0 for one in folder["partitions"]}
+    assert filled == {"t-0": True, "t-1": False}
+    election = ("kafka-leader-election", "--election-type", "preferred")
+    assert "already elected" in run(*election, "--topic", "t", "--partition", "0")
+    assert "No partition reassignments" in run("kafka-reassign-partitions", "--list")
+
+
+def test_kafkas_tools_describe_quorum_and_features(broker: ServedBroker, java: Java) -> None:
+    at = ("--bootstrap-server", broker.bootstrap)
+
+    status = java.tool("kafka-metadata-quorum", *at, "describe", "--status")
+    features = java.tool("kafka-features", *at, "describe")
+    upgrade = java.tool("kafka-features", *at, "upgrade", "--feature", "transaction.version=2")
+
+    assert status.returncode == 0, status.stderr
+    assert "MaxFollowerLag:         0" in status.stdout
+    assert "rookery.version" in features.stdout
+    assert "no such feature" in upgrade.stdout + upgrade.stderr

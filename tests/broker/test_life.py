@@ -1,0 +1,159 @@
+"""A broker's life: restarts, snapshots, upkeep, expiry and coming back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from rookery.broker.broker import Broker
+from rookery.broker.settings import BrokerSettings
+from rookery.client import Client, TopicPartition
+from rookery.client.configs import ResourceType
+from rookery.cluster.events.brokers import BrokerExpired
+from rookery.errors import ConfigError
+
+Start = Callable[..., Awaitable[tuple[Broker, Client]]]
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts brokers over one folder, each with a client of its own."""
+    async with AsyncExitStack() as stack:
+
+        async def begin(**changes: object) -> tuple[Broker, Client]:
+            values: dict[str, object] = {
+                "data": str(tmp_path / "data"),
+                "listen": "127.0.0.1:0",
+                "durability": "os",
+                "upkeep_interval_ms": 30,
+                "delete_delay_ms": 0,
+            }
+            broker = Broker(BrokerSettings(**(values | changes)))  # type: ignore[arg-type] # by name
+            await broker.start()
+            stack.push_async_callback(stop, broker)
+            client = Client(f"127.0.0.1:{broker.listener.port}")
+            await stack.enter_async_context(client)
+            return broker, client
+
+        yield begin
+
+
+stopped: set[int] = set()
+
+
+async def stop(broker: Broker) -> None:
+    """Stop a broker, unless the test has done so."""
+    if id(broker) not in stopped:
+        stopped.add(id(broker))
+        await broker.stop()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 (a state that tells nobody that it changes)
+            await asyncio.sleep(0.01)
+
+
+async def fill(client: Client, topic: str, numbers: range, size: int = 0) -> None:
+    producer = client.producer()
+    for number in numbers:
+        value = (b"%d" % number).ljust(size, b".")
+        await client.produce(topic, value, partition=0)
+    await producer.close()
+
+
+async def read(client: Client, topic: str) -> list[int]:
+    return [int((r.value or b"").rstrip(b".")) async for r in client.read(topic, 0)]
+
+
+async def test_a_restart_goes_on_from_a_snapshot(start: Start) -> None:
+    broker, client = await start(snapshot_entries=20)
+    await client.create_topic("t", 1)
+    await fill(client, "t", range(100))
+    await until(lambda: broker.snapshot_at > 50)
+    assert await broker.cluster_log.floor() > 0
+    await fill(client, "t", range(100, 120))
+    await stop(broker)
+
+    _, client = await start()
+
+    assert await read(client, "t") == list(range(120))
+    await fill(client, "t", range(120, 125))
+    assert await read(client, "t") == list(range(125))
+
+
+async def test_payloads_move_to_the_journal_and_stay_readable(start: Start) -> None:
+    broker, client = await start(tail_bytes=0)
+    await client.create_topic("t", 1)
+    await fill(client, "t", range(100))
+    state = broker.replica.state
+    # The newest ones may stay in their entries.
+    await until(lambda: 0 < len(state.payloads) <= 64)
+    assert await read(client, "t") == list(range(100))
+    assert any(object_id > 0 for object_id in state.topics.by_name["t"].partitions[0].objects)
+
+
+async def test_retention_by_size_moves_the_log_start(start: Start) -> None:
+    broker, client = await start()
+    await client.create_topic("t", 1)
+    await client.admin.configs.alter(ResourceType.TOPIC, "t", {"retention.bytes": "50000"})
+    await fill(client, "t", range(60), size=10_000)
+    partition = broker.replica.state.topics.by_name["t"].partitions[0]
+    await until(lambda: partition.log_start > 0 and partition.size_bytes < 80_000)
+    numbers = await read(client, "t")
+    assert numbers == list(range(partition.log_start, 60))
+
+
+async def test_an_expired_broker_comes_back_and_serves(start: Start) -> None:
+    first, client = await start(node_id=1)
+    second, _ = await start(node_id=2)
+    await client.create_topic("t", 1)
+    await fill(client, "t", range(5))
+    old = first.replica.incarnation
+    await second.replica.barrier()
+    last = second.replica.state.brokers.sequences[old]
+
+    await second.replica.propose([BrokerExpired(incarnation=old, last_sequence=last)])
+
+    await until(lambda: first.replica.incarnation not in (0, old))
+    await fill(client, "t", range(5, 10))
+    assert await read(client, "t") == list(range(10))
+
+
+async def test_a_broker_whose_place_is_taken_stops(start: Start) -> None:
+    first, _ = await start(node_id=1)
+    await start(node_id=1)
+    with pytest.raises(ConfigError, match="node id 1"):
+        async with asyncio.timeout(10):
+            await first.failed
+    stopped.add(id(first))
+    await first.stop()
+
+
+async def test_any_broker_serves_any_partition(start: Start) -> None:
+    _, client = await start(node_id=1)
+    _, other = await start(node_id=2)
+    await client.create_topic("t", 6)
+    for partition in range(6):
+        await client.produce("t", b"%d" % partition, partition=partition)
+    view = await other.topic("t")
+    assert {part.leader for part in view.partitions.values()} == {1, 2}
+    for partition in range(6):
+        assert await other.offsets.end(TopicPartition("t", partition)) == 1
+
+
+async def test_topics_are_gone_with_their_data(start: Start) -> None:
+    broker, client = await start()
+    await client.create_topic("t", 1)
+    await fill(client, "t", range(10), size=100_000)
+    old = broker.replica.state.topics.by_name["t"].id
+    await client.delete_topic("t")
+    await client.create_topic("t", 1)
+    assert broker.replica.state.topics.by_name["t"].id != old
+    assert await read(client, "t") == []
+    await fill(client, "t", range(3))
+    assert await read(client, "t") == [0, 1, 2]

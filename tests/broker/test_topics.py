@@ -1,0 +1,691 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.error import KafkaException
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic as PythonTopic
+
+from rookery.broker.operations import ON_CLUSTER, ON_TOPIC
+from rookery.broker.topics import check_name
+from rookery.errors import ApiError, ErrorCode
+from rookery.testing.cluster import FaultyLog
+from rookery.testing.java import Java
+from rookery.testing.kafka import KafkaServer
+from rookery.testing.served import ServedBroker, ask
+from rookery.wire.message import ZERO_UUID
+from rookery.wire.messages.create_partitions import (
+    CREATE_PARTITIONS,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from rookery.wire.messages.create_topics import (
+    CREATE_TOPICS,
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+from rookery.wire.messages.delete_topics import (
+    DELETE_TOPICS,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+from rookery.wire.messages.describe_topic_partitions import (
+    DESCRIBE_TOPIC_PARTITIONS,
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from rookery.wire.messages.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from tests.broker.conftest import Start, wait_until
+
+_numbers = count()
+
+
+@pytest.fixture
+def name() -> str:
+    """A topic name that no other test has, on a Kafka that all tests share."""
+    return f"topics-{next(_numbers)}"
+
+
+def topic(
+    name: str,
+    partitions: int = 1,
+    factor: int = 1,
+    *,
+    assignments: list[tuple[int, list[int]]] | None = None,
+    configs: dict[str, str | None] | None = None,
+) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=ids)
+            for index, ids in assignments or []
+        ],
+        configs=[
+            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+        ],
+    )
+
+
+def create(
+    bootstrap: str, *topics: CreatableTopic, version: int = 7, validate_only: bool = False
+) -> list[CreatableTopicResult]:
+    request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
+    return ask(bootstrap, CREATE_TOPICS, version, request).topics
+
+
+def metadata(
+    bootstrap: str,
+    *names: str,
+    version: int = 13,
+    ids: tuple[bytes, ...] = (),
+    auto_create: bool = False,
+) -> MetadataResponse:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    topics += [MetadataRequestTopic(name=None, topic_id=one) for one in ids]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=auto_create)
+    return ask(bootstrap, METADATA, version, request)
+
+
+def found(bootstrap: str, name: str) -> MetadataResponseTopic:
+    [one] = metadata(bootstrap, name).topics
+    return one
+
+
+def create_and_see(bootstrap: str, *topics: CreatableTopic) -> None:
+    """Create topics, and return when they are to be seen."""
+    create(bootstrap, *topics)
+    names = [one.name for one in topics]
+    wait_until(
+        lambda: {one.error_code for one in metadata(bootstrap, *names).topics} == {ErrorCode.NONE}
+    )
+
+
+# Metadata.
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_every_version_of_metadata_describes_a_topic(broker: ServedBroker, version: int) -> None:
+    create(broker.bootstrap, topic("t", 3, 1))
+
+    answer = metadata(broker.bootstrap, "t", version=version)
+
+    [one] = answer.topics
+    assert (one.name, one.error_code) == ("t", ErrorCode.NONE)
+    assert [p.partition_index for p in one.partitions] == [0, 1, 2]
+    assert {p.leader_id for p in one.partitions} == {broker.node_id}
+    assert [(b.node_id, b.port) for b in answer.brokers] == [(broker.node_id, broker.port)]
+    if version >= 2:
+        assert answer.cluster_id
+    if version >= 10:
+        assert one.topic_id != ZERO_UUID
+
+
+@pytest.mark.parametrize(("version", "topics"), [(0, []), (1, None), (12, None)])
+def test_all_topics(
+    broker: ServedBroker, version: int, topics: list[MetadataRequestTopic] | None
+) -> None:
+    create(broker.bootstrap, topic("a"), topic("b"))
+
+    answer = ask(broker.bootstrap, METADATA, version, MetadataRequest(topics=topics))
+
+    assert sorted(one.name or "" for one in answer.topics) == ["a", "b"]
+
+
+def test_an_empty_list_asks_for_none(broker: ServedBroker) -> None:
+    create(broker.bootstrap, topic("a"))
+
+    assert metadata(broker.bootstrap, version=1).topics == []
+
+
+def test_by_id(broker: ServedBroker) -> None:
+    [made] = create(broker.bootstrap, topic("t"))
+
+    known, unknown = metadata(broker.bootstrap, ids=(made.topic_id, b"x" * 16)).topics
+
+    assert (known.name, known.error_code) == ("t", ErrorCode.NONE)
+    assert (unknown.name, unknown.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+    assert unknown.topic_id == b"x" * 16
+
+
+def test_ids_before_version_12_are_refused_as_kafka_does(
+    broker: ServedBroker, kafka: KafkaServer
+) -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t", topic_id=b"x" * 16)])
+
+    ours = ask(broker.bootstrap, METADATA, 10, request)
+
+    assert [one.error_code for one in ours.topics] == [ErrorCode.INVALID_REQUEST]
+    theirs = ask(kafka.bootstrap, METADATA, 10, request)
+    assert [one.error_code for one in theirs.topics] == [ErrorCode.INVALID_REQUEST]
+
+
+@pytest.mark.parametrize("bad", ["", ".", "..", "a/b", "ä", "x" * 250, "a b", "a\x00"])
+def test_bad_names_have_the_codes_of_kafka(
+    broker: ServedBroker, kafka: KafkaServer, bad: str
+) -> None:
+    [ours] = metadata(broker.bootstrap, bad, auto_create=True).topics
+
+    [theirs] = metadata(kafka.bootstrap, bad, auto_create=True).topics
+    assert ours.error_code is theirs.error_code
+    assert not list(broker.broker.replica.state.topics)
+
+
+def test_operations_are_those_of_kafka(broker: ServedBroker, kafka: KafkaServer) -> None:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name="operations")],
+        include_cluster_authorized_operations=True,
+        include_topic_authorized_operations=True,
+    )
+    for server in (broker, kafka):
+        create_and_see(server.bootstrap, topic("operations"))
+
+    ours = ask(broker.bootstrap, METADATA, 10, request)
+    theirs = ask(kafka.bootstrap, METADATA, 10, request)
+
+    assert ours.cluster_authorized_operations == theirs.cluster_authorized_operations == ON_CLUSTER
+    assert [one.topic_authorized_operations for one in ours.topics] == [ON_TOPIC]
+    assert [one.topic_authorized_operations for one in theirs.topics] == [ON_TOPIC]
+    assert found(broker.bootstrap, "operations").topic_authorized_operations == -(2**31)
+
+
+def test_the_first_answer_about_a_new_topic_can_be_used(start: Start) -> None:
+    broker = start(partitions=3)
+
+    [one] = metadata(broker.bootstrap, "new", auto_create=True).topics
+
+    assert one.error_code is ErrorCode.NONE
+    assert [p.leader_id for p in one.partitions] == [broker.node_id] * 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "version", "flag", "is_made"),
+    [
+        (True, 4, True, True),
+        (True, 4, False, False),
+        (False, 4, True, False),
+        (True, 3, True, True),
+    ],
+)
+def test_auto_create(start: Start, setting: bool, version: int, flag: bool, is_made: bool) -> None:
+    broker = start(auto_create_topics=setting)
+
+    [one] = metadata(broker.bootstrap, "new", version=version, auto_create=flag).topics
+
+    expected = ErrorCode.NONE if is_made else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert one.error_code is expected
+    assert ("new" in broker.broker.replica.state.topics.by_name) is is_made
+
+
+def test_many_unknown_names_make_a_bounded_number_of_topics(broker: ServedBroker) -> None:
+    names = [f"unknown-{index}" for index in range(3000)]
+
+    answer = metadata(broker.bootstrap, *names, auto_create=True)
+
+    made = [one for one in answer.topics if one.error_code is ErrorCode.NONE]
+    assert len(made) == 1000
+    assert {one.error_code for one in answer.topics} == {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+def test_the_kept_description_follows_the_topic_and_the_brokers(start: Start) -> None:
+    first = start()
+    create(first.bootstrap, topic("t", 1, 2))
+    assert [p.replica_nodes for p in found(first.bootstrap, "t").partitions] == [[1, 1]]
+
+    second = start()
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="t", count=8)], timeout_ms=1000
+    )
+    ask(second.bootstrap, CREATE_PARTITIONS, 3, request)
+
+    partitions = found(second.bootstrap, "t").partitions
+    assert len(partitions) == 8
+    assert all(sorted(p.replica_nodes) == [1, 2] for p in partitions)
+    assert all(p.replica_nodes[0] == p.leader_id for p in partitions)
+    assert {p.leader_id for p in partitions} == {1, 2}
+
+
+def test_another_brokers_topic_is_known_at_once(start: Start) -> None:
+    first, second = start(auto_create_topics=False), start(auto_create_topics=False)
+
+    for index in range(20):
+        create(first.bootstrap, topic(f"t{index}"))
+        assert found(second.bootstrap, f"t{index}").error_code is ErrorCode.NONE
+
+
+# CreateTopics.
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_every_version_creates(broker: ServedBroker, version: int) -> None:
+    [made] = create(
+        broker.bootstrap, topic("t", 2, 3, configs={"retention.ms": "5"}), version=version
+    )
+
+    assert made.error_code is ErrorCode.NONE
+    one = found(broker.bootstrap, "t")
+    assert len(one.partitions) == 2
+    assert [len(p.replica_nodes) for p in one.partitions] == [3, 3]
+    if version >= 5:
+        assert (made.num_partitions, made.replication_factor) == (2, 3)
+        sources = {config.name: config.config_source for config in made.configs or []}
+        assert (sources["retention.ms"], sources["retention.bytes"]) == (1, 5)
+    if version >= 7:
+        assert made.topic_id == one.topic_id
+
+
+REFUSALS = {
+    "no partitions": topic("t", 0),
+    "negative partitions": topic("t", -2),
+    "no replicas": topic("t", 1, 0),
+    "negative replicas": topic("t", 1, -2),
+    "bad name": topic("a/b"),
+    "long name": topic("x" * 250),
+    "empty name": topic(""),
+    "dots": topic(".."),
+    "unknown setting": topic("t", configs={"no.such": "1"}),
+    "bad number": topic("t", configs={"retention.ms": "soon"}),
+    "out of bounds": topic("t", configs={"segment.bytes": "1"}),
+    "null setting": topic("t", configs={"retention.ms": None}),
+    "bad word": topic("t", configs={"compression.type": "rar"}),
+    "bad list": topic("t", configs={"cleanup.policy": "delete,burn"}),
+    "lags cross": topic("t", configs={"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}),
+    "assigned and counted": topic("t", 1, -1, assignments=[(0, [1])]),
+    "assigned with a gap": topic("t", -1, -1, assignments=[(0, [1]), (2, [1])]),
+    "assigned twice": topic("t", -1, -1, assignments=[(0, [1]), (0, [1])]),
+    "assigned to nobody": topic("t", -1, -1, assignments=[(0, [])]),
+    "same broker twice": topic("t", -1, -1, assignments=[(0, [1, 1])]),
+    "unknown broker": topic("t", -1, -1, assignments=[(0, [99])]),
+    "fine": topic("t", -1, -1),
+    "fine by hand": topic("t", -1, -1, assignments=[(1, [1]), (0, [1])]),
+    "fine settings": topic(
+        "t", configs={"cleanup.policy": "compact, delete", "preallocate": "TRUE"}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_verdicts_are_those_of_kafka(broker: ServedBroker, kafka: KafkaServer, case: str) -> None:
+    [ours] = create(broker.bootstrap, REFUSALS[case], validate_only=True)
+
+    [theirs] = create(kafka.bootstrap, REFUSALS[case], validate_only=True)
+    assert (ours.name, ours.error_code) == (theirs.name, theirs.error_code)
+    assert bool(ours.error_message) == (ours.error_code is not ErrorCode.NONE)
+    assert not list(broker.broker.replica.state.topics)
+
+
+def test_the_settings_shown_are_those_of_kafka(broker: ServedBroker, kafka: KafkaServer) -> None:
+    wanted = topic("t", 2, 1, configs={"retention.ms": "77", "cleanup.policy": "compact"})
+    [ours] = create(broker.bootstrap, wanted, validate_only=True)
+    [theirs] = create(kafka.bootstrap, wanted, validate_only=True)
+
+    assert (ours.num_partitions, ours.replication_factor) == (2, 1)
+    assert (theirs.num_partitions, theirs.replication_factor) == (2, 1)
+    assert {one.name: one.value for one in ours.configs or []} == {
+        one.name: one.value for one in theirs.configs or []
+    }
+
+
+def test_a_name_given_twice_is_not_made(
+    broker: ServedBroker, kafka: KafkaServer, name: str
+) -> None:
+    for server in (broker, kafka):
+        results = create(server.bootstrap, topic(name), topic(name), topic(f"{name}-other"))
+        codes = {one.name: one.error_code for one in results}
+        assert codes == {name: ErrorCode.INVALID_REQUEST, f"{name}-other": ErrorCode.NONE}
+    assert found(broker.bootstrap, name).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_what_exists_is_not_made_again(broker: ServedBroker) -> None:
+    create(broker.bootstrap, topic("t"))
+
+    [again] = create(broker.bootstrap, topic("t", 5))
+
+    assert again.error_code is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert "'t'" in (again.error_message or "")
+    assert len(found(broker.bootstrap, "t").partitions) == 1
+
+
+def test_names_that_collide_are_refused_as_kafka_does(
+    broker: ServedBroker, kafka: KafkaServer, name: str
+) -> None:
+    for server in (broker, kafka):
+        create(server.bootstrap, topic(f"{name}.a_b"))
+        [collides] = create(server.bootstrap, topic(f"{name}_a.b"))
+        assert collides.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_names_that_collide_in_one_request(broker: ServedBroker) -> None:
+    results = create(broker.bootstrap, topic("a.b"), topic("a_b"), topic("a-b"))
+
+    assert [one.error_code for one in results] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.NONE,
+    ]
+    [asked] = metadata(broker.bootstrap, "a_b", auto_create=True).topics
+    assert asked.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    request = DeleteTopicsRequest(topic_names=["a.b"], timeout_ms=1000)
+    ask(broker.bootstrap, DELETE_TOPICS, 5, request)
+    [free] = create(broker.bootstrap, topic("a_b"))
+    assert free.error_code is ErrorCode.NONE
+
+
+def test_too_many_partitions_at_once(broker: ServedBroker) -> None:
+    results = create(broker.bootstrap, topic("a", 6000), topic("b", 6000))
+
+    assert {one.error_code for one in results} == {ErrorCode.POLICY_VIOLATION}
+    assert not list(broker.broker.replica.state.topics)
+
+
+def test_more_topics_than_an_entry_holds(broker: ServedBroker) -> None:
+    long = ",".join(f"{index}:1" for index in range(2000))
+    configs: dict[str, str | None] = {"leader.replication.throttled.replicas": long}
+    topics = [topic(f"t{index}", configs=configs) for index in range(100)]
+
+    results = create(broker.bootstrap, *topics)
+
+    assert {one.error_code for one in results} == {ErrorCode.NONE}
+    assert len(list(broker.broker.replica.state.topics)) == 100
+
+
+def test_two_who_create_at_once_make_one_topic(start: Start) -> None:
+    servers = [start(), start()]
+    names: list[str] = []
+    for index in range(10):
+        names.append(f"t{index}")
+        with ThreadPoolExecutor(2) as pool:
+            both = pool.map(
+                lambda at: create(at, topic(names[-1])), [one.bootstrap for one in servers]
+            )
+            answers = [answer for [answer] in both]
+        codes = sorted(one.error_code for one in answers)
+        assert codes == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+        [made] = [one for one in answers if one.error_code is ErrorCode.NONE]
+        assert {found(one.bootstrap, names[-1]).topic_id for one in servers} == {made.topic_id}
+
+
+def test_what_is_not_decided_in_time_is_said_to_be_late(broker: ServedBroker) -> None:
+    log = broker.do(_wrap(broker))
+    broker.do(_call(log.hold))
+
+    request = CreateTopicsRequest(topics=[topic("t")], timeout_ms=50)
+    [late] = ask(broker.bootstrap, CREATE_TOPICS, 7, request).topics
+
+    assert late.error_code is ErrorCode.REQUEST_TIMED_OUT
+    broker.do(_call(log.let_through))
+    # It was proposed, and so it happens; what comes after it sees that.
+    [again] = create(broker.bootstrap, topic("other"))
+    assert again.error_code is ErrorCode.NONE
+    assert found(broker.bootstrap, "t").error_code is ErrorCode.NONE
+
+
+def test_without_the_cluster_log_nothing_is_said_to_be_unknown(broker: ServedBroker) -> None:
+    create(broker.bootstrap, topic("t"))
+    log = broker.do(_wrap(broker))
+    broker.do(_call(log.cut))
+
+    [known] = metadata(broker.bootstrap, "t").topics
+    [unknown] = metadata(broker.bootstrap, "u").topics
+    [made] = create(broker.bootstrap, topic("v"))
+
+    assert known.error_code is ErrorCode.NONE
+    assert unknown.error_code is made.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    broker.do(_call(log.mend))
+
+
+async def _wrap(broker: ServedBroker) -> FaultyLog:
+    """Put faults to order between the broker and its cluster log."""
+    replica = broker.broker.replica
+    log = replica._log = FaultyLog(replica._log)
+    return log
+
+
+async def _call(function: Callable[[], None]) -> None:
+    function()
+
+
+# DeleteTopics.
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_deleting_by_name(broker: ServedBroker, version: int) -> None:
+    create(broker.bootstrap, topic("t"))
+    request = DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=1000)
+
+    results = ask(broker.bootstrap, DELETE_TOPICS, version, request).responses
+
+    assert {one.name: one.error_code for one in results} == {
+        "t": ErrorCode.NONE,
+        "u": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert found(broker.bootstrap, "t").error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_deleting_by_id(broker: ServedBroker, kafka: KafkaServer, name: str) -> None:
+    for server in (broker, kafka):
+        [one] = create(server.bootstrap, topic(name))
+        create(server.bootstrap, topic(f"{name}-twice"))
+        asked = [
+            DeleteTopicState(topic_id=one.topic_id),
+            DeleteTopicState(topic_id=b"y" * 16),
+            DeleteTopicState(name=f"{name}-twice"),
+            DeleteTopicState(name=f"{name}-twice"),
+        ]
+        request = DeleteTopicsRequest(topics=asked, timeout_ms=10_000)
+        results = ask(server.bootstrap, DELETE_TOPICS, 6, request).responses
+        codes = {(each.name, each.error_code) for each in results}
+        assert codes == {
+            (name, ErrorCode.NONE),
+            (None, ErrorCode.UNKNOWN_TOPIC_ID),
+            (f"{name}-twice", ErrorCode.INVALID_REQUEST),
+        }
+
+
+def test_a_topic_made_again_is_another(broker: ServedBroker) -> None:
+    [before] = create(broker.bootstrap, topic("t", 3))
+    ask(broker.bootstrap, DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000))
+
+    [after] = create(broker.bootstrap, topic("t", 1))
+
+    assert after.error_code is ErrorCode.NONE
+    assert after.topic_id != before.topic_id
+    assert len(found(broker.bootstrap, "t").partitions) == 1
+
+
+# CreatePartitions.
+
+
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize(
+    ("amount", "assigned"),
+    [
+        (4, None),
+        (1, None),
+        (2, None),
+        (0, None),
+        (4, [[1], [1]]),
+        (4, [[1]]),
+        (3, [[9]]),
+        (3, [[1, 1]]),
+    ],
+)
+def test_growing_as_kafka_does(
+    broker: ServedBroker,
+    kafka: KafkaServer,
+    name: str,
+    version: int,
+    amount: int,
+    assigned: list[list[int]] | None,
+) -> None:
+    assignments = [CreatePartitionsAssignment(broker_ids=ids) for ids in assigned or []]
+    request = CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsTopic(name=name, count=amount, assignments=assignments or None),
+            CreatePartitionsTopic(name=f"{name}-missing", count=2),
+        ],
+        timeout_ms=10_000,
+    )
+    outcomes = []
+    for server in (broker, kafka):
+        create(server.bootstrap, topic(name, 2))
+        answer = ask(server.bootstrap, CREATE_PARTITIONS, version, request)
+        outcomes.append({one.name: one.error_code for one in answer.results})
+
+    assert outcomes[0] == outcomes[1]
+    grown = outcomes[0][name] is ErrorCode.NONE
+    assert len(found(broker.bootstrap, name).partitions) == (amount if grown else 2)
+
+
+def test_growing_only_in_thought(broker: ServedBroker) -> None:
+    create(broker.bootstrap, topic("t", 2))
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="t", count=9)], timeout_ms=1000, validate_only=True
+    )
+
+    [result] = ask(broker.bootstrap, CREATE_PARTITIONS, 3, request).results
+
+    assert result.error_code is ErrorCode.NONE
+    assert len(found(broker.bootstrap, "t").partitions) == 2
+
+
+# DescribeTopicPartitions.
+
+
+def pages(bootstrap: str, limit: int, *names: str) -> Iterator[DescribeTopicPartitionsResponse]:
+    cursor: Cursor | None = None
+    while True:
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in names],
+            response_partition_limit=limit,
+            cursor=cursor,
+        )
+        page = ask(bootstrap, DESCRIBE_TOPIC_PARTITIONS, 0, request)
+        yield page
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def seen(page: DescribeTopicPartitionsResponse) -> list[tuple[str | None, int, list[int]]]:
+    return [
+        (one.name, one.error_code, [p.partition_index for p in one.partitions])
+        for one in page.topics
+    ]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 7, 100])
+def test_pages_are_those_of_kafka(
+    broker: ServedBroker, kafka: KafkaServer, name: str, limit: int
+) -> None:
+    names = [f"{name}-b", f"{name}-a", f"{name}-none", f"{name}-c"]
+    for server in (broker, kafka):
+        create_and_see(server.bootstrap, topic(names[0], 3), topic(names[1], 1), topic(names[3], 2))
+
+    ours = [seen(page) for page in pages(broker.bootstrap, limit, *names)]
+
+    assert ours == [seen(page) for page in pages(kafka.bootstrap, limit, *names)]
+
+
+def test_all_topics_page_by_page(broker: ServedBroker) -> None:
+    create(broker.bootstrap, topic("b", 3), topic("a", 2500))
+
+    first, second = pages(broker.bootstrap, 100_000)
+
+    assert [(name, len(found)) for name, _, found in seen(first)] == [("a", 2000)]
+    assert [(name, len(found)) for name, _, found in seen(second)] == [("a", 500), ("b", 3)]
+
+
+# Real clients.
+
+
+def test_confluent_kafka_administers_topics(broker: ServedBroker) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    admin.create_topics([NewTopic("t", 2, 3, config={"retention.ms": "1000"})])["t"].result()
+    admin.create_partitions([NewPartitions("t", 5)])["t"].result()
+
+    described = admin.list_topics("t").topics["t"]
+    assert sorted(described.partitions) == [0, 1, 2, 3, 4]
+    assert described.partitions[0].replicas == [1, 1, 1]
+    with pytest.raises(KafkaException, match="already exists"):
+        admin.create_topics([NewTopic("t", 2, 3)])["t"].result()
+    admin.delete_topics(["t"])["t"].result()
+    assert "t" not in admin.list_topics().topics
+
+
+def test_kafka_python_administers_topics(broker: ServedBroker) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        admin.create_topics([PythonTopic("t", 2, 1)])
+        assert admin.list_topics() == ["t"]
+        admin.delete_topics(["t"])
+        assert admin.list_topics() == []
+    finally:
+        admin.close()
+
+
+def test_kafka_topics_says_the_same_of_both(
+    broker: ServedBroker, kafka: KafkaServer, java: Java, name: str
+) -> None:
+    def run(server: ServedBroker | KafkaServer, *args: str) -> str:
+        done = java.tool("kafka-topics", "--bootstrap-server", server.bootstrap, *args)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    outputs = []
+    for server in (broker, kafka):
+        text = run(
+            server, "--create", "--topic", name, "--partitions", "2", "--config", "flush.ms=9"
+        )
+        text += run(server, "--alter", "--topic", name, "--partitions", "3")
+        described = run(server, "--describe", "--topic", name)
+        head, *rows = described.splitlines()
+        outputs.append((text, head.split("\t")[2:], [row.split("\t")[1:5] for row in rows]))
+
+    assert outputs[0][0] == outputs[1][0]
+    assert outputs[0][2] == outputs[1][2]
+    assert outputs[0][1][:2] == outputs[1][1][:2]
+    assert "flush.ms=9" in outputs[0][1][2]
+
+
+def test_kafka_topics_sees_the_replication_factor_asked_for(
+    broker: ServedBroker, java: Java
+) -> None:
+    at = ("--bootstrap-server", broker.bootstrap)
+    java.tool("kafka-topics", *at, "--create", "--topic", "t", "--replication-factor", "3")
+
+    described = java.tool("kafka-topics", *at, "--describe").stdout
+    under = java.tool("kafka-topics", *at, "--describe", "--under-replicated-partitions")
+
+    assert "ReplicationFactor: 3" in described
+    assert "Replicas: 1,1,1\tIsr: 1,1,1" in described
+    assert (under.returncode, under.stdout.strip()) == (0, "")
+
+
+def test_names_at_the_edge() -> None:
+    check_name("x" * 249)
+    check_name("__consumer_offsets")
+    for bad in ("x" * 250, "", ".", "..", "a/../b", "%2e", "a\n", "\u0430"):
+        with pytest.raises(ApiError):
+            check_name(bad)
