@@ -107,7 +107,7 @@ class Broker:
             random=self._random,
             replica=self.replica,
             writer=Writer(self.replica, self.tail),
-            reader=Reader(self.cluster_log, self.cache, self.tail),
+            reader=Reader(self.cluster_log, self.cache, self.tail, self._files.read),
             waiting=self.waiting,
             producer_ids=ProducerIds(self.replica),
         )

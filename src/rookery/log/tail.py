@@ -16,6 +16,8 @@ Key = tuple[bytes, int]
 """Topic id and partition."""
 
 DEFAULT_BYTES: Final = 256 * 1024 * 1024
+# What keeping a batch costs besides its bytes: the views, the numbers and the places in lists.
+_COST_BYTES: Final = 512
 
 
 class Slice(NamedTuple):
@@ -29,22 +31,46 @@ class Slice(NamedTuple):
 class _Line:
     """The batches of one partition, one behind the other without a gap."""
 
-    __slots__ = ("bases", "ends", "first", "views")
+    __slots__ = ("bases", "end", "first", "totals", "views")
 
     def __init__(self) -> None:
         self.bases: list[int] = []
-        self.ends: list[int] = []
         self.views: list[memoryview] = []
+        self.totals: list[int] = []  # bytes of all batches up to and with each
+        self.end = -1
         self.first = 0  # everything before it has been pushed out
+
+    def add(self, base: int, end: int, batch: memoryview) -> None:
+        self.bases.append(base)
+        self.views.append(batch)
+        self.totals.append((self.totals[-1] if self.totals else 0) + len(batch))
+        self.end = end
 
     def drop_first(self) -> None:
         index = self.first
         self.views[index] = _GONE
         self.first = index + 1
         if self.first > 64 and self.first * 2 > len(self.views):
-            for column in (self.bases, self.ends, self.views):
-                del column[: self.first]
+            # The last total stays a beginning for those that follow.
+            del self.bases[: self.first], self.views[: self.first], self.totals[: self.first]
             self.first = 0
+
+    def cut(self, offset: int, max_bytes: int, *, whole_first: bool) -> Slice | None:
+        if offset >= self.end:
+            return None
+        index = bisect_right(self.bases, offset, lo=self.first) - 1
+        if index < self.first:
+            return None
+        views, totals = self.views, self.totals
+        before = totals[index] - len(views[index])
+        stop = bisect_right(totals, before + max_bytes, lo=index)
+        if stop == index:
+            if not whole_first:
+                return Slice([], 0, offset)
+            stop = index + 1
+        end = self.bases[stop] if stop < len(views) else self.end
+        parts: list[Buffer] = list(views[index:stop])
+        return Slice(parts, totals[stop - 1] - before, end)
 
 
 _GONE: Final = memoryview(b"")
@@ -64,54 +90,39 @@ class Tail:
     def add(self, key: Key, base: int, end: int, batch: memoryview) -> None:
         """Keep a batch with offsets from `base` to before `end`."""
         line = self._lines.get(key)
-        if line is None or (line.ends and line.ends[-1] != base):
+        if line is None or line.end != base:
             # Another broker has written in between: what is here no longer joins up.
             line = self._lines[key] = _Line()
-        line.bases.append(base)
-        line.ends.append(end)
-        line.views.append(batch)
-        size = len(batch)
-        self.used += size
-        self._order.append((key, line, size))
+        line.add(base, end, batch)
+        cost = len(batch) + _COST_BYTES
+        self.used += cost
+        self._order.append((key, line, cost))
         while self.used > self.limit:
             self._push_out()
 
-    def read(self, key: Key, offset: int, max_bytes: int) -> Slice | None:
+    def read(
+        self, key: Key, offset: int, max_bytes: int, *, whole_first: bool = True
+    ) -> Slice | None:
         """Return batches from the one that holds `offset` on; None if it is not here.
 
-        The first batch comes whole whatever the limit (KIP-74); the others fit into it.
+        With `whole_first` the first batch comes whatever the limit (KIP-74), else nothing that
+        does not fit into it.
         """
         line = self._lines.get(key)
-        if line is None or line.first >= len(line.views) or line.bases[line.first] > offset:
+        found = line.cut(offset, max_bytes, whole_first=whole_first) if line is not None else None
+        if found is None:
             self.misses += 1
-            return None
-        index = bisect_right(line.bases, offset, lo=line.first) - 1
-        if line.ends[index] <= offset:
-            self.misses += 1
-            return None
-        self.hits += 1
-        return _cut(line, index, max_bytes)
+        else:
+            self.hits += 1
+        return found
 
     def forget(self, key: Key) -> None:
         """Give up a partition: its topic is gone."""
         self._lines.pop(key, None)
 
     def _push_out(self) -> None:
-        key, line, size = self._order.popleft()
-        self.used -= size
+        key, line, cost = self._order.popleft()
+        self.used -= cost
         line.drop_first()
         if line.first == len(line.views) and self._lines.get(key) is line:
             del self._lines[key]
-
-
-def _cut(line: _Line, index: int, max_bytes: int) -> Slice:
-    views = line.views
-    first = views[index]
-    parts: list[Buffer] = [first]
-    size = len(first)
-    index += 1
-    while index < len(views) and size + len(views[index]) <= max_bytes:
-        parts.append(views[index])
-        size += len(views[index])
-        index += 1
-    return Slice(parts, size, line.ends[index - 1])

@@ -29,7 +29,13 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "transactions are not served by this broker"
         )
     producer_id, epoch = request.producer_id, request.producer_epoch
-    if producer_id >= 0 and 0 <= epoch < _LAST_EPOCH:
+    if (producer_id < 0) != (epoch < 0):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"producer id {producer_id} with epoch {epoch}: name both or neither",
+        )
+    # An id that was never handed out is somebody else's to come.
+    if 0 <= producer_id < call.state.next_producer_id and epoch < _LAST_EPOCH:
         return InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch + 1
         )

@@ -1,11 +1,24 @@
-"""ListOffsets: where a partition begins and ends, and where a time is."""
+"""ListOffsets: where a partition begins and ends, and where a time is.
+
+There is one tier so far: the local log begins where the log does, and nothing is tiered.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections import Counter
+from typing import Final
+
 from rookery.broker.call import Call
+from rookery.broker.dispatch import code_of
 from rookery.broker.registry import handles
-from rookery.errors import ErrorCode
-from rookery.model.offset import EARLIEST, LATEST
+from rookery.cluster.state.partition import Partition
+from rookery.errors import ApiError, Error, ErrorCode
+from rookery.log import times
+from rookery.log.tail import Key
+from rookery.log.times import Stamped
+from rookery.model.offset import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from rookery.wire.messages.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -15,33 +28,97 @@ from rookery.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+log = logging.getLogger(__name__)
+
+_EARLIEST_PENDING: Final = -6
+# What negative times mean, and the version from which on they do.
+_SINCE: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    _EARLIEST_PENDING: 11,
+}
+_UNKNOWN: Final = Stamped(-1, -1)
+_SEARCHES_AT_ONCE: Final = 8
+
 
 @handles(LIST_OFFSETS, versions=range(1, 12))
 async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer as of the log's head: an end that another broker has moved must be seen."""
     await call.services.replica.barrier()
+    counts = Counter(
+        (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
+    )
+    bound = asyncio.Semaphore(_SEARCHES_AT_ONCE)
+
+    async def answer(name: str, part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        if counts[name, part.partition_index] > 1:
+            return _refused(part, ErrorCode.INVALID_REQUEST)
+        try:
+            async with bound:
+                return await _find(call, name, part)
+        except Error as error:
+            log.info("ListOffsets of %s-%d: %s", name, part.partition_index, error)
+            return _refused(part, code_of(error))
+
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_find(call, topic.name, part) for part in topic.partitions],
+                partitions=await asyncio.gather(
+                    *(answer(topic.name, part) for part in topic.partitions)
+                ),
             )
             for topic in request.topics
         ]
     )
 
 
-def _find(call: Call, name: str, part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+async def _find(call: Call, name: str, part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    if part.timestamp < 0 and call.version < _SINCE.get(part.timestamp, 2**15):
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"time {part.timestamp} has no meaning in version {call.version}",
+        )
     topic = call.state.topics.by_name.get(name)
     if topic is None or not 0 <= part.partition_index < len(topic.partitions):
-        return ListOffsetsPartitionResponse(
-            partition_index=part.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
     partition = topic.partitions[part.partition_index]
-    offset = {EARLIEST: partition.log_start, LATEST: partition.next_offset}.get(part.timestamp, -1)
+    if part.current_leader_epoch > partition.leader_epoch:
+        raise ApiError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"epoch {part.current_leader_epoch} is not known yet, only {partition.leader_epoch}",
+        )
+    found = await _look(call, (topic.id, part.partition_index), partition, part.timestamp)
     return ListOffsetsPartitionResponse(
         partition_index=part.partition_index,
         error_code=ErrorCode.NONE,
-        offset=offset,
-        leader_epoch=partition.leader_epoch,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=_epoch(partition, found.offset),
     )
+
+
+def _epoch(partition: Partition, offset: int) -> int:
+    if offset < 0:
+        return -1
+    return partition.leader_epoch if offset >= partition.next_offset else partition.epoch_at(offset)
+
+
+async def _look(call: Call, key: Key, partition: Partition, time_ms: int) -> Stamped:
+    if time_ms == LATEST:
+        return Stamped(partition.next_offset, -1)
+    if time_ms in {EARLIEST, EARLIEST_LOCAL}:
+        return Stamped(partition.log_start, -1)
+    if time_ms in {LATEST_TIERED, _EARLIEST_PENDING}:
+        return _UNKNOWN
+    reader = call.services.reader
+    if time_ms == MAX_TIMESTAMP:
+        return await times.highest(reader, key, partition) or _UNKNOWN
+    return await times.first_at(reader, key, partition, time_ms) or _UNKNOWN
+
+
+def _refused(part: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=code)

@@ -1,33 +1,249 @@
 """Produce: check batches, have them written and committed, answer with their offsets.
 
-Acks of 1 and of all mean the same here: durable and committed. With acks 0 there is no answer.
+Acks of 1 and of all mean the same here: durable and committed. With acks 0 there is no answer, and
+an error closes the connection, as it does in Kafka: the client has no other way to learn of it.
+
+    all known, nothing to recompress ──────────────► writer ──► offsets ──► answer
+    else: barrier, or a look at the records in a thread ──► the same, in the client's order
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rookery.broker import checks
 from rookery.broker.call import Call
+from rookery.broker.checks import Rules
+from rookery.broker.configs import TopicConfigs
 from rookery.broker.dispatch import code_of
+from rookery.broker.leaders import successor
 from rookery.broker.registry import handles
 from rookery.cluster.state.state import Appended
 from rookery.cluster.state.topics import Topic
-from rookery.errors import ApiError, ErrorCode
+from rookery.errors import ApiError, Error, ErrorCode
 from rookery.log.writer import Batch
 from rookery.records import batch as batches
 from rookery.wire.messages.produce import (
     PRODUCE,
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 
+if TYPE_CHECKING:
+    from rookery.net.connection import Connection
+
+log = logging.getLogger(__name__)
+
 _ACKS: Final = frozenset((-1, 0, 1))
+# Below this a look at the records takes less time than handing them to a thread.
+_THREAD_FROM_BYTES: Final = 16 * 1024
+_NONE: Final = ErrorCode.NONE
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 Future = asyncio.Future[ProduceResponse | None]
+
+# Clients that have a request which is not in the writer's queue yet: those that follow it must not
+# overtake it, because a producer's sequences would come out of order.
+_late: dict[Connection, asyncio.Future[None]] = {}
+
+
+_Placed = tuple[PartitionProduceResponse, Topic, int, int]
+"""A partition's answer, and which of the request's batches are its: first, and behind the last."""
+
+
+class _Look(NamedTuple):
+    """Batches whose records must be looked at first."""
+
+    configs: TopicConfigs
+    first: int
+    stop: int
+    answer: PartitionProduceResponse
+
+
+class _Intake:
+    """One request on its way into the log."""
+
+    __slots__ = (
+        "batches", "call", "endpoints", "is_doubtful", "looks", "now_ms", "placed", "request",
+        "responses",
+    )  # fmt: skip
+
+    def __init__(self, call: Call, request: ProduceRequest) -> None:
+        self.call = call
+        self.request = request
+        self.now_ms: int = call.services.clock.now_ms()
+        self.take()
+
+    def take(self) -> None:
+        """Check everything that the state and the headers tell."""
+        self.batches: list[Batch] = []
+        self.placed: list[_Placed] = []
+        self.looks: list[_Look] = []
+        self.endpoints: dict[int, NodeEndpoint] = {}
+        self.is_doubtful = False
+        self.responses: list[TopicProduceResponse] = []
+        state = self.call.services.replica.state
+        for data in self.request.topic_data:
+            if self.call.header.api_version >= 13:
+                topic, code = state.topics.by_id.get(data.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+            else:
+                topic, code = state.topics.by_name.get(data.name), _UNKNOWN
+            parts = data.partition_data
+            if topic is None:
+                self.is_doubtful = True
+                answers = [_refused(part.index, code) for part in parts]
+            elif self.call.services.is_draining:
+                answers = [self._elsewhere(topic, part) for part in parts]
+            else:
+                rules = checks.of(state, topic)
+                answers = [self._partition(topic, rules, part) for part in parts]
+            self.responses.append(
+                TopicProduceResponse(
+                    name=data.name, topic_id=data.topic_id, partition_responses=answers
+                )
+            )
+
+    def _partition(
+        self, topic: Topic, rules: Rules, part: PartitionProduceData
+    ) -> PartitionProduceResponse:
+        """Check a partition's batches; the answer is completed when they are committed."""
+        index, data = part.index, part.records
+        if not 0 <= index < len(topic.partitions):
+            self.is_doubtful = True
+            return _refused(index, _UNKNOWN)
+        if not isinstance(data, memoryview):
+            return _refused(index, ErrorCode.INVALID_RECORD, "there are no records")
+        latest_ms = self.now_ms + rules.after_max_ms
+        try:
+            headers = batches.validate(data)
+            for header in headers:
+                if not rules.admits(header, latest_ms):
+                    rules.check(header, self.call.header.api_version, latest_ms)
+        except ApiError as error:
+            return _refused(index, error.code, error.text)
+        first = len(self.batches)
+        if len(headers) == 1:
+            self.batches.append(Batch(topic.id, index, data, headers[0]))
+        else:
+            self.batches += [
+                Batch(topic.id, index, data[h.position : h.end], h._replace(position=0))
+                for h in headers
+            ]
+        answer = PartitionProduceResponse(index=index, error_code=_NONE, base_offset=-1)
+        self.placed.append((answer, topic, first, len(self.batches)))
+        if not rules.is_plain:
+            self.looks.append(_Look(rules.configs, first, len(self.batches), answer))
+        return answer
+
+    def _elsewhere(self, topic: Topic, part: PartitionProduceData) -> PartitionProduceResponse:
+        """Send the client on to who comes after this broker."""
+        if not 0 <= part.index < len(topic.partitions):
+            return _refused(part.index, _UNKNOWN)
+        answer = _refused(part.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
+        found = successor(self.call, topic, part.index)
+        if found is not None:
+            broker = found.broker
+            answer.current_leader = LeaderIdAndEpoch(
+                leader_id=broker.node_id, leader_epoch=found.leader_epoch
+            )
+            self.endpoints[broker.node_id] = NodeEndpoint(
+                node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+        return answer
+
+    async def look(self) -> None:
+        """Look at the records where the topic's settings ask for it, in a thread if it is much."""
+        refused: set[int] = set()
+        for rules, first, stop, answer in self.looks:
+            own = self.batches[first:stop]
+            try:
+                self.batches[first:stop] = [await self._adapt(batch, rules) for batch in own]
+            except ApiError as error:
+                _refuse(answer, error)
+                refused.update(range(first, stop))
+        if refused:
+            self._leave_out(refused)
+
+    async def _adapt(self, batch: Batch, rules: TopicConfigs) -> Batch:
+        data = batch.data
+        if len(data) < _THREAD_FROM_BYTES and not batch.header.attributes & batches.CODEC_MASK:
+            adapted = checks.adapt(data, rules, self.now_ms)
+        else:
+            adapted = await asyncio.to_thread(checks.adapt, data, rules, self.now_ms)
+        if adapted is data:
+            return batch
+        return batch._replace(data=adapted, header=batches.parse(adapted))
+
+    def _leave_out(self, refused: set[int]) -> None:
+        kept = [index for index in range(len(self.batches)) if index not in refused]
+        new_index = {old: new for new, old in enumerate(kept)}
+        self.placed = [
+            (answer, topic, new_index[first], new_index[stop - 1] + 1)
+            for answer, topic, first, stop in self.placed
+            if first in new_index
+        ]
+        self.batches = [self.batches[index] for index in kept]
+
+    def send(self) -> Future | ProduceResponse | None:
+        """Hand the batches to the writer; the answer comes when they are committed."""
+        if not self.batches:
+            return self._finish()
+        written = self.call.services.writer.append(self.batches)
+        answer: Future = written.get_loop().create_future()
+
+        def settle(done: asyncio.Future[list[Appended]]) -> None:
+            error = asyncio.CancelledError() if done.cancelled() else done.exception()
+            if error is None:
+                self._fill(done.result())
+            else:
+                self._fail(error)
+            if not answer.done():
+                answer.set_result(self._finish())
+
+        written.add_done_callback(settle)
+        return answer
+
+    def _fill(self, outcomes: list[Appended]) -> None:
+        for answer, topic, first, stop in self.placed:
+            outcome = outcomes[first]
+            if stop - first > 1:
+                bad = (o for o in outcomes[first:stop] if o.error is not _NONE)
+                outcome = next(bad, outcome)
+            answer.log_start_offset = topic.partitions[answer.index].log_start
+            if outcome.error is not _NONE:
+                answer.error_code = outcome.error
+                answer.error_message = outcome.error.sentence
+                continue
+            answer.base_offset = outcome.base_offset
+            answer.log_append_time_ms = outcome.append_time_ms
+
+    def _fail(self, error: BaseException) -> None:
+        code = code_of(error)
+        log.warning("a produce of %d batches failed: %s", len(self.batches), error)
+        for answer, *_ in self.placed:
+            answer.error_code = code
+            answer.error_message = str(error)
+
+    def _finish(self) -> ProduceResponse | None:
+        if self.request.acks:
+            return ProduceResponse(
+                responses=self.responses, node_endpoints=list(self.endpoints.values())
+            )
+        codes = {part.error_code for topic in self.responses for part in topic.partition_responses}
+        if codes - {_NONE}:
+            log.info(
+                "a produce with acks=0 failed (%s): its connection is closed",
+                ", ".join(sorted(code.name for code in codes - {_NONE})),
+            )
+            asyncio.get_running_loop().call_soon(self.call.connection.close)
+        return None
 
 
 @handles(PRODUCE, versions=range(3, 14))
@@ -35,95 +251,53 @@ def produce(call: Call, request: ProduceRequest) -> Future | ProduceResponse | N
     """Write what can be written, and answer for every partition."""
     if request.acks not in _ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
-    batch_list: list[Batch] = []
-    response = ProduceResponse(
-        responses=[_check_topic(call, topic, batch_list) for topic in request.topic_data]
-    )
-    if not batch_list:
-        return response if request.acks else None
-    written = call.services.writer.append(batch_list)
-    answer: Future = written.get_loop().create_future()
-
-    def settle(done: asyncio.Future[list[Appended]]) -> None:
-        error = asyncio.CancelledError() if done.cancelled() else done.exception()
-        if answer.done():
-            return
-        if error is not None:
-            _fail(response, code_of(error))
-        else:
-            _fill(call, response, batch_list, done.result())
-        answer.set_result(response if request.acks else None)
-
-    written.add_done_callback(settle)
-    return answer
+    before = _late.get(call.connection) if _late else None
+    intake = _Intake(call, request)
+    if before is None and not intake.is_doubtful and not intake.looks:
+        return intake.send()
+    return _send_late(intake, before)
 
 
-def _check_topic(
-    call: Call, data: TopicProduceData, batch_list: list[Batch]
-) -> TopicProduceResponse:
-    topics = call.state.topics
-    topic = topics.by_name.get(data.name) if data.name else topics.by_id.get(data.topic_id)
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if data.name else ErrorCode.UNKNOWN_TOPIC_ID
-    return TopicProduceResponse(
-        name=data.name,
-        topic_id=data.topic_id,
-        partition_responses=[
-            _check(call, topic, part, batch_list) if topic else _refused(part.index, unknown)
-            for part in data.partition_data
-        ],
-    )
+def _send_late(intake: _Intake, before: asyncio.Future[None] | None) -> Future:
+    """Do what takes time first; later requests of the client wait for it."""
+    loop = asyncio.get_running_loop()
+    connection = intake.call.connection
+    ready = _late[connection] = loop.create_future()
 
+    async def prepare() -> ProduceResponse | None:
+        try:
+            if intake.is_doubtful:
+                await intake.call.services.replica.barrier()
+                intake.take()
+            await intake.look()
+            if before is not None:
+                await asyncio.wait([before])
+            sent = intake.send()
+        except Error as error:
+            if intake.request.acks:
+                raise
+            log.info("a produce with acks=0 failed: %s", error)
+            connection.close()
+            return None
+        finally:
+            ready.set_result(None)
+            if _late.get(connection) is ready:
+                del _late[connection]
+        return await sent if isinstance(sent, asyncio.Future) else sent
 
-def _check(
-    call: Call, topic: Topic, part: PartitionProduceData, batch_list: list[Batch]
-) -> PartitionProduceResponse:
-    """Check a partition's batches; the answer is completed when they are committed."""
-    if not 0 <= part.index < len(topic.partitions):
-        return _refused(part.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    records = part.records
-    if not isinstance(records, memoryview):
-        return _refused(part.index, ErrorCode.INVALID_RECORD)
-    try:
-        headers = batches.validate(records)
-    except ApiError as error:
-        return _refused(part.index, error.code, error.text)
-    for header in headers:
-        view = records[header.position : header.end]
-        batch_list.append(Batch(topic.id, part.index, view, header._replace(position=0)))
-    return PartitionProduceResponse(
-        index=part.index, error_code=ErrorCode.NONE, base_offset=-len(headers)
-    )
+    return loop.create_task(prepare())
 
 
 def _refused(index: int, code: ErrorCode, text: str | None = None) -> PartitionProduceResponse:
     return PartitionProduceResponse(
-        index=index, error_code=code, base_offset=-1, error_message=text
+        index=index, error_code=code, base_offset=-1, error_message=text or code.sentence
     )
 
 
-def _fill(
-    call: Call, response: ProduceResponse, batch_list: list[Batch], outcomes: list[Appended]
-) -> None:
-    results = iter(zip(batch_list, outcomes, strict=True))
-    for topic in response.responses:
-        for part in topic.partition_responses:
-            if part.error_code is not ErrorCode.NONE:
-                continue
-            count, part.base_offset = -part.base_offset, -1
-            own = [next(results) for _ in range(count)]
-            batch, first = own[0]
-            failed = next((o for _, o in own if o.error is not ErrorCode.NONE), None)
-            if failed is not None:
-                part.error_code = failed.error
-                continue
-            part.base_offset = first.base_offset
-            part.log_append_time_ms = first.append_time_ms
-            partition = call.state.topics.partition(batch.topic_id, batch.partition)
-            part.log_start_offset = partition.log_start if partition else -1
-
-
-def _fail(response: ProduceResponse, code: ErrorCode) -> None:
-    for topic in response.responses:
-        for part in topic.partition_responses:
-            if part.error_code is ErrorCode.NONE:
-                part.error_code, part.base_offset = code, -1
+def _refuse(answer: PartitionProduceResponse, error: ApiError) -> None:
+    answer.error_code, answer.error_message = error.code, error.text
+    if isinstance(error, checks.BadRecords):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+            for index, text in error.faults
+        ]

@@ -8,7 +8,7 @@ offsets end where the next one's begin.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 # A row that has grown to this size takes no further batches, so that a reader of one offset does
@@ -158,15 +158,14 @@ class Partition:
             self.append_times,
         )
 
-    def move(self, old_object: int, new_object: int, shift: int) -> int:
-        """Let rows of one object point into another, `shift` bytes further on; return how many."""
-        moved = 0
-        for index, object_id in enumerate(self.objects):
-            if object_id == old_object:
-                self.objects[index] = new_object
-                self.positions[index] += shift
-                moved += 1
-        return moved
+    def move(self, base_offset: int, old_object: int, new_object: int, shift: int) -> bool:
+        """Let a row point into another object, `shift` bytes further on, if it is still there."""
+        index = bisect_left(self.base_offsets, base_offset)
+        if index == len(self.objects) or self.objects[index] != old_object:
+            return False
+        self.objects[index] = new_object
+        self.positions[index] += shift
+        return True
 
     def _end_of(self, index: int) -> int:
         after = index + 1

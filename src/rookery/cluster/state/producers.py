@@ -32,7 +32,6 @@ class Verdict(NamedTuple):
 NEW: Final = Verdict(ErrorCode.NONE, -1)
 FENCED: Final = Verdict(ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 OUT_OF_ORDER: Final = Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
-TOO_OLD: Final = Verdict(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)
 
 
 def judge(window: bytes | None, epoch: int, first: int, count: int) -> Verdict:
@@ -45,16 +44,12 @@ def judge(window: bytes | None, epoch: int, first: int, count: int) -> Verdict:
     if epoch > current:
         return NEW if first == 0 else OUT_OF_ORDER
     last = (first + count - 1) % _SEQUENCES
-    oldest_first, newest_last = -1, -1
+    newest_last = -1
     for begin, end, offset in _BATCH.iter_unpack(window[_HEAD.size :]):
         if begin == first and end == last:
             return Verdict(ErrorCode.NONE, offset)
-        if oldest_first < 0:
-            oldest_first = begin
         newest_last = end
-    if first == (newest_last + 1) % _SEQUENCES:
-        return NEW
-    return TOO_OLD if last < oldest_first else OUT_OF_ORDER
+    return NEW if first == (newest_last + 1) % _SEQUENCES else OUT_OF_ORDER
 
 
 def remember(

@@ -53,7 +53,7 @@ class Applied(NamedTuple):
     is_void: bool
     outcomes: list[Outcome]
     grown: list[tuple[bytes, int]]
-    """Partitions whose high watermark has moved, by topic id and index."""
+    """Partitions that grew or are gone, by topic id and index: readers should look again."""
 
 
 OK: Final = Outcome(ErrorCode.NONE)
@@ -74,8 +74,8 @@ class State:
         self.next_producer_id = 0
         self.objects: dict[int, int] = {}
         """How many rows live in each object; a negative one is the payload of that entry."""
-        self.payloads: dict[int, list[Partition]] = {}
-        """The partitions that have rows in an entry's payload."""
+        self.payloads: dict[int, list[tuple[Partition, int]]] = {}
+        """Where the rows in an entry's payload are: partitions and the rows' base offsets."""
 
     def apply(self, number: int, entry: Entry, events: list[Message]) -> Applied:
         """Apply one entry; it must be the next.
@@ -168,7 +168,7 @@ class State:
         return OK
 
     def _topic_deleted(
-        self, _entry: Entry, event: topic_events.TopicDeleted, _done: Applied
+        self, _entry: Entry, event: topic_events.TopicDeleted, done: Applied
     ) -> Outcome:
         topic = self.topics.by_id.get(event.topic_id)
         if topic is None:
@@ -176,6 +176,8 @@ class State:
         self.topics.remove(topic)
         for partition in topic.partitions:
             self._free(partition.begin_at(partition.next_offset))
+            # Who waits for more of it must learn that there will be none.
+            done.grown.append((topic.id, partition.index))
         return OK
 
     def _partitions_added(
@@ -256,7 +258,8 @@ class State:
                 time_ms=stamp_ms,
             )
         append_time = -1
-        time_ms = extent.max_timestamp
+        # A batch without a time is as old as its commit: retention must have something to go by.
+        time_ms = extent.max_timestamp if extent.max_timestamp >= 0 else stamp_ms
         if topic.is_append_time:
             append_time = time_ms = partition.append_time = max(partition.append_time, stamp_ms)
         base = partition.next_offset
@@ -264,7 +267,7 @@ class State:
         if partition.append(place, extent.records, time_ms, is_append_time=topic.is_append_time):
             self.objects[object_id] = self.objects.get(object_id, 0) + 1
             if object_id < 0:
-                self.payloads.setdefault(object_id, []).append(partition)
+                self.payloads.setdefault(object_id, []).append((partition, base))
         done.grown.append((extent.topic_id, extent.partition))
         return Appended(ErrorCode.NONE, base, append_time, is_duplicate=False)
 
@@ -272,9 +275,9 @@ class State:
         self, _entry: Entry, event: log_events.PayloadsMoved, _done: Applied
     ) -> Outcome:
         for move in event.moves:
-            for partition in self.payloads.pop(-move.entry, ()):
-                moved = partition.move(-move.entry, move.object_id, move.position)
-                self.objects[move.object_id] = self.objects.get(move.object_id, 0) + moved
+            for partition, base in self.payloads.pop(-move.entry, ()):
+                if partition.move(base, -move.entry, move.object_id, move.position):
+                    self.objects[move.object_id] = self.objects.get(move.object_id, 0) + 1
             self.objects.pop(-move.entry, None)
         return OK
 

@@ -1,0 +1,72 @@
+"""DeleteRecords: move the start of logs, so that what lies before it is gone."""
+
+from __future__ import annotations
+
+from rookery.broker import configs
+from rookery.broker.call import Call
+from rookery.broker.registry import handles
+from rookery.cluster.events.topics import LogStartMoved
+from rookery.cluster.state.state import Outcome
+from rookery.errors import ErrorCode
+from rookery.wire.messages.delete_records import (
+    DELETE_RECORDS,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
+)
+
+_HIGH_WATERMARK = -1
+
+
+@handles(DELETE_RECORDS)
+async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Propose all moves in one entry, and tell where the logs begin once it is applied."""
+    await call.services.replica.barrier()
+    moves: list[LogStartMoved] = []
+    results: list[DeleteRecordsPartitionResult] = []
+    response = DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_check(call, topic, part, moves, results) for part in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+    if moves:
+        outcomes: list[Outcome] = await call.services.replica.propose(moves)
+        for result, outcome in zip(results, outcomes, strict=True):
+            result.error_code = outcome.error
+            if outcome.error is ErrorCode.NONE:
+                result.low_watermark = outcome.value
+    return response
+
+
+def _check(
+    call: Call,
+    data: DeleteRecordsTopic,
+    part: DeleteRecordsPartition,
+    moves: list[LogStartMoved],
+    results: list[DeleteRecordsPartitionResult],
+) -> DeleteRecordsPartitionResult:
+    """Add the move to those to be made, if it may be; its result is completed afterwards."""
+    result = DeleteRecordsPartitionResult(
+        partition_index=part.partition_index, low_watermark=-1, error_code=ErrorCode.NONE
+    )
+    topic = call.state.topics.by_name.get(data.name)
+    if topic is None or not 0 <= part.partition_index < len(topic.partitions):
+        result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif not configs.of(call.state, topic).is_deleted:
+        # A compacted topic promises that the last record of every key stays.
+        result.error_code = ErrorCode.POLICY_VIOLATION
+    elif part.offset < _HIGH_WATERMARK:
+        result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+    else:
+        moves.append(
+            LogStartMoved(topic_id=topic.id, partition=part.partition_index, offset=part.offset)
+        )
+        results.append(result)
+    return result

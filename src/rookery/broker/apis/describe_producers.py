@@ -1,0 +1,66 @@
+"""DescribeProducers: which idempotent producers a partition remembers."""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call
+from rookery.broker.registry import handles
+from rookery.cluster.state import producers
+from rookery.errors import ErrorCode
+from rookery.wire.messages.describe_producers import (
+    DESCRIBE_PRODUCERS,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+@handles(DESCRIBE_PRODUCERS)
+async def describe_producers(
+    call: Call, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    """Answer as of the log's head."""
+    await call.services.replica.barrier()
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _describe(call, topic.name, index) for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(call: Call, name: str, index: int) -> PartitionResponse:
+    topic = call.state.topics.by_name.get(name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return PartitionResponse(
+            partition_index=index,
+            error_code=code,
+            error_message=code.sentence,
+            active_producers=[],
+        )
+    return PartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        active_producers=[
+            _state(producer_id, window)
+            for producer_id, window in topic.partitions[index].producers.items()
+        ],
+    )
+
+
+def _state(producer_id: int, window: bytes) -> ProducerState:
+    known = producers.describe(window)
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=known.epoch,
+        last_sequence=known.last_sequence,
+        last_timestamp=known.time_ms,
+        coordinator_epoch=-1,
+    )

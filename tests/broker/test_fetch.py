@@ -1,0 +1,486 @@
+"""Fetch: limits, waiting, what is refused, and what comes from disk."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Assigned
+from kafka import KafkaConsumer
+from kafka import TopicPartition as PythonPartition
+
+from rookery.broker.settings import BrokerSettings
+from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
+from rookery.errors import ErrorCode
+from rookery.records import batch as batches
+from rookery.records import record as records
+from rookery.records.compression import CODECS
+from rookery.records.record import BatchSettings
+from rookery.testing.served import ServedBroker
+from rookery.testing.wire import Peer
+from rookery.wire.header import request_frame
+from rookery.wire.messages.fetch import FETCH, ReplicaState
+from rookery.wire.messages.produce import PRODUCE
+from tests.broker.raw import (
+    MEBIBYTE,
+    Raw,
+    batch,
+    bytes_of,
+    create,
+    fetch_request,
+    forget_tail,
+    produce_request,
+    raw,
+    until_waiting,
+)
+
+WAIT_MS = 15_000
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    folder: Path = tmp_path_factory.mktemp("broker")
+    with ServedBroker(folder, BrokerSettings(durability="os")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
+    name = "".join(one if one.isalnum() else "-" for one in request.node.name)
+    create(served, name, 3)
+    return name
+
+
+def offsets_of(data: bytes) -> list[int]:
+    return [one.offset for one in records.read_all(data)]
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+async def test_every_version_returns_what_was_written(
+    served: ServedBroker, topic: str, version: int
+) -> None:
+    topic_id = served.broker.replica.state.topics.by_name[topic].id
+    async with raw(served) as client:
+        await client.produce(topic, batch(b"a", b"b"))
+        options: dict[str, Any] = {"topic_ids": {topic: topic_id}, "isolation_level": version % 2}
+        answer = await client.fetch(topic, 0, version=version, **options)
+    assert offsets_of(bytes_of(answer)) == [0, 1]
+    assert (answer.error_code, answer.high_watermark, answer.last_stable_offset) == (0, 2, 2)
+    assert answer.log_start_offset == (0 if version >= 5 else -1)
+    assert answer.preferred_read_replica == -1
+    assert answer.diverging_epoch is None
+    assert answer.aborted_transactions == ([] if version % 2 else None)
+
+
+async def test_a_fetch_of_nothing_is_answered_with_nothing(served: ServedBroker) -> None:
+    async with raw(served) as client:
+        response = await client.fetch_all({}, version=16, max_wait_ms=WAIT_MS)
+    assert (response.throttle_time_ms, response.error_code, response.responses) == (0, 0, [])
+
+
+async def test_an_empty_partition_has_no_error(served: ServedBroker, topic: str) -> None:
+    async with raw(served) as client:
+        answer = await client.fetch(topic, 0)
+    assert (answer.error_code, answer.high_watermark, bytes_of(answer)) == (0, 0, b"")
+
+
+async def test_unknown_topics_and_partitions(served: ServedBroker, topic: str) -> None:
+    topic_id = served.broker.replica.state.topics.by_name[topic].id
+    async with raw(served) as client:
+        answer = await client.fetch("no-such-topic", 0, max_wait_ms=WAIT_MS)
+        assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer = await client.fetch(topic, 0, partition=7, max_wait_ms=WAIT_MS)
+        assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer = await client.fetch(
+            topic, 0, version=16, topic_ids={topic: b"x" * 16}, max_wait_ms=WAIT_MS
+        )
+        assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_ID
+        answer = await client.fetch(
+            topic, 0, partition=7, version=16, topic_ids={topic: topic_id}, max_wait_ms=WAIT_MS
+        )
+        assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_the_first_batch_comes_whole_whatever_the_limits(
+    served: ServedBroker, topic: str, is_cold: bool
+) -> None:
+    large = batch(b"x" * 300_000)
+    async with raw(served) as client:
+        for partition in range(3):
+            for _ in range(2):
+                await client.produce(topic, large, partition=partition)
+        if is_cold:
+            forget_tail(served)
+        offsets = {(topic, partition): 0 for partition in range(3)}
+        for limits in (
+            {"partition_max_bytes": 100_000},
+            {"max_bytes": 1},
+            {"partition_max_bytes": 1, "max_bytes": 1},
+            {"max_bytes": 0},
+        ):
+            response = await client.fetch_all(offsets, **limits)
+            sizes = [len(bytes_of(one)) for one in response.responses[0].partitions]
+            assert sizes == [len(large), 0, 0]
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_the_limits_hold_for_what_follows(
+    served: ServedBroker, topic: str, is_cold: bool
+) -> None:
+    one = batch(b"x" * 10_000)
+    size = len(one)
+    async with raw(served) as client:
+        for partition in range(3):
+            for _ in range(20):
+                await client.produce(topic, one, partition=partition)
+        if is_cold:
+            forget_tail(served)
+        offsets = {(topic, partition): 0 for partition in range(3)}
+
+        async def counts(**limits: int) -> list[int]:
+            response = await client.fetch_all(offsets, **limits)
+            parts = response.responses[0].partitions
+            return [len(bytes_of(part)) // size for part in parts]
+
+        assert await counts(partition_max_bytes=5 * size) == [5, 5, 5]
+        assert await counts(partition_max_bytes=5 * size + size - 1) == [5, 5, 5]
+        assert await counts(max_bytes=7 * size, partition_max_bytes=5 * size) == [5, 2, 0]
+        assert await counts(max_bytes=7 * size) == [7, 0, 0]
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_sixty_batches_of_30_kb_are_read_to_the_end(
+    served: ServedBroker, topic: str, is_cold: bool
+) -> None:
+    async with raw(served) as client:
+        await client.produce(topic, b"".join(batch(b"x" * 30_000) for _ in range(60)))
+        if is_cold:
+            forget_tail(served)
+        offset, rounds = 0, 0
+        while offset < 60:
+            found = offsets_of(bytes_of(await client.fetch(topic, offset)))
+            assert found[0] == offset
+            offset, rounds = found[-1] + 1, rounds + 1
+    assert rounds == 2
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_an_offset_within_a_batch_returns_that_batch(
+    served: ServedBroker, topic: str, is_cold: bool
+) -> None:
+    async with raw(served) as client:
+        for _ in range(3):
+            await client.produce(topic, batch(*[b"v"] * 10))
+        if is_cold:
+            forget_tail(served)
+        for offset in (0, 9, 10, 15, 29):
+            answer = await client.fetch(topic, offset, partition_max_bytes=1)
+            assert offsets_of(bytes_of(answer)) == list(
+                range(offset // 10 * 10, offset // 10 * 10 + 10)
+            )
+
+
+async def test_memory_and_disk_give_the_same_bytes(served: ServedBroker, topic: str) -> None:
+    small = [batch(b"v%d" % n, settings=BatchSettings(producer_id=-1)) for n in range(300)]
+    async with raw(served) as client:
+        for data in small[:100]:
+            await client.produce(topic, data)
+        await client.produce(topic, b"".join(small[100:200]))
+        await client.produce(topic, batch(b"x" * 900_000))
+        for data in small[200:]:
+            await client.produce(topic, data)
+        warm = await _read_all(client, topic, 301)
+        forget_tail(served)
+        cold = await _read_all(client, topic, 301)
+        for limit in (1, 5000, 100_000):
+            assert await _read_all(client, topic, 301, partition_max_bytes=limit) == cold
+    assert warm == cold
+    assert offsets_of(warm) == list(range(301))
+
+
+async def _read_all(client: Raw, topic: str, end: int, **limits: int) -> bytes:
+    found, offset = b"", 0
+    while offset < end:
+        data = bytes_of(await client.fetch(topic, offset, **limits))
+        found += data
+        offset = batches.verify(data)[-1].last_offset + 1
+    return found
+
+
+async def test_an_offset_out_of_range_is_told_with_the_range(
+    served: ServedBroker, topic: str
+) -> None:
+    topic_id = served.broker.replica.state.topics.by_name[topic].id
+    async with raw(served) as client:
+        await client.produce(topic, batch(*[b"v"] * 10))
+
+        async def move() -> None:
+            await served.broker.replica.propose(
+                [LogStartMoved(topic_id=topic_id, partition=0, offset=4)]
+            )
+
+        await asyncio.to_thread(served.do, move())
+        for offset in (3, 11, 2**62, -1):
+            answer = await client.fetch(topic, offset, max_wait_ms=WAIT_MS)
+            assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+            assert (answer.high_watermark, answer.log_start_offset) == (10, 4)
+        assert (await client.fetch(topic, 4)).error_code is ErrorCode.NONE
+        assert (await client.fetch(topic, 10)).error_code is ErrorCode.NONE
+
+
+async def test_leader_epochs(served: ServedBroker, topic: str) -> None:
+    partition = served.broker.replica.state.topics.by_name[topic].partitions[0]
+    async with raw(served) as client:
+        await client.produce(topic, batch(b"a"))
+        for epoch in (-1, partition.leader_epoch - 1, partition.leader_epoch):
+            answer = await client.fetch(topic, 0, leader_epoch=max(epoch, -1))
+            assert answer.error_code is ErrorCode.NONE
+        answer = await client.fetch(topic, 0, leader_epoch=partition.leader_epoch + 1)
+    assert answer.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+async def test_who_names_a_replica_id_is_a_reader_like_others(
+    served: ServedBroker, topic: str
+) -> None:
+    async with raw(served) as client:
+        await client.produce(topic, batch(b"a", b"b"))
+        for offset in (0, 2):
+            answer = await client.fetch(topic, offset, replica_id=3)
+            assert (answer.error_code, answer.high_watermark) == (0, 2)
+        state = ReplicaState(replica_id=3, replica_epoch=1)
+        topic_id = served.broker.replica.state.topics.by_name[topic].id
+        answer = await client.fetch(
+            topic, 1, version=17, replica_state=state, topic_ids={topic: topic_id}
+        )
+        assert (answer.error_code, answer.high_watermark) == (0, 2)
+
+
+async def test_a_fetch_waits_for_a_commit_and_not_longer(served: ServedBroker, topic: str) -> None:
+    async with raw(served) as reader, raw(served) as writer:
+        waiting = asyncio.create_task(
+            reader.fetch_all({(topic, 0): 0, (topic, 1): 0}, max_wait_ms=WAIT_MS)
+        )
+        await until_waiting(served, 2)
+        await writer.produce(topic, batch(b"z"), partition=2)
+        await writer.produce(topic, batch(b"a"), partition=1)
+        response = await asyncio.wait_for(waiting, 5)
+    assert [len(bytes_of(one)) > 0 for one in response.responses[0].partitions] == [False, True]
+    await until_waiting(served, 0)
+
+
+async def test_min_bytes_counts_all_partitions(served: ServedBroker, topic: str) -> None:
+    one = batch(b"x" * 1000)
+    async with raw(served) as reader, raw(served) as writer:
+        await writer.produce(topic, one, partition=0)
+        offsets = {(topic, partition): 0 for partition in range(3)}
+        waiting = asyncio.create_task(
+            reader.fetch_all(offsets, max_wait_ms=WAIT_MS, min_bytes=4 * len(one))
+        )
+        await until_waiting(served, 3)
+        for partition in (1, 2):
+            await writer.produce(topic, one, partition=partition)
+            assert not waiting.done()
+        await until_waiting(served, 3)
+        await writer.produce(topic, one, partition=1)
+        response = await asyncio.wait_for(waiting, 5)
+    sizes = [len(bytes_of(part)) for part in response.responses[0].partitions]
+    assert sizes == [len(one), 2 * len(one), len(one)]
+
+
+async def test_max_wait_ends_the_wait_with_what_there_is(served: ServedBroker, topic: str) -> None:
+    async with raw(served) as client:
+        await client.produce(topic, batch(b"a"))
+        answer = await client.fetch(topic, 0, max_wait_ms=30, min_bytes=MEBIBYTE)
+        assert offsets_of(bytes_of(answer)) == [0]
+        answer = await client.fetch(topic, 1, max_wait_ms=30, min_bytes=1)
+        assert (answer.error_code, bytes_of(answer)) == (0, b"")
+
+
+async def test_an_error_ends_the_wait_for_all(served: ServedBroker, topic: str) -> None:
+    async with raw(served) as client:
+        response = await asyncio.wait_for(
+            client.fetch_all({(topic, 0): 0, (topic, 1): 99}, max_wait_ms=WAIT_MS), 5
+        )
+    assert [one.error_code for one in response.responses[0].partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+    ]
+
+
+async def test_a_topic_that_is_deleted_meanwhile_is_told(served: ServedBroker, topic: str) -> None:
+    topic_id = served.broker.replica.state.topics.by_name[topic].id
+
+    async def delete() -> None:
+        await served.broker.replica.propose([TopicDeleted(topic_id=topic_id)])
+
+    async with raw(served) as client:
+        waiting = asyncio.create_task(
+            client.fetch(topic, 0, version=13, topic_ids={topic: topic_id}, max_wait_ms=20_000)
+        )
+        await until_waiting(served, 1)
+        await asyncio.to_thread(served.do, delete())
+        answer = await asyncio.wait_for(waiting, 5)
+    assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert answer.high_watermark == -1
+
+
+async def test_who_goes_away_waits_no_longer(served: ServedBroker, topic: str) -> None:
+    request = fetch_request({(topic, 0): 0}, max_wait_ms=WAIT_MS)
+    with socket.create_connection(("127.0.0.1", served.port)) as client:
+        client.sendall(b"".join(request_frame(FETCH, 12, 1, None, request)))
+        await until_waiting(served, 1)
+        # Closed with a reset, as when a process is killed.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    await until_waiting(served, 0)
+
+
+async def test_many_wait_and_all_are_served(served: ServedBroker, topic: str) -> None:
+    frame = b"".join(
+        request_frame(FETCH, 12, 1, None, fetch_request({(topic, 0): 0}, max_wait_ms=WAIT_MS))
+    )
+    peers = [await Peer.connect(served.port) for _ in range(200)]
+    for peer in peers:
+        peer.write(frame)
+    await until_waiting(served, 200)
+    async with raw(served) as writer:
+        await writer.produce(topic, batch(b"news"))
+    answers = await asyncio.wait_for(asyncio.gather(*(peer.read_frame() for peer in peers)), 10)
+    assert all(b"news" in answer for answer in answers)
+    for peer in peers:
+        await peer.close()
+
+
+async def test_a_stopping_broker_keeps_nobody_waiting(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path, BrokerSettings(durability="os")) as broker:
+        create(broker, "t")
+        client = await Peer.connect(broker.port)
+        client.write(
+            b"".join(
+                request_frame(FETCH, 12, 1, None, fetch_request({("t", 0): 0}, max_wait_ms=600_000))
+            )
+        )
+        await until_waiting(broker, 1)
+    assert await asyncio.wait_for(client.read_frame(), 5)
+    await client.close()
+
+
+async def test_bytes_that_went_bad_on_disk_are_not_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = BrokerSettings(durability="os", tail_bytes=0, cache_bytes=0)
+    with ServedBroker(tmp_path, settings) as broker:
+        create(broker, "t", 2)
+        async with raw(broker) as client:
+            await client.produce("t", batch(b"good" * 50_000), partition=0)
+            await client.produce("t", batch(b"ruin" * 50_000), partition=1)
+            [journal] = (tmp_path / "journal").iterdir()
+            data = journal.read_bytes()
+            with journal.open("r+b") as file:
+                file.seek(data.index(b"ruinruin"))
+                file.write(b"x")
+            response = await client.fetch_all({("t", 1): 0, ("t", 0): 0})
+    bad, good = response.responses[0].partitions
+    assert (bad.error_code, bytes_of(bad)) == (ErrorCode.CORRUPT_MESSAGE, b"")
+    assert (good.error_code, offsets_of(bytes_of(good))) == (ErrorCode.NONE, [0])
+    assert "CRC" in caplog.text
+
+
+async def test_a_reader_that_moves_to_a_broker_behind_is_not_sent_back(
+    two: tuple[ServedBroker, ServedBroker],
+) -> None:
+    one, other = two
+    create(one, "t")
+    async with raw(one) as writer, raw(other) as reader:
+        for number in range(100):
+            assert (await writer.produce("t", batch(b"v"))).base_offset == number
+            answer = await reader.fetch("t", number + 1)
+            assert answer.error_code is ErrorCode.NONE
+            assert offsets_of(bytes_of(await reader.fetch("t", number))) == [number]
+
+
+async def test_a_commit_by_another_broker_ends_the_wait(
+    two: tuple[ServedBroker, ServedBroker],
+) -> None:
+    one, other = two
+    create(one, "t")
+    async with raw(one) as writer, raw(other) as reader:
+        await reader.fetch("t", 0)
+        waiting = asyncio.create_task(reader.fetch("t", 0, max_wait_ms=WAIT_MS))
+        await until_waiting(other, 1)
+        await writer.produce("t", batch(b"v"))
+        assert offsets_of(bytes_of(await asyncio.wait_for(waiting, 5))) == [0]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[ServedBroker, ServedBroker]]:
+    settings = BrokerSettings(durability="os")
+    with ServedBroker(tmp_path, settings) as one, ServedBroker(tmp_path, settings) as other:
+        yield one, other
+
+
+def _mixed(served: ServedBroker, topic: str) -> list[bytes]:
+    """Write batches of every codec and size; return the values in order."""
+    values: list[bytes] = []
+
+    async def write() -> None:
+        async with raw(served) as client:
+            for number, codec in enumerate([*CODECS.values()] * 8):
+                own = [b"%d-%d" % (number, n) * (1 + number * 20) for n in range(number * 3 + 1)]
+                data = batch(*own, settings=BatchSettings(codec=codec))
+                await client.ask(PRODUCE, 9, produce_request(topic, {0: data}))
+                values.extend(own)
+
+    asyncio.run(write())
+    return values
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_real_clients_read_every_codec(served: ServedBroker, topic: str, is_cold: bool) -> None:
+    values = _mixed(served, topic)
+    if is_cold:
+        forget_tail(served)
+    consumer = Consumer(
+        {"bootstrap.servers": served.bootstrap, "group.id": "g", "enable.auto.commit": False}
+    )
+    consumer.assign([Assigned(topic, 0, 0)])
+    found: list[bytes] = []
+    while len(found) < len(values):
+        message = consumer.poll(10)
+        assert message is not None
+        assert message.error() is None
+        value = message.value()
+        assert isinstance(value, bytes)
+        found.append(value)
+    consumer.close()
+    assert found == values
+    python = KafkaConsumer(bootstrap_servers=served.bootstrap, consumer_timeout_ms=10_000)
+    python.assign([PythonPartition(topic, 0)])
+    python.seek(PythonPartition(topic, 0), 0)
+    try:
+        assert [next(python).value for _ in values] == values
+    finally:
+        python.close()
+
+
+async def test_aiokafka_reads_and_waits(served: ServedBroker, topic: str) -> None:
+    values = await asyncio.to_thread(_mixed, served, topic)
+    consumer = AIOKafkaConsumer(bootstrap_servers=served.bootstrap)
+    await consumer.start()
+    try:
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek(TopicPartition(topic, 0), 0)
+        found = [(await asyncio.wait_for(consumer.getone(), 10)).value for _ in values]
+        assert found == values
+        async with raw(served) as client:
+            await client.produce(topic, batch(b"late"))
+        assert (await asyncio.wait_for(consumer.getone(), 10)).value == b"late"
+    finally:
+        await consumer.stop()

@@ -1,0 +1,253 @@
+"""ListOffsets and OffsetForLeaderEpoch: ends, times and epochs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from rookery.broker.settings import BrokerSettings
+from rookery.cluster.events.topics import LogStartMoved
+from rookery.errors import ErrorCode
+from rookery.records.compression import CODECS, named
+from rookery.records.record import BatchSettings, Record, build
+from rookery.testing.served import ServedBroker
+from rookery.wire.messages.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from rookery.wire.messages.offset_for_leader_epoch import (
+    OFFSET_FOR_LEADER_EPOCH,
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.broker.raw import Raw, batch, create, forget_tail, raw
+
+BEGIN = 1_700_000_000_000
+LATEST, EARLIEST, MAX, LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    folder: Path = tmp_path_factory.mktemp("broker")
+    # Old records, which retention shall leave alone.
+    settings = BrokerSettings(durability="os", upkeep_interval_ms=3_600_000)
+    with ServedBroker(folder, settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
+    name = "".join(one if one.isalnum() else "-" for one in request.node.name)
+    create(served, name, 2)
+    return name
+
+
+async def find(
+    client: Raw, topic: str, *times: int, version: int = 11, epoch: int = -1, partition: int = 0
+) -> list[ListOffsetsPartitionResponse]:
+    """Ask for several times, one after the other."""
+    found = []
+    for time_ms in times:
+        part = ListOffsetsPartition(
+            partition_index=partition, timestamp=time_ms, current_leader_epoch=epoch
+        )
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])]
+        )
+        response = await client.ask(LIST_OFFSETS, version, request)
+        found += response.topics[0].partitions
+    return found
+
+
+def timed(*times: int, codec: str = "none") -> bytes:
+    records = [Record(b"k", b"v", (), BEGIN + time) for time in times]
+    return build(records, BatchSettings(codec=named(codec)))
+
+
+def move(served: ServedBroker, topic: str, offset: int) -> None:
+    topic_id = served.broker.replica.state.topics.by_name[topic].id
+
+    async def propose() -> None:
+        event = LogStartMoved(topic_id=topic_id, partition=0, offset=offset)
+        await served.broker.replica.propose([event])
+
+    served.do(propose())
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+async def test_start_and_end(served: ServedBroker, topic: str, version: int) -> None:
+    async with raw(served) as client:
+        await client.produce(topic, batch(*[b"v"] * 10))
+        move(served, topic, 3)
+        start, end = await find(client, topic, EARLIEST, LATEST, version=version)
+        assert [start.offset, end.offset] == [3, 10]
+        assert [start.timestamp, end.timestamp] == [-1, -1]
+        assert start.leader_epoch == (0 if version >= 4 else -1)
+        empty = await find(client, topic, EARLIEST, LATEST, MAX, 0, partition=1)
+        assert [one.offset for one in empty] == [0, 0, -1, -1]
+
+
+async def test_special_times_need_their_version(served: ServedBroker, topic: str) -> None:
+    async with raw(served) as client:
+        await client.produce(topic, timed(5, 9, 7))
+        for time_ms, since, offset in [
+            (MAX, 7, 1),
+            (LOCAL, 8, 0),
+            (TIERED, 9, -1),
+            (PENDING, 11, -1),
+        ]:
+            [old] = await find(client, topic, time_ms, version=since - 1)
+            assert old.error_code is ErrorCode.UNSUPPORTED_VERSION
+            [new] = await find(client, topic, time_ms, version=since)
+            assert (new.error_code, new.offset) == (ErrorCode.NONE, offset)
+        [bad] = await find(client, topic, -7)
+        assert bad.error_code is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("codec", [codec.name for codec in CODECS.values()])
+async def test_the_first_record_not_before_a_time(
+    served: ServedBroker, topic: str, codec: str, is_cold: bool
+) -> None:
+    async with raw(served) as client:
+        await client.produce(topic, timed(10, 20, 30, codec=codec))
+        # Times go back and forth, as producers' clocks do.
+        await client.produce(topic, timed(25, 15, 40, codec=codec))
+        await client.produce(topic, timed(*range(41, 1000), codec=codec))
+        if is_cold:
+            forget_tail(served)
+        for time_ms, expected in [
+            (0, (0, 10)),
+            (10, (0, 10)),
+            (11, (1, 20)),
+            (30, (2, 30)),
+            (31, (5, 40)),
+            (41, (6, 41)),
+            (500, (465, 500)),
+            (999, (964, 999)),
+        ]:
+            [found] = await find(client, topic, BEGIN + time_ms)
+            assert (found.offset, found.timestamp - BEGIN) == expected
+            assert found.leader_epoch == 0
+        [none] = await find(client, topic, BEGIN + 1000)
+        assert (none.error_code, none.offset, none.timestamp) == (ErrorCode.NONE, -1, -1)
+        [highest] = await find(client, topic, MAX)
+        assert (highest.offset, highest.timestamp - BEGIN) == (964, 999)
+
+
+async def test_records_before_the_start_are_not_found(served: ServedBroker, topic: str) -> None:
+    async with raw(served) as client:
+        await client.produce(topic, timed(90, 20, 30, 80))
+        await client.produce(topic, timed(50))
+        move(served, topic, 1)
+        [found] = await find(client, topic, BEGIN)
+        assert (found.offset, found.timestamp - BEGIN) == (1, 20)
+        [highest] = await find(client, topic, MAX)
+        assert (highest.offset, highest.timestamp - BEGIN) == (3, 80)
+        assert (await find(client, topic, BEGIN + 85))[0].offset == -1
+        move(served, topic, 5)
+        gone = await find(client, topic, BEGIN, MAX)
+        assert [one.offset for one in gone] == [-1, -1]
+
+
+async def test_append_time_holds_for_all_records_of_a_batch(
+    served: ServedBroker, topic: str
+) -> None:
+    name = topic + "-stamped"
+    create(served, name, 1, {"message.timestamp.type": "LogAppendTime"})
+    async with raw(served) as client:
+        answer = await client.produce(name, timed(1, 2, 3))
+        stamp = answer.log_append_time_ms
+        for time_ms in (0, stamp):
+            [found] = await find(client, name, time_ms)
+            assert (found.offset, found.timestamp) == (0, stamp)
+        assert (await find(client, name, stamp + 1))[0].offset == -1
+
+
+async def test_what_is_refused(served: ServedBroker, topic: str) -> None:
+    async with raw(served) as client:
+        [bad] = await find(client, "no-such-topic", LATEST)
+        assert bad.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        [bad] = await find(client, topic, LATEST, partition=2)
+        assert bad.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        [bad] = await find(client, topic, LATEST, epoch=5)
+        assert bad.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+        part = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+        other = ListOffsetsPartition(partition_index=1, timestamp=LATEST)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part, part, other])]
+        )
+        response = await client.ask(LIST_OFFSETS, 5, request)
+    assert [one.error_code for one in response.topics[0].partitions] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+    ]
+
+
+async def test_the_end_is_that_of_all_brokers(tmp_path: Path) -> None:
+    settings = BrokerSettings(durability="os")
+    with ServedBroker(tmp_path, settings) as one, ServedBroker(tmp_path, settings) as two:
+        create(one, "t")
+        async with raw(one) as writer, raw(two) as reader:
+            for number in range(50):
+                await writer.produce("t", batch(b"v"))
+                [end] = await find(reader, "t", LATEST)
+                assert end.offset == number + 1
+
+
+def test_a_real_client_finds_times(served: ServedBroker, topic: str) -> None:
+    async def write() -> None:
+        async with raw(served) as client:
+            await client.produce(topic, timed(10, 20, 30))
+
+    asyncio.run(write())
+    consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": "g"})
+    [found] = consumer.offsets_for_times([TopicPartition(topic, 0, BEGIN + 15)], timeout=10)
+    assert found.offset == 1
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 3)
+    consumer.close()
+
+
+async def end_of(client: Raw, epoch: int, *, current: int = -1, version: int = 4) -> EpochEndOffset:
+    part = OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=current)
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[part])]
+    )
+    response = await client.ask(OFFSET_FOR_LEADER_EPOCH, version, request)
+    return response.topics[0].partitions[0]
+
+
+async def test_epochs_end_where_the_next_one_began(tmp_path: Path) -> None:
+    settings = BrokerSettings(durability="os")
+    with ServedBroker(tmp_path, settings) as broker:
+        create(broker, "t")
+        async with raw(broker) as client:
+            await client.produce("t", batch(b"a", b"b"))
+    # The leader goes and comes: two epochs more, in the first of which nothing is written.
+    with ServedBroker(tmp_path, settings) as broker:
+        partition = broker.broker.replica.state.topics.by_name["t"].partitions[0]
+        now = partition.leader_epoch
+        assert now > 0
+        async with raw(broker) as client:
+            await client.produce("t", batch(b"c"))
+            for version in (2, 3, 4):
+                ends = [await end_of(client, epoch, version=version) for epoch in range(now + 1)]
+                # No reader's position is behind the end of the epoch it was read in.
+                assert [one.end_offset for one in ends] == [2] * now + [3]
+                assert [one.error_code for one in ends] == [ErrorCode.NONE] * (now + 1)
+            ahead = await end_of(client, now + 5)
+            assert (ahead.end_offset, ahead.leader_epoch) == (3, now)
+            unknown = await end_of(client, now, current=now + 1)
+            assert unknown.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+            old = await end_of(client, 0, current=0)
+            assert (old.error_code, old.leader_epoch, old.end_offset) == (ErrorCode.NONE, 0, 2)

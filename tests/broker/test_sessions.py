@@ -1,0 +1,212 @@
+"""Fetch sessions: what is remembered, what is told, and when a client must start over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rookery.broker.sessions import Sessions, SessionSettings, Watched
+from rookery.broker.settings import BrokerSettings
+from rookery.clock import SystemRandom
+from rookery.errors import ApiError, ErrorCode
+from rookery.testing.clock import ManualClock
+from rookery.testing.served import ServedBroker
+from rookery.wire.messages.fetch import FetchResponse, ForgottenTopic
+from tests.broker.raw import Raw, batch, bytes_of, create, fetch_request, raw, until_waiting
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    folder: Path = tmp_path_factory.mktemp("broker")
+    with ServedBroker(folder, BrokerSettings(durability="os")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
+    create(served, request.node.name, 3)
+    name: str = request.node.name
+    return name
+
+
+def told(response: FetchResponse) -> dict[int, int]:
+    """Return the partitions that are answered, and how many bytes each has."""
+    return {
+        part.partition_index: len(bytes_of(part))
+        for topic in response.responses
+        for part in topic.partitions
+    }
+
+
+async def opened(client: Raw, topic: str, **options: Any) -> FetchResponse:
+    offsets = {(topic, partition): 0 for partition in range(3)}
+    return await client.fetch_all(offsets, session_epoch=0, **options)
+
+
+async def test_only_news_is_told(served: ServedBroker, topic: str) -> None:
+    one = batch(b"v")
+    async with raw(served) as client:
+        first = await opened(client, topic)
+        assert first.session_id > 0
+        assert told(first) == {0: 0, 1: 0, 2: 0}
+        session = first.session_id
+        quiet = await client.fetch_all({}, session_id=session, session_epoch=1)
+        assert (quiet.session_id, quiet.responses) == (session, [])
+        await client.produce(topic, one, partition=1)
+        news = await client.fetch_all({}, session_id=session, session_epoch=2)
+        assert told(news) == {1: len(one)}
+        # The reader has not moved on: it gets the same again, though the end is no news.
+        again = await client.fetch_all({}, session_id=session, session_epoch=3)
+        assert told(again) == {1: len(one)}
+        read = await client.fetch_all({(topic, 1): 1}, session_id=session, session_epoch=4)
+        assert told(read) == {}
+
+
+async def test_an_error_is_told_until_it_is_over(served: ServedBroker, topic: str) -> None:
+    async with raw(served) as client:
+        session = (await opened(client, topic)).session_id
+        options: dict[str, Any] = {"session_id": session}
+        for epoch in (1, 2):
+            bad = await client.fetch_all({(topic, 2): 77}, session_epoch=epoch, **options)
+            assert told(bad) == {2: 0}
+            [part] = bad.responses[0].partitions
+            assert part.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+        well = await client.fetch_all({(topic, 2): 0}, session_epoch=3, **options)
+        assert told(well) == {2: 0}
+        assert well.responses[0].partitions[0].error_code is ErrorCode.NONE
+        assert told(await client.fetch_all({}, session_epoch=4, **options)) == {}
+
+
+async def test_forgotten_partitions_are_read_no_more(served: ServedBroker, topic: str) -> None:
+    async with raw(served) as client:
+        session = (await opened(client, topic)).session_id
+        forgotten = [ForgottenTopic(topic=topic, partitions=[0, 2])]
+        await client.fetch_all(
+            {}, session_id=session, session_epoch=1, forgotten_topics_data=forgotten
+        )
+        for partition in range(3):
+            await client.produce(topic, batch(b"v"), partition=partition)
+        response = await client.fetch_all({}, session_id=session, session_epoch=2)
+        assert list(told(response)) == [1]
+        forgotten = [ForgottenTopic(topic=topic, partitions=[1])]
+        last = await client.fetch_all(
+            {}, session_id=session, session_epoch=3, forgotten_topics_data=forgotten
+        )
+        assert (last.session_id, last.error_code) == (0, ErrorCode.NONE)
+        gone = await client.fetch_all({}, session_id=session, session_epoch=4)
+        assert gone.error_code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_wrong_ids_and_epochs_are_refused(served: ServedBroker, topic: str) -> None:
+    async with raw(served) as client:
+        session = (await opened(client, topic)).session_id
+        for options, code in [
+            ({"session_id": session, "session_epoch": 2}, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+            ({"session_id": session ^ 1, "session_epoch": 1}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+            ({"session_id": 0, "session_epoch": 1}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        ]:
+            response = await client.fetch_all({(topic, 0): 0}, **options)
+            assert (response.error_code, response.session_id) == (code, 0)
+            assert response.responses == []
+        ids = await client.fetch_all({}, version=13, session_id=session, session_epoch=1)
+        assert ids.error_code is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        # None of that has moved the session.
+        fine = await client.fetch_all({}, session_id=session, session_epoch=1)
+        assert fine.error_code is ErrorCode.NONE
+
+
+async def test_a_session_is_closed_or_opened_anew(served: ServedBroker, topic: str) -> None:
+    async with raw(served) as client:
+        session = (await opened(client, topic)).session_id
+        anew = await opened(client, topic, session_id=session)
+        assert anew.session_id not in {0, session}
+        closing = await client.fetch_all(
+            {(topic, 0): 0}, session_id=anew.session_id, session_epoch=-1
+        )
+        assert (closing.session_id, told(closing)) == (0, {0: 0})
+        for old in (session, anew.session_id):
+            gone = await client.fetch_all({}, session_id=old, session_epoch=1)
+            assert gone.error_code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_partitions_take_turns(served: ServedBroker, topic: str) -> None:
+    one = batch(b"x" * 1000)
+    async with raw(served) as client:
+        for partition in range(3):
+            await client.produce(topic, one, partition=partition)
+        first = await opened(client, topic, max_bytes=1)
+        turns = [[index for index, size in told(first).items() if size]]
+        for epoch in range(1, 5):
+            response = await client.fetch_all(
+                {}, session_id=first.session_id, session_epoch=epoch, max_bytes=1
+            )
+            turns.append([index for index, size in told(response).items() if size])
+    assert turns == [[0], [1], [2], [0], [1]]
+
+
+async def test_a_session_waits_for_partitions_without_news(
+    served: ServedBroker, topic: str
+) -> None:
+    async with raw(served) as client, raw(served) as writer:
+        session = (await opened(client, topic)).session_id
+        waiting = asyncio.create_task(
+            client.fetch_all({}, session_id=session, session_epoch=1, max_wait_ms=15_000)
+        )
+        await until_waiting(served, 3)
+        await writer.produce(topic, batch(b"v"), partition=2)
+        assert list(told(await asyncio.wait_for(waiting, 5))) == [2]
+
+
+class TestBounds:
+    def setup_method(self) -> None:
+        self.clock = ManualClock()
+        settings = SessionSettings(max_sessions=3, eviction_ms=1000)
+        self.sessions = Sessions(self.clock, SystemRandom(), settings)
+
+    def open(self, partitions: int = 1) -> int:
+        offsets = {("t", index): 0 for index in range(partitions)}
+        return self.sessions.resume(fetch_request(offsets, session_epoch=0), 12).id
+
+    def use(self, session: int, epoch: int) -> list[Watched]:
+        request = fetch_request({}, session_id=session, session_epoch=epoch)
+        return list(self.sessions.resume(request, 12).partitions.values())
+
+    def test_a_new_session_waits_until_another_is_idle(self) -> None:
+        first, second, _ = (self.open() for _ in range(3))
+        assert self.open() == 0
+        self.clock.advance(999)
+        self.use(first, 1)
+        assert self.open() == 0
+        self.clock.advance(1)
+        assert self.open() > 0
+        assert len(self.sessions) == 3
+        assert self.use(first, 2)
+        with pytest.raises(ApiError):
+            self.use(second, 1)
+
+    def test_a_larger_session_takes_the_place_of_a_smaller_one(self) -> None:
+        ids = [self.open(3), self.open(2), self.open(3)]
+        self.clock.advance(999)
+        for session in ids:
+            self.use(session, 1)
+        assert self.open(5) == 0
+        self.clock.advance(1)
+        for session in ids:
+            self.use(session, 2)
+        assert self.open(2) == 0
+        assert self.open(3) > 0
+        with pytest.raises(ApiError):
+            self.use(ids[1], 3)
+
+    def test_epochs_wrap_round(self) -> None:
+        session = self.open()
+        self.sessions._by_id[session].epoch = 2**31 - 1
+        self.use(session, 2**31 - 1)
+        assert self.use(session, 1)
+
+    def test_an_empty_fetch_opens_none(self) -> None:
+        assert self.open(0) == 0

@@ -1,0 +1,216 @@
+"""The reader: rows to bytes, checked and stamped, with few reads."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from rookery.cluster.entry import Writer, write_entry
+from rookery.cluster.open import open_log
+from rookery.cluster.state.partition import Partition, Place
+from rookery.errors import Corrupt
+from rookery.log.reader import Reader
+from rookery.log.tail import Key, Slice, Tail
+from rookery.records import batch as batches
+from rookery.records import record as records
+from rookery.records.record import Record, build
+
+KEY: Key = (b"t" * 16, 3)
+
+
+class Objects:
+    """Objects in memory, cut into blocks as a cache does, that count what is read."""
+
+    def __init__(self, block: int = 2**30) -> None:
+        self.data: dict[int, bytearray] = {}
+        self.block = block
+        self.reads: list[tuple[int, int, int]] = []
+
+    async def views(self, object_id: int, position: int, size: int) -> list[memoryview]:
+        self.reads.append((object_id, position, size))
+        data = memoryview(bytes(self.data[object_id]))[: position + size]
+        if len(data) < position + size:
+            raise Corrupt("the object is too short")
+        ends = range(position - position % self.block + self.block, position + size, self.block)
+        edges = [position, *ends, position + size]
+        return [data[a:b] for a, b in pairwise(edges)]
+
+
+class World:
+    """A partition, its bytes, and a reader with nothing in memory."""
+
+    def __init__(self, block: int = 2**30) -> None:
+        self.objects = Objects(block)
+        self.log = open_log("memory:")
+        self.partition = Partition(3)
+        self.partition.lead(1)
+        self.reader = Reader(self.log, self.objects, Tail())
+
+    def write(self, object_id: int, count: int, size: int, *, append_time: int = -1) -> None:
+        """Append a batch to an object, and to the partition."""
+        data = build([Record(b"k", b"v" * size, (), 5) for _ in range(count)])
+        store = self.objects.data.setdefault(object_id, bytearray())
+        place = Place(object_id, len(store), len(data))
+        store += data
+        is_append_time = append_time >= 0
+        self.partition.append(place, count, append_time, is_append_time=is_append_time)
+
+    async def write_entry(self, count: int) -> None:
+        """Append a batch that rides in an entry."""
+        data = build([Record(b"k", b"v") for _ in range(count)])
+        number = await self.log.append(write_entry(Writer(0, 0, 0, 0, 0), [], [data]))
+        self.partition.append(Place(-number, 0, len(data)), count, 5, is_append_time=False)
+
+    async def read(self, offset: int, max_bytes: int = 2**20, **options: bool) -> Slice:
+        return await self.reader.read(KEY, self.partition, offset, max_bytes, **options)
+
+    async def offsets(self, offset: int, max_bytes: int = 2**20) -> list[int]:
+        found = await self.read(offset, max_bytes)
+        data = b"".join(found.parts)
+        assert len(data) == found.size
+        result = [one.offset for one in records.read_all(data)]
+        assert found.next_offset == (result[-1] + 1 if result else offset)
+        return result
+
+
+@pytest.mark.parametrize("block", [2**30, 1000])
+@pytest.mark.parametrize("size", [10, 20_000])
+async def test_batches_get_their_offsets(block: int, size: int) -> None:
+    world = World(block)
+    for count in (3, 1, 4):
+        world.write(7, count, size)
+    assert await world.offsets(0) == list(range(8))
+    assert await world.offsets(2) == list(range(8))
+    assert await world.offsets(3) == list(range(3, 8))
+    assert await world.offsets(7) == list(range(4, 8))
+    found = await world.read(0)
+    headers = batches.verify(b"".join(found.parts))
+    assert [header.partition_leader_epoch for header in headers] == [0, 0, 0]
+
+
+async def test_what_lies_together_is_read_together() -> None:
+    world = World()
+    for _ in range(50):
+        world.write(7, 1, 100_000)
+    assert len(world.partition.base_offsets) > 1
+    assert len(await world.offsets(0, 50 * 2**20)) == 50
+    assert len(world.objects.reads) == 1
+
+
+async def test_going_on_reads_nothing_twice() -> None:
+    world = World()
+    for _ in range(100):
+        world.write(7, 1, 30_000)
+    offset, size = 0, 0
+    while offset < 100:
+        found = await world.read(offset, 100_000)
+        offset, size = found.next_offset, size + found.size
+    assert size == len(world.objects.data[7])
+    # Only what did not fit was read in vain.
+    assert sum(read[2] for read in world.objects.reads) < 1.35 * size
+
+
+async def test_a_first_batch_above_the_limit_is_read_whole() -> None:
+    world = World()
+    world.write(7, 1, 10)
+    world.write(7, 1, 700_000)
+    world.write(7, 1, 10)
+    assert await world.offsets(1, 1) == [1]
+    assert await world.offsets(0, 1) == [0]
+    nothing = await world.read(1, 1000, whole_first=False)
+    assert (nothing.size, nothing.next_offset) == (0, 1)
+
+
+async def test_several_objects_are_joined() -> None:
+    world = World()
+    for object_id in (7, 9, 8, 7, 20, 21, 22):
+        world.write(object_id, 2, 50)
+    await world.write_entry(3)
+    await world.write_entry(1)
+    world.write(30, 1, 50)
+    assert await world.offsets(0) == list(range(19))
+    assert await world.offsets(15) == list(range(14, 19))
+    assert await world.offsets(0, 300) == [0, 1]
+
+
+async def test_append_time_is_told_in_place_of_the_producers() -> None:
+    world = World()
+    world.write(7, 2, 10, append_time=77)
+    world.write(7, 2, 50_000, append_time=88)
+    world.write(7, 1, 10)
+    found = await world.read(0)
+    times = [one.timestamp for one in records.read_all(b"".join(found.parts))]
+    assert times == [77, 77, 88, 88, 5]
+
+
+async def test_epochs_are_those_of_each_batch() -> None:
+    world = World()
+    world.write(7, 2, 10)
+    world.partition.lead(2)
+    world.write(7, 2, 10)
+    headers = batches.verify(b"".join((await world.read(0)).parts))
+    assert [header.partition_leader_epoch for header in headers] == [0, 1]
+
+
+async def test_the_bytes_on_disk_are_left_as_they_are() -> None:
+    world = World()
+    world.write(7, 2, 50_000)
+    world.write(7, 2, 10)
+    before = bytes(world.objects.data[7])
+    await world.read(0)
+    assert bytes(world.objects.data[7]) == before
+
+
+@pytest.mark.parametrize("at", [0, 8, 20, 61, 5000])
+async def test_a_flipped_byte_is_never_served(at: int) -> None:
+    world = World()
+    for _ in range(3):
+        world.write(7, 2, 4000)
+    size = len(world.objects.data[7]) // 3
+    world.objects.data[7][size + at] ^= 0x40
+    if at == 0:
+        # The base offset on disk is the producer's, and is replaced.
+        assert await world.offsets(0) == list(range(6))
+        return
+    if at == 8:
+        # Its length reaches beyond what was read, as that of a batch which was cut off would.
+        assert await world.offsets(0) == [0, 1]
+    with pytest.raises(Corrupt) as caught:
+        await world.offsets(2 if at == 8 else 0)
+    assert "object 7" in str(caught.value)
+
+
+async def test_bytes_of_another_place_are_not_served() -> None:
+    world = World()
+    world.write(7, 2, 100)
+    # What lies there is whole, but has more records than were committed.
+    other = build([Record(b"k", b"v" * 96) for _ in range(2)] + [Record(None, b"")])
+    world.objects.data[7][:] = other.ljust(len(world.objects.data[7]), b"\0")
+    with pytest.raises(Corrupt):
+        await world.read(0)
+
+
+async def test_what_was_moved_is_found_again() -> None:
+    world = World()
+    for _ in range(4):
+        await world.write_entry(2)
+    assert await world.offsets(2) == list(range(2, 8))
+    rows = [world.partition.row(index) for index in range(len(world.partition.objects))]
+    for row in rows:
+        data = build([Record(b"k", b"v") for _ in range(2)])
+        store = world.objects.data.setdefault(50, bytearray())
+        assert world.partition.move(row.base_offset, row.object_id, 50, len(store))
+        store += data
+    for offset in range(0, 8, 2):
+        assert await world.offsets(offset) == list(range(offset, 8))
+    assert world.objects.reads
+
+
+async def test_memory_comes_first() -> None:
+    world = World()
+    world.write(7, 1, 10)
+    data = bytearray(world.objects.data.pop(7))
+    batches.stamp_into(data, 0, 0)
+    world.reader._tail.add(KEY, 0, 1, memoryview(data))
+    assert await world.offsets(0) == [0]

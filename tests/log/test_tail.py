@@ -1,0 +1,108 @@
+"""The tail: what is kept, what is cut, and what goes first."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.log.tail import Key, Tail
+
+KEY: Key = (b"t" * 16, 0)
+OTHER: Key = (b"t" * 16, 1)
+
+
+def filled(sizes: list[int], key: Key = KEY, tail: Tail | None = None) -> Tail:
+    """Make a tail of batches with two records each."""
+    tail = tail or Tail()
+    for number, size in enumerate(sizes):
+        tail.add(key, 2 * number, 2 * number + 2, memoryview(bytes([number % 256]) * size))
+    return tail
+
+
+def test_a_partition_that_is_not_there() -> None:
+    assert Tail().read(KEY, 0, 100) is None
+
+
+def test_offsets_outside_are_not_there() -> None:
+    tail = Tail()
+    tail.add(KEY, 10, 12, memoryview(b"x" * 5))
+    assert tail.read(KEY, 9, 100) is None
+    assert tail.read(KEY, 12, 100) is None
+    assert tail.read(OTHER, 10, 100) is None
+    assert tail.misses == 3
+
+
+def test_an_offset_within_a_batch_returns_it() -> None:
+    found = filled([5, 6, 7]).read(KEY, 3, 100)
+    assert found is not None
+    assert (list(map(len, found.parts)), found.size, found.next_offset) == ([6, 7], 13, 6)
+
+
+def test_the_first_comes_whole_if_that_is_wanted() -> None:
+    tail = filled([50, 60])
+    whole = tail.read(KEY, 0, 1)
+    assert whole is not None
+    assert (whole.size, whole.next_offset) == (50, 2)
+    fitting = tail.read(KEY, 0, 49, whole_first=False)
+    assert fitting == ([], 0, 0)
+    assert tail.read(KEY, 0, 50, whole_first=False) == whole
+
+
+def test_a_gap_starts_anew() -> None:
+    tail = filled([5, 5])
+    tail.add(KEY, 10, 11, memoryview(b"new"))
+    assert tail.read(KEY, 0, 100) is None
+    found = tail.read(KEY, 10, 100)
+    assert found is not None
+    assert (found.size, found.next_offset) == (3, 11)
+
+
+def test_the_oldest_of_all_partitions_go_first() -> None:
+    tail = Tail(limit=10 * 1512)
+    for number in range(8):
+        for key in (KEY, OTHER):
+            tail.add(key, number, number + 1, memoryview(bytes(1000)))
+    assert tail.used == 10 * 1512
+    for key in (KEY, OTHER):
+        assert tail.read(key, 2, 10) is None
+        assert tail.read(key, 3, 10) is not None
+
+
+def test_a_partition_that_was_forgotten_is_written_again() -> None:
+    tail = filled([5] * 4)
+    tail.forget(KEY)
+    assert tail.read(KEY, 0, 100) is None
+    filled([7] * 3, tail=tail)
+    tail.limit = 0
+    tail.add(OTHER, 0, 1, memoryview(b"x"))
+    assert tail.used == 0
+    assert tail.read(KEY, 4, 100) is None
+
+
+@given(
+    sizes=st.lists(st.integers(1, 100), min_size=1, max_size=300),
+    kept=st.integers(1, 300),
+    offset=st.integers(0, 600),
+    max_bytes=st.integers(0, 5000),
+)
+def test_a_cut_is_what_a_loop_would_find(
+    sizes: list[int], kept: int, offset: int, max_bytes: int
+) -> None:
+    tail = filled(sizes)
+    while len(tail._order) > kept:
+        tail._push_out()
+    first = max(0, len(sizes) - kept)
+    found = tail.read(KEY, offset, max_bytes)
+    index = offset // 2
+    if not first <= index < len(sizes):
+        assert found is None
+        return
+    expected, total = [sizes[index]], sizes[index]
+    for size in sizes[index + 1 :]:
+        if total + size > max_bytes:
+            break
+        expected.append(size)
+        total += size
+    assert found is not None
+    assert list(map(len, found.parts)) == expected
+    assert (found.size, found.next_offset) == (total, 2 * (index + len(expected)))
