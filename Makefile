@@ -21,7 +21,7 @@ $(PEERS): scripts/install-peers
 	@scripts/install-peers
 	@mkdir -p $(VENV) && touch $@
 
-demo: $(READY) ## See it work: produce, split, check and turn records into Arrow, in a minute
+demo: $(READY) ## See it work: a million records, a killed broker, and nothing lost
 	@$(BIN)/rookery demo
 
 test: $(READY) $(PEERS) ## Run the tests (starts a real Kafka for some of them)

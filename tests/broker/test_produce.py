@@ -12,7 +12,6 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
-from rookery.broker.registry import routes
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode, Unavailable
 from rookery.records import batch as batches
@@ -27,7 +26,6 @@ from rookery.wire.messages.produce import PRODUCE
 from tests.broker.raw import Raw, batch, bytes_of, create, produce_request, raw
 
 HOUR_MS = 3_600_000
-FIND_COORDINATOR = 10
 CODEC_NAMES = [codec.name for codec in CODECS.values()]
 
 
@@ -297,16 +295,7 @@ async def test_a_compressed_batch_stays_as_it_is(
     assert header.codec.name == codec
 
 
-@pytest.mark.parametrize(
-    "codec",
-    [
-        "gzip",
-        "snappy",
-        "zstd",
-        # librdkafka packs with lz4 only if the broker offers FindCoordinator 0.
-        pytest.param("lz4", marks=pytest.mark.xfail(FIND_COORDINATOR not in routes(), reason="")),
-    ],
-)
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_librdkafka_s_compression_is_kept(served: ServedBroker, topic: str, codec: str) -> None:
     producer = Producer(
         {

@@ -137,9 +137,7 @@ def test_help_imports_nothing_heavy() -> None:
         "print(*sorted(sys.modules))"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     loaded = set(done.stdout.split())
     assert "rookery.cli.doctor" in loaded

@@ -217,9 +217,9 @@ async def test_long_events_are_spread_over_entries(start: Start) -> None:
 async def test_what_no_entry_can_hold_is_refused(start: Start) -> None:
     replica, _ = await start(1)
     with pytest.raises(ValueError, match="propose them in parts"):
-        replica.propose([long_topic(number) for number in range(60)])
+        await replica.propose([long_topic(number) for number in range(60)])
     with pytest.raises(ValueError, match="propose them in parts"):
-        replica.propose([commit(1)], [bytes(70_000)])
+        await replica.propose([commit(1)], [bytes(70_000)])
     await replica.propose([topic()])
 
 

@@ -1,0 +1,115 @@
+"""`rookery broker`: run a broker here, or several as one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rookery.broker.settings import BrokerSettings
+from rookery.cli.command import Subparsers, add_command, print_json
+from rookery.config.flags import add_config_flags, add_flags
+
+if TYPE_CHECKING:
+    from rookery.broker.serve import Served
+    from rookery.config.load import Loaded
+
+SECTION = "broker"
+_DURABILITY = {
+    "disk": "synced to disk before it is acknowledged",
+    "os": "handed to the operating system before it is acknowledged",
+}
+
+
+def add(subparsers: Subparsers) -> None:
+    """Declare the command."""
+    parser = add_command(
+        subparsers,
+        "broker",
+        run,
+        summary="Run a broker: Kafka's clients connect to it, its log is a folder.",
+        example="rookery broker --data ./rookery-data --listen 127.0.0.1:9092 --workers 4",
+    )
+    add_config_flags(parser)
+    add_flags(parser, BrokerSettings)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the settings, or serve until told to stop."""
+    from rookery.config.load import config_files, load  # noqa: PLC0415 (only when it runs)
+
+    loaded = load(BrokerSettings, SECTION, args, files=config_files(args))
+    for warning in loaded.warnings:
+        print(f"rookery broker: {warning}", file=sys.stderr)
+    if args.print_config:
+        return _print_config(loaded, as_json=args.json)
+    return _serve(loaded.settings, as_json=args.json)
+
+
+def _print_config(loaded: Loaded[BrokerSettings], *, as_json: bool) -> int:
+    from rookery.config.show import config_as_json, print_config  # noqa: PLC0415
+
+    if as_json:
+        print_json(config_as_json(loaded))
+    else:
+        print(print_config(loaded), end="")
+    return 0
+
+
+def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
+    # Heavy, and not wanted for `rookery --help`.
+    from rookery.broker import logs  # noqa: PLC0415
+    from rookery.net.loop import run as run_loop  # noqa: PLC0415
+
+    logs.set_up(settings.log_level)
+    return run_loop((_serve_one if settings.workers == 1 else _serve_several)(settings, as_json))
+
+
+async def _serve_one(settings: BrokerSettings, as_json: bool) -> int:  # noqa: FBT001 (of two alike)
+    from rookery.broker.serve import Stop, serve  # noqa: PLC0415
+
+    stop = Stop()
+    stop.on_signals()
+    return await serve(settings, stop, lambda served: _tell([served], as_json=as_json))
+
+
+async def _serve_several(settings: BrokerSettings, as_json: bool) -> int:  # noqa: FBT001
+    from rookery.broker.serve import Stop  # noqa: PLC0415
+    from rookery.broker.workers import Workers  # noqa: PLC0415
+
+    def ready(served: Sequence[Served]) -> None:
+        _tell(served, workers.bootstrap.text, as_json=as_json)
+
+    stop, workers = Stop(), Workers(settings, ready)
+    stop.on_signals()
+    return await workers.run(stop)
+
+
+def _tell(served: Sequence[Served], bootstrap: str = "", *, as_json: bool) -> None:
+    """Say that clients may come, and where."""
+    bootstrap = bootstrap or served[0].address
+    if as_json:
+        brokers = [one.as_json() for one in served]
+        print(json.dumps({"bootstrap": bootstrap, "brokers": brokers}), flush=True)
+        return
+    print("\n".join(_lines(served, bootstrap)), flush=True)
+
+
+def _lines(served: Sequence[Served], bootstrap: str) -> list[str]:
+    first = served[0]
+    http = [f"http://{one.http}" for one in served if one.http]
+    nodes = ", ".join(f"{one.node_id} on {one.address}" for one in served)
+    return [
+        f"Rookery is ready: brokers {nodes}" if len(served) > 1 else "Rookery is ready.",
+        f"  clients     {bootstrap}",
+        f"  data        {first.data}: every record is {_DURABILITY[first.durability]}",
+        f"  metrics     {' '.join(f'{one}/metrics' for one in http) or 'off'}",
+        f"  health      {' '.join(f'{one}/health/ready' for one in http) or 'off'}",
+        f"  cluster id  {first.cluster_id}",
+        "Try it:",
+        f"  echo hello | kcat -b {bootstrap} -t greetings -P",
+        f"  kcat -b {bootstrap} -t greetings -C",
+        "Stop it with Ctrl-C.",
+    ]

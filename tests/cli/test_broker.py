@@ -1,0 +1,127 @@
+"""`rookery broker`: its settings and what it prints."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from rookery.broker.logs import KeyValues
+from rookery.broker.serve import Served
+from rookery.cli import main as cli
+from rookery.cli.broker import _tell
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ROOKERY_CONFIG", raising=False)
+
+
+def served(node_id: int, http: str = "127.0.0.1:9644") -> Served:
+    return Served(
+        node_id=node_id,
+        address=f"127.0.0.1:{9092 + node_id}",
+        http=http,
+        cluster_id="abc",
+        data="/data",
+        durability="disk",
+        pid=1,
+    )
+
+
+def test_the_defaults_are_the_embedded_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["broker", "--print-config"]) == 0
+
+    found = tomllib.loads(capsys.readouterr().out)["broker"]
+    assert found["data"] == "rookery-data"
+    assert found["listen"] == "127.0.0.1:9092"
+    assert found["durability"] == "disk"
+    assert found["workers"] == 1
+
+
+def test_flags_win_over_the_environment_and_that_over_files(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text('[broker]\npartitions = 3\nrack = "file"\ndurability = "os"\n')
+    monkeypatch.setenv("ROOKERY_BROKER_RACK", "environment")
+    monkeypatch.setenv("ROOKERY_BROKER_DURABILITY", "os")
+
+    flags = ["--config", str(file), "--durability", "disk", "--print-config", "--json"]
+    assert cli.main(["broker", *flags]) == 0
+
+    found = json.loads(capsys.readouterr().out)["broker"]
+    assert found["partitions"] == {"value": 3, "source": f"{file}:2"}
+    assert found["rack"]["value"] == "environment"
+    assert found["durability"] == {"value": "disk", "source": "flag --durability"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--workers", "0"], "broker.workers: must be a whole number from 1 to 256"),
+        (["--durability", "none"], "broker.durability: must be one of disk, os"),
+        (["--log-level", "loud"], "broker.log-level: must be one of debug"),
+        (["--listen", "nowhere"], "listen: 'nowhere' is not host:port"),
+        (["--config", "missing.toml"], "missing.toml"),
+        (
+            ["--workers", "2", "--bootstrap", "127.0.0.1:1"],
+            "bootstrap: with workers the shared address is that of `listen`",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_told_with_code_2(
+    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["broker", *flags]) == 2
+
+    assert message in capsys.readouterr().err
+
+
+def test_the_greeting_says_where_and_how(capsys: pytest.CaptureFixture[str]) -> None:
+    _tell([served(1)], as_json=False)
+
+    text = capsys.readouterr().out
+    assert "clients     127.0.0.1:9093" in text
+    assert "data        /data: every record is synced to disk" in text
+    assert "http://127.0.0.1:9644/health/ready" in text
+    assert "cluster id  abc" in text
+    assert "kcat -b 127.0.0.1:9093" in text
+    assert "Ctrl-C" in text
+
+
+def test_the_greeting_of_workers_names_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    _tell([served(1), served(2, http="")], "127.0.0.1:9092", as_json=False)
+
+    text = capsys.readouterr().out
+    assert "brokers 1 on 127.0.0.1:9093, 2 on 127.0.0.1:9094" in text
+    assert "clients     127.0.0.1:9092" in text
+
+
+def test_the_greeting_for_scripts_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    _tell([served(1, http="")], as_json=True)
+
+    line = capsys.readouterr().out
+    assert line.count("\n") == 1
+    assert json.loads(line)["bootstrap"] == "127.0.0.1:9093"
+
+
+def test_log_lines_are_pairs_that_can_be_parted_again() -> None:
+    stream = io.StringIO()
+    logger = logging.getLogger("rookery.broker.test")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(KeyValues(worker=2))
+    logger.addHandler(handler)
+
+    logger.warning('said "no"\nand left', extra={"topic": "a b", "error": 5})
+
+    logger.removeHandler(handler)
+    line = stream.getvalue()
+    assert line.count("\n") == 1
+    assert "level=warning logger=broker.test worker=2 " in line
+    assert r'msg="said \"no\"\nand left" topic="a b" error=5' in line

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rookery.cli.actions.audit import Received, Sent, compare
+from rookery.records.record import Record
+from tests.cli.running import command
+
+
+def _values(sent: Sent, count: int) -> list[Record]:
+    return [Record(None, sent.value(b"text")) for _ in range(count)]
+
+
+def _judge(order: list[int], *, spoil: bool = False) -> tuple[int, int, bool]:
+    """Send three records, get these back; return lost, doubled, and whether all is well."""
+    sent, received = Sent(), Received()
+    records = _values(sent, 3)
+    got = [records[number] for number in order]
+    if spoil:
+        got[0] = Record(None, (got[0].value or b"")[:-1] + b"!")
+    received.take(got)
+    verdict = compare(0, sent, received)
+    return verdict.lost, verdict.duplicated, verdict.is_sound
+
+
+@pytest.mark.parametrize(
+    ("order", "lost", "doubled"),
+    [
+        ([0, 1, 2], 0, 0),
+        ([0, 1], 1, 0),
+        ([1, 2], 1, 0),
+        ([0, 2], 1, 0),
+        ([], 3, 0),
+        ([0, 1, 1, 2], 0, 1),
+        ([0, 1, 2, 0, 1, 2], 0, 3),
+    ],
+)
+def test_the_books_show_what_is_lost_or_doubled(order: list[int], lost: int, doubled: int) -> None:
+    assert _judge(order) == (lost, doubled, order == [0, 1, 2])
+
+
+def test_the_books_show_what_is_out_of_order_or_changed() -> None:
+    assert not _judge([0, 2, 1])[2]
+    assert not _judge([0, 1, 2], spoil=True)[2]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "TMPDIR": str(folder)}
+
+
+def test_nothing_is_lost_and_nothing_left_behind(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("demo", "--records", "20k", "--json"),
+        capture_output=True,
+        env=_environment(tmp_path),
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr.decode()
+    said = json.loads(done.stdout)
+    assert said["sound"] is True
+    assert sum(row["received"] for row in said["partitions"]) == 20_000
+    assert said["crash"]["down_seconds"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_words_for_people(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("demo", "--records", "5k", "--durability", "os"),
+        capture_output=True,
+        text=True,
+        env=_environment(tmp_path),
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "kill -9" in done.stdout
+    assert "Nothing lost, nothing doubled" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        command("demo", "--records", "100M"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**_environment(tmp_path), "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "serves at" in process.stdout.readline()
+        (folder,) = tmp_path.iterdir()
+        process.send_signal(number)
+        said = process.stderr.read()
+
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+    assert not _mentions(str(folder))
+
+
+def _mentions(text: str) -> list[str]:
+    """The processes whose command line has a text in it."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text.encode() in entry.read_bytes():
+                found.append(entry.parent.name)
+        except OSError:
+            continue  # it has just ended
+    return found

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+
+from rookery.cli.actions.figures import Speed, quantiles, size_text, sparkline
+from rookery.testing.kafka import KafkaServer
+from tests.cli.running import Rookery
+
+
+def _check(answer: dict[str, object], records: int, size: int) -> None:
+    latency = answer["latency_ms"]
+    assert isinstance(latency, dict)
+    assert answer["records"] == records
+    assert answer["bytes"] == records * size
+    assert list(latency) == ["p50", "p95", "p99", "p99.9", "max"]
+    assert 0 < latency["p50"] <= latency["p99.9"] <= latency["max"]
+
+
+def test_producing_then_consuming(rookery: Rookery) -> None:
+    load = ("--records", "20k", "--warmup", "1k")
+
+    produced = rookery.json("perf", "produce", "perf-birds", *load, "--size", "50")
+    consumed = rookery.json("perf", "consume", "perf-birds", "--records", "21k")
+
+    _check(produced, 20_000, 50)
+    _check(consumed, 21_000, 50)
+    assert produced["mb_per_second"] > 0
+
+
+def test_a_throughput_is_kept(rookery: Rookery) -> None:
+    said = rookery.json(
+        "perf", "produce", "perf-slow", "--records", "500", "--throughput", "1000", "--warmup", "0"
+    )
+
+    assert said["seconds"] >= 0.45
+    assert said["records_per_second"] < 1_200
+
+
+def test_latency(rookery: Rookery) -> None:
+    said = rookery.json(
+        "perf", "latency", "perf-trip", "--records", "200", "--warmup", "20", "--size", "20"
+    )
+
+    _check(said, 220, 20)
+
+
+def test_the_same_on_a_real_kafka(kafka: KafkaServer) -> None:
+    rookery = Rookery(kafka.bootstrap)
+
+    _check(
+        rookery.json("perf", "produce", "perf-kafka", "--records", "5k", "--warmup", "10"),
+        5_000,
+        100,
+    )
+    rookery("perf", "latency", "perf-kafka-trip", "--records", "50", "--warmup", "5")
+
+
+def test_words_for_people(rookery: Rookery) -> None:
+    said = rookery("perf", "produce", "perf-words", "--records", "1k", "--warmup", "0").decode()
+
+    assert "1,000 records" in said
+    assert "p99.9" in said
+
+
+def test_an_empty_topic_says_what_to_do(rookery: Rookery) -> None:
+    topic = rookery.topic()
+
+    done = rookery.run("perf", "consume", topic)
+
+    assert done.returncode == 1
+    assert f"rookery perf produce {topic}".encode() in done.stderr
+
+
+def test_a_refusal_is_one_line(rookery: Rookery) -> None:
+    topic = rookery.topic("-c", "max.message.bytes=1000")
+
+    done = rookery.run("perf", "produce", topic, "--size", "5000", "--records", "10")
+
+    assert done.returncode == 1
+    assert b"MESSAGE_TOO_LARGE" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_quantiles() -> None:
+    values = [float(number) for number in range(1, 1001)]
+
+    found = quantiles(values[::-1])
+
+    assert found == {"p50": 501, "p95": 951, "p99": 991, "p99.9": 1000, "max": 1000}
+    assert quantiles([]) == {}
+    assert set(quantiles([7.0]).values()) == {7.0}
+
+
+def test_speeds() -> None:
+    speed = Speed(1_000, 5_000_000, 2.0)
+
+    assert (speed.records_per_second, speed.mb_per_second) == (500, 2.5)
+    assert Speed(1, 1, 0.0).records_per_second == 0
+    assert speed.text() == "1,000 records, 5.0 MB in 2.00 s: 500 records/s, 2.5 MB/s"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1_500, "1.5 kB"), (2e9, "2.0 GB")]
+)
+def test_sizes(size: float, text: str) -> None:
+    assert size_text(size) == text
+
+
+def test_sparklines() -> None:
+    assert sparkline([0, 1, 2, 4, 8]) == "▁▂▃▅█"
+    assert sparkline([0, 0]) == "▁▁"
+    assert sparkline([]) == ""

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rookery.cli.actions.input import lines_of
+from rookery.cli.actions.lines import from_json, from_text, to_json
+from rookery.errors import ConfigError
+from rookery.model.partition import TopicPartition
+from rookery.records.record import Record
+from tests.cli.running import Rookery
+from tests.clients.peers import stored_codecs
+
+PLACE = TopicPartition("birds", 3)
+
+
+def test_lines_become_records(rookery: Rookery) -> None:
+    topic = rookery.topic()
+
+    said = rookery.json("produce", topic, "-H", "from=cli", "-k", ":", data=b"a:1\nb:2\r\n3\n4")
+
+    rows = [json.loads(line) for line in rookery("consume", topic, "--json").splitlines()]
+    assert said["records"] == 4
+    assert [(row["key"], row["value"]) for row in rows] == [
+        ("a", "1"), ("b", "2"), (None, "3"), (None, "4")
+    ]  # fmt: skip
+    assert all(row["headers"] == [{"name": "from", "value": "cli"}] for row in rows)
+
+
+def test_a_file_of_many_lines(rookery: Rookery, tmp_path: Path) -> None:
+    topic, file = rookery.topic(), tmp_path / "lines"
+    file.write_bytes(b"".join(b"line %d\n" % number for number in range(50_000)))
+
+    rookery("produce", topic, "--file", str(file))
+
+    assert rookery("consume", topic) == file.read_bytes()
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compression(rookery: Rookery, codec: str) -> None:
+    topic, data = rookery.topic(), b"the same line again\n" * 1000
+
+    rookery("produce", topic, "-z", codec, data=data)
+
+    assert rookery("consume", topic) == data
+    assert stored_codecs(rookery.bootstrap, topic) == {codec}
+
+
+@pytest.mark.parametrize("flags", [("--acks", "0"), ("--acks", "1"), ("--no-idempotence",)])
+def test_acknowledgements(rookery: Rookery, flags: tuple[str, ...]) -> None:
+    topic = rookery.topic()
+
+    rookery("produce", topic, *flags, data=b"one\ntwo\n")
+
+    assert rookery("consume", topic, "--follow", "-n", "2") == b"one\ntwo\n"
+
+
+def test_a_partition_can_be_chosen(rookery: Rookery) -> None:
+    topic = rookery.topic("-p", "4")
+
+    rookery("produce", topic, "-p", "2", data=b"here\n")
+
+    assert rookery("consume", topic, "-p", "2") == b"here\n"
+    assert rookery.run("produce", topic, "-p", "9", data=b"x\n").returncode == 1
+
+
+def test_what_is_consumed_as_json_can_be_produced_again(rookery: Rookery) -> None:
+    first, second = rookery.topic(), rookery.topic()
+    lines = b"".join(
+        to_json(PLACE, record)
+        for record in (
+            Record(b"k", b"v", (("h", b"1"), ("h", None)), 1_700_000_000_000),
+            Record(None, None, (), 1_700_000_000_001),
+            Record(b"\xff\x00", "Plzeň".encode(), (("b", b"\xfe"),), 1_700_000_000_002),
+        )
+    )
+
+    rookery("produce", first, "--format", "json", data=lines)
+    exported = rookery("consume", first, "--format", "json")
+    rookery("produce", second, "--format", "json", data=exported)
+
+    def content(lines: bytes) -> list[Record]:
+        return [from_json(line) for line in lines.splitlines()]
+
+    assert content(rookery("consume", second, "--json")) == content(lines)
+
+
+def test_what_was_typed_is_sent_before_the_next_line(rookery: Rookery) -> None:
+    topic = rookery.topic()
+    with subprocess.Popen(rookery.command("produce", topic), stdin=subprocess.PIPE) as typing:
+        assert typing.stdin is not None
+        typing.stdin.write(b"first\n")
+        typing.stdin.flush()
+
+        seen = rookery("consume", topic, "--follow", "-n", "1")
+        typing.stdin.close()
+
+    assert seen == b"first\n"
+    assert typing.returncode == 0
+
+
+def test_an_interrupt_ends_it_quietly_and_keeps_what_was_read(rookery: Rookery) -> None:
+    topic = rookery.topic()
+    with subprocess.Popen(
+        rookery.command("produce", topic), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as typing:
+        assert typing.stdin is not None
+        assert typing.stderr is not None
+        typing.stdin.write(b"first\n")
+        typing.stdin.flush()
+        assert rookery("consume", topic, "--follow", "-n", "1") == b"first\n"
+        typing.send_signal(signal.SIGINT)
+        said = typing.stderr.read()
+
+    assert typing.returncode == 130
+    assert said == b""
+
+
+def test_nonsense_is_refused(rookery: Rookery) -> None:
+    topic = rookery.topic()
+
+    bad = rookery.run("produce", topic, "--format", "json", data=b'{"value": \n')
+    missing = rookery.run("produce", topic, "--file", "/no/such/file")
+    unknown = rookery.run("produce", topic, "-z", "brotli")
+
+    assert (bad.returncode, missing.returncode, unknown.returncode) == (2, 2, 2)
+    assert b"not a record in JSON" in bad.stderr
+    assert b"No such file" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    "line", [b"[]", b"1", b'{"value_base64": "?"}', b'{"headers": [1]}', b'{"timestamp": "x"}', b""]
+)
+def test_json_that_is_no_record(line: bytes) -> None:
+    with pytest.raises(ConfigError, match="not a record"):
+        from_json(line)
+
+
+def test_values_that_are_json_themselves() -> None:
+    assert from_json(b'{"key": 7, "value": {"a": [1]}}') == Record(b"7", b'{"a": [1]}')
+
+
+@pytest.mark.parametrize(
+    ("line", "separator", "key", "value"),
+    [
+        (b"a:b:c", b":", b"a", b"b:c"),
+        (b":b", b":", b"", b"b"),
+        (b"ab", b":", None, b"ab"),
+        (b"a:b", None, None, b"a:b"),
+    ],
+)
+def test_keys_in_text(
+    line: bytes, separator: bytes | None, key: bytes | None, value: bytes
+) -> None:
+    assert from_text(line, separator, ()) == Record(key, value)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"one\ntwo\n"],
+        [b"o", b"n", b"e", b"\n", b"t", b"wo"],
+        [b"one\r\n", b"two\r\n"],
+        [b"one", b"\ntwo", b"\n"],
+    ],
+)
+async def test_lines_are_whole_however_they_come(parts: list[bytes]) -> None:
+    reading, writing = os.pipe()
+
+    async def feed() -> None:
+        for part in parts:
+            os.write(writing, part)
+            await asyncio.sleep(0)
+        os.close(writing)
+
+    feeding = asyncio.create_task(feed())
+    found = [line async for lines in lines_of(reading) for line in lines]
+    await feeding
+    os.close(reading)
+
+    assert found == [b"one", b"two"]

@@ -1,0 +1,82 @@
+"""Where the clients of others are sent: to Rookery, and to a real Kafka to see what is right."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from rookery.client.admin import NewTopic
+from rookery.client.client import Client
+from rookery.model.offset import EARLIEST
+from rookery.model.partition import TopicPartition
+from rookery.testing.broker import BrokerProcess
+from rookery.testing.kafka import KafkaServer
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+BOTH = ("rookery", pytest.param("kafka", marks=pytest.mark.kafka))
+
+_numbers = count(1)
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[BrokerProcess]:
+    """A Rookery with Kafka's own defaults."""
+    with BrokerProcess(folder, flags=["--durability", "os"]) as broker:
+        yield broker
+
+
+def address(kind: str, request: pytest.FixtureRequest) -> str:
+    """The address of the one that a test's parameter names."""
+    if kind == "rookery":
+        broker: BrokerProcess = request.getfixturevalue("rookery_broker")
+        return broker.bootstrap
+    server: KafkaServer = request.getfixturevalue("kafka")
+    return server.bootstrap
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Return when something holds: Kafka's brokers learn late of what its controller decides."""
+    for _ in range(200):
+        if holds():
+            return
+        threading.Event().wait(0.05)
+    pytest.fail("it did not come true within ten seconds")
+
+
+def new_topic(bootstrap: str, partitions: int = 1, **configs: str) -> str:
+    """Create a topic that no other test uses, with our own client."""
+    name = f"topic-{next(_numbers)}"
+    settings = {key.replace("_", "."): value for key, value in configs.items()}
+
+    async def create() -> None:
+        async with Client(bootstrap) as client:
+            topic = NewTopic(
+                name=name, partitions=partitions, replication_factor=1, configs=settings
+            )
+            await client.admin.create_topics([topic])
+
+    asyncio.run(create())
+    return name
+
+
+def stored_codecs(bootstrap: str, topic: str, partition: int = 0) -> set[str]:
+    """The codecs of the batches as they are stored."""
+
+    async def look() -> set[str]:
+        place, found = TopicPartition(topic, partition), set[str]()
+        async with Client(bootstrap) as client:
+            position = await client.offsets.resolve(place, EARLIEST)
+            end = await client.offsets.end(place)
+            while position < end:
+                fetched = (await client.fetcher.fetch({place: position}))[place]
+                found.update(batch.header.codec.name for batch in fetched.batches())
+                position = fetched.next_offset
+        return found
+
+    return asyncio.run(look())

@@ -1,0 +1,47 @@
+"""One Rookery for all tests of this folder, and kcat to talk to it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from rookery.testing.broker import BrokerProcess
+from tests.clients.peers import BOTH, address, serve
+
+Kcat = Callable[..., bytes]
+
+
+@pytest.fixture(scope="session")
+def rookery_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with serve(tmp_path_factory.mktemp("rookery") / "data") as broker:
+        yield broker
+
+
+@pytest.fixture(params=BOTH)
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Every test runs against Rookery, and against a real Kafka to see that it is right."""
+    return address(request.param, request)
+
+
+@pytest.fixture
+def kcat(bootstrap: str) -> Kcat:
+    """Run kcat and return what it printed; it must end well."""
+    program = shutil.which("kcat")
+    if program is None:
+        pytest.fail("kcat is not installed; scripts/install-peers does it")
+
+    def run(*args: str, data: bytes = b"") -> bytes:
+        done = subprocess.run(
+            [program, "-b", bootstrap, *args],
+            input=data,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    return run
