@@ -8,7 +8,7 @@ NATIVE := $(wildcard src/rookery/*/*.pyx)
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo test check bench fuzz long clean
+.PHONY: help demo test check bench fuzz long crash clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ fuzz: $(READY) ## Run every fuzz target for 60 seconds
 
 long: $(READY) ## Compare native code with its Python twins over millions of cases
 	@scripts/long
+
+crash: $(READY) ## Kill brokers 200 times under load, one process and then three
+	@$(BIN)/python -m tests.crash.long --kills $(or $(KILLS),200)
+	@$(BIN)/python -m tests.crash.long --kills $(or $(KILLS),200) --workers 3
 
 clean: ## Remove everything that was built
 	@rm -rf $(VENV) build src/build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -95,7 +95,8 @@ class Broker:
     async def start(self) -> None:
         """Join the cluster and serve."""
         await self.replica.open()
-        self.snapshot_at = self.replica.state.applied
+        # Not what is applied: a broker that is restarted often would never write a snapshot.
+        self.snapshot_at = self.replica.opened_at
         if not self.replica.state.cluster_id:
             cluster_id = uuid_text(self._random.token(16))
             await self.replica.create_cluster(
@@ -199,7 +200,8 @@ class Broker:
         chores.every(settings.beat_interval_ms, "beat", self.membership.beat)
         chores.every(settings.beat_interval_ms, "looking for the dead", self.membership.look)
         chores.every(settings.upkeep_interval_ms, "upkeep of the log", self._tidy)
-        chores.every(settings.upkeep_interval_ms, "snapshot", self._snapshot)
+        # Looked at often: a broker that is killed again and again must not replay ever more.
+        chores.every(min(settings.upkeep_interval_ms, 1000), "snapshot", self._snapshot)
 
     async def _tidy(self) -> None:
         if not self.membership.is_caretaker or not self.membership.is_clock_sound:

@@ -106,6 +106,8 @@ class Replica:
         self._digests: dict[int, int] = {}
         self._failure: Exception | None = None
         self._load_snapshot = load_snapshot
+        self.opened_at = 0
+        """The entry of the snapshot that `open` began with: all behind it had to be read."""
         self.trouble = ""
         """Why the cluster log was out of reach the last time; empty while it is not."""
         self.when_jumped: Callable[[], None] = lambda: None
@@ -117,6 +119,7 @@ class Replica:
         """Start from the newest snapshot, apply what the log has beyond it, then follow it."""
         found = await self._load_snapshot() if self._load_snapshot else None
         self.state = found or self.state
+        self.opened_at = self.state.applied
         await self._catch_up()
         self._follower = asyncio.create_task(self._follow())
 

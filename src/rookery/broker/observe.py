@@ -1,0 +1,207 @@
+"""What a broker tells of itself over HTTP: its numbers, and whether it lives and is ready.
+
+The parts count in plain attributes; those are copied into the metrics when somebody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from rookery import metrics
+from rookery.broker.broker import Broker
+from rookery.errors import Error
+from rookery.log import traffic
+from rookery.metrics import Counter, Gauge
+from rookery.model.address import parse_address
+from rookery.net.http import Checks, HttpServer, Routes, health_route, metrics_route
+from rookery.net.httpsession import HttpSettings
+from rookery.net.httptext import Request, Response
+
+MAX_LAG: Final = 1_000
+"""So many entries behind the cluster log a broker is not ready."""
+_PATIENCE: Final = 2.0
+
+_CONNECTIONS: Final = metrics.gauge("rookery_net_connections_open", "Clients connected.")
+_ACCEPTED: Final = metrics.counter("rookery_net_connections_total", "Clients that have come.")
+_REFUSED: Final = metrics.counter(
+    "rookery_net_refused_connections_total", "Clients refused because too many were connected."
+)
+_WAITING: Final = metrics.gauge("rookery_broker_fetches_waiting", "Partitions waited for.")
+_TOPICS: Final = metrics.gauge("rookery_broker_topics_known", "Topics of the cluster.")
+_BROKERS: Final = metrics.gauge("rookery_broker_brokers_live", "Live brokers of the cluster.")
+_FAILING: Final = metrics.gauge(
+    "rookery_broker_chores_failing", "Tasks of upkeep that failed the last time."
+)
+_TAIL_HITS: Final = metrics.counter("rookery_log_tail_hits_total", "Reads served from the tail.")
+_TAIL_MISSES: Final = metrics.counter(
+    "rookery_log_tail_misses_total", "Reads of what the tail did not hold."
+)
+_TAIL_BYTES: Final = metrics.gauge("rookery_log_tail_bytes", "Memory held by the tail.")
+_CACHE_HITS: Final = metrics.counter("rookery_log_cache_hits_total", "Blocks found in memory.")
+_CACHE_MISSES: Final = metrics.counter("rookery_log_cache_misses_total", "Blocks read from disk.")
+_CACHE_JOINED: Final = metrics.counter(
+    "rookery_log_cache_joined_total", "Blocks that were just being read when asked for."
+)
+_CACHE_AHEAD: Final = metrics.counter(
+    "rookery_log_cache_ahead_total", "Blocks read before they were asked for."
+)
+_CACHE_EVICTED: Final = metrics.counter(
+    "rookery_log_cache_evicted_total", "Blocks pushed out for want of room."
+)
+_CACHE_BYTES: Final = metrics.gauge("rookery_log_cache_bytes", "Memory held by the block cache.")
+_JOURNAL_BYTES: Final = metrics.counter(
+    "rookery_log_journal_bytes_total", "Bytes written to journals."
+)
+_JOURNAL_APPENDS: Final = metrics.counter(
+    "rookery_log_journal_appends_total", "Appends to journals."
+)
+_JOURNAL_GROUPS: Final = metrics.counter(
+    "rookery_log_journal_writes_total", "Writes (and syncs) that these appends took."
+)
+_JOURNAL_PENDING: Final = metrics.gauge(
+    "rookery_log_journal_pending_bytes", "Bytes on their way to the disk."
+)
+_JOURNAL_ABANDONED: Final = metrics.counter(
+    "rookery_log_journal_abandoned_total", "Journal files given up after a failed write or sync."
+)
+_APPLIED: Final = metrics.gauge(
+    "rookery_cluster_applied_entry", "Number of the last cluster log entry applied here."
+)
+_LAG: Final = metrics.gauge(
+    "rookery_cluster_lag_entries", "Entries of the cluster log that are not applied here yet."
+)
+_PROPOSALS: Final = metrics.gauge(
+    "rookery_cluster_proposals_waiting", "Proposals that are not in an entry yet."
+)
+
+
+class Observer:
+    """Copies a broker's numbers into the metrics, and says how it is."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.is_started = False
+        """To be set when the broker has joined the cluster; until then it is not ready."""
+        self._unreachable = ""
+        self._numbers = _numbers(broker)
+
+    def routes(self) -> Routes:
+        """Return what is served: metrics and health."""
+        tell_metrics, tell_live = metrics_route(), health_route(self.live_checks())
+        tell_ready = health_route(self.ready_checks())
+        tell_starting = health_route({"start": lambda: "the broker is still starting"})
+
+        async def metrics_now(request: Request) -> Response:
+            if self.is_started:
+                await self.refresh()
+            return await tell_metrics(request)
+
+        async def ready_now(request: Request) -> Response:
+            if not self.is_started:
+                return await tell_starting(request)
+            await self.probe()
+            return await tell_ready(request)
+
+        return {"/metrics": metrics_now, "/health/live": tell_live, "/health/ready": ready_now}
+
+    def live_checks(self) -> Checks:
+        """Return the checks that only a restart can mend."""
+        return {"broker": self._failure}
+
+    def ready_checks(self) -> Checks:
+        """Return the checks that decide whether clients should come here."""
+        return {
+            "broker": self._failure,
+            "draining": self._draining,
+            "cluster log": self._out_of_reach,
+            "replica": self._behind,
+            "membership": self._not_a_member,
+            "disk": lambda: self._broker.journal.failure or "",
+        }
+
+    async def refresh(self) -> None:
+        """Bring all numbers up to date."""
+        await self.probe()
+        for metric, read in self._numbers:
+            metric.value = read()
+        topics = self._broker.replica.state.topics
+        for direction in (traffic.WRITTEN, traffic.READ):
+            direction.keep(topics.by_id, topics.by_name)
+
+    async def probe(self) -> None:
+        """Ask the cluster log how far it is."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                _LAG.value = await self._broker.replica.lag()
+        except TimeoutError:
+            self._unreachable = f"no answer within {_PATIENCE:g} s"
+        except Error as error:
+            self._unreachable = str(error)
+        else:
+            self._unreachable = ""
+
+    def _failure(self) -> str:
+        failed = self._broker.failed
+        error = failed.exception() if failed.done() and not failed.cancelled() else None
+        return str(error or "")
+
+    def _draining(self) -> str:
+        return "the broker is stopping" if self._broker.services.is_draining else ""
+
+    def _out_of_reach(self) -> str:
+        return self._unreachable or self._broker.replica.trouble
+
+    def _behind(self) -> str:
+        return f"{_LAG.value:g} entries behind the cluster log" if _LAG.value > MAX_LAG else ""
+
+    def _not_a_member(self) -> str:
+        replica = self._broker.replica
+        is_member = replica.incarnation in replica.state.brokers.sequences
+        return "" if is_member else "the broker was expired and is joining again"
+
+
+async def serve_http(observer: Observer, listen: str) -> HttpServer | None:
+    """Serve metrics and health, if an address is given.
+
+    Raises:
+        ConfigError: the address cannot be listened on.
+    """
+    if not listen:
+        return None
+    address = parse_address(listen, "http_listen", lowest_port=0)
+    settings = HttpSettings(host=address.host, port=address.port)
+    server = HttpServer(observer.routes(), settings)
+    await server.start()
+    return server
+
+
+def _numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]]:
+    tail, cache, replica = broker.tail, broker.cache, broker.replica
+    return [
+        (_CONNECTIONS, lambda: sum(len(one.connections) for one in broker.listeners)),
+        (_ACCEPTED, lambda: sum(one.accepted for one in broker.listeners)),
+        (_REFUSED, lambda: sum(one.refused for one in broker.listeners)),
+        (_WAITING, lambda: len(broker.waiting)),
+        (_TOPICS, lambda: len(replica.state.topics.by_name)),
+        (_BROKERS, lambda: len(replica.state.brokers.by_node)),
+        (_FAILING, lambda: len(broker.chores.failing)),
+        (_TAIL_HITS, lambda: tail.hits),
+        (_TAIL_MISSES, lambda: tail.misses),
+        (_TAIL_BYTES, lambda: tail.used),
+        (_CACHE_HITS, lambda: cache.hits),
+        (_CACHE_MISSES, lambda: cache.misses),
+        (_CACHE_JOINED, lambda: cache.joined),
+        (_CACHE_AHEAD, lambda: cache.ahead),
+        (_CACHE_EVICTED, lambda: cache.evicted),
+        (_CACHE_BYTES, lambda: cache.held_bytes),
+        # The journal is another one after the broker had to join again: ask for it each time.
+        (_JOURNAL_BYTES, lambda: broker.journal.written_bytes),
+        (_JOURNAL_APPENDS, lambda: broker.journal.appends),
+        (_JOURNAL_GROUPS, lambda: broker.journal.groups),
+        (_JOURNAL_PENDING, lambda: broker.journal.pending_bytes),
+        (_JOURNAL_ABANDONED, lambda: broker.journal.abandoned),
+        (_APPLIED, lambda: replica.state.applied),
+        (_PROPOSALS, lambda: replica.waiting),
+    ]

@@ -1,0 +1,158 @@
+"""`rookery broker` run beside the tests: started, stopped, killed, and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, Final, Self
+
+from rookery.testing.ports import HOST, free_port
+from rookery.testing.process import Process
+
+_START_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.01
+
+
+class BrokerProcess:
+    """A broker of one or several processes over one folder, on ports that stay the same."""
+
+    def __init__(self, folder: Path, *, workers: int = 1, flags: Sequence[str] = ()) -> None:
+        """Choose ports; `start` runs it."""
+        self.folder = folder
+        self.log = folder.with_name(folder.name + ".log")
+        self.workers = workers
+        self.port = _free_ports(workers + 1)
+        self.http: list[str] = []
+        """Where each process tells its metrics and health."""
+        self.ready: dict[str, Any] = {}
+        """What it said when it was ready: `bootstrap`, and of each of `brokers` node, port, pid."""
+        self._flags = list(flags)
+        self._process: Process | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients begin."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process that was started: the broker, or the supervisor of the workers."""
+        return self._running().pid
+
+    def worker_pids(self) -> list[int]:
+        """Return the ids of the processes that serve clients, as of now."""
+        if self.workers == 1:
+            return [self.pid]
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        return [int(one) for one in children.read_text().split()]
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        return [
+            *(sys.executable, "-m", "rookery.cli.main", "broker", "--json"),
+            *("--data", str(self.folder), "--listen", self.bootstrap),
+            *("--http-listen", f"{HOST}:0", "--workers", str(self.workers)),
+            *self._flags,
+        ]
+
+    def start(self) -> dict[str, Any]:
+        """Start it and return what it says when it is ready."""
+        said = self.log.stat().st_size if self.log.exists() else 0
+        self._process = Process(self.command(), self.log)
+        deadline = monotonic() + _START_SECONDS
+        while monotonic() < deadline:
+            for line in self.words(said).splitlines():
+                if line.startswith('{"bootstrap"'):
+                    self.ready = json.loads(line)
+                    self.http = [one["http"] for one in self.ready["brokers"]]
+                    return self.ready
+            status = self._process.ended()
+            if status is not None:
+                self._process = None
+                raise RuntimeError(f"the broker ended with {status}:\n{self.words(said)}")
+            sleep(_LOOK_SECONDS)
+        raise TimeoutError(f"the broker is not ready:\n{self.words(said)}")
+
+    def words(self, start: int = 0) -> str:
+        """Return what it has printed and logged, from a byte on."""
+        return self.log.read_bytes()[start:].decode(errors="replace") if self.log.exists() else ""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process that was started."""
+        os.kill(self.pid, number)
+
+    def ended(self, within: float) -> int | None:
+        """Return the exit status, waiting so many seconds for it; None if it still runs."""
+        status = self._running().ended(within)
+        if status is not None:
+            self._process = None
+        return status
+
+    def stop(self, within: float = 10.0) -> int:
+        """Ask it to stop, and return its exit status."""
+        self.signal(signal.SIGTERM)
+        status = self.ended(within)
+        if status is None:
+            self.kill()
+            raise TimeoutError(f"the broker did not stop within {within} s:\n{self.words()}")
+        return status
+
+    def kill(self) -> None:
+        """End all its processes at once."""
+        workers = self.worker_pids() if self.workers > 1 else []
+        # The supervisor first: it would start others in their place.
+        self._running().kill()
+        self._process = None
+        for pid in workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in workers:
+            _wait_gone(pid)
+
+    def _running(self) -> Process:
+        if self._process is None:
+            raise RuntimeError("the broker does not run")
+        return self._process
+
+
+def _wait_gone(pid: int) -> None:
+    """Wait for a process that is not a child of ours."""
+    deadline = monotonic() + _START_SECONDS
+    while monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        if state == "Z":  # dead, and nobody has asked how
+            return
+        sleep(_LOOK_SECONDS)
+    raise TimeoutError(f"process {pid} does not end")
+
+
+def _free_ports(count: int) -> int:
+    """Return the first of so many free ports in a row."""
+    ports = [free_port()]
+    while len(ports) < count:
+        port = free_port()
+        ports = [*ports, port] if port == ports[-1] + 1 else [port]
+    return ports[0]

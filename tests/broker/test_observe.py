@@ -1,0 +1,162 @@
+"""What a broker says of its health, and which errors it counts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from rookery.broker import observe
+from rookery.broker.broker import Broker
+from rookery.broker.meter import ERRORS, IN_FLIGHT, SECONDS, Meter
+from rookery.broker.observe import Observer
+from rookery.broker.settings import BrokerSettings
+from rookery.errors import ErrorCode, Unavailable
+from rookery.log.traffic import Traffic
+from rookery.metrics import Registry
+from rookery.net.httptext import Request
+from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsResponse
+from rookery.wire.messages.metadata import METADATA, MetadataRequest
+from rookery.wire.messages.produce import (
+    PRODUCE,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    running = Broker(BrokerSettings(data=str(tmp_path), listen="127.0.0.1:0", http_listen=""))
+    await running.start()
+    yield running
+    await running.stop()
+
+
+async def problems(broker: Broker) -> dict[str, str]:
+    observer = Observer(broker)
+    await observer.probe()
+    found = {name: check() for name, check in observer.ready_checks().items()}
+    return {name: problem for name, problem in found.items() if problem}
+
+
+async def test_a_running_broker_is_ready(broker: Broker) -> None:
+    assert await problems(broker) == {}
+    assert Observer(broker).live_checks()["broker"]() == ""
+
+
+async def test_a_broker_that_is_still_starting_is_not_ready(broker: Broker) -> None:
+    observer = Observer(broker)
+    request = Request("GET", "/health/ready")
+
+    before = await observer.routes()["/health/ready"](request)
+    observer.is_started = True
+    after = await observer.routes()["/health/ready"](request)
+
+    assert before.status == HTTPStatus.SERVICE_UNAVAILABLE
+    assert b"the broker is still starting" in before.body
+    assert after.status == HTTPStatus.OK
+
+
+async def test_a_draining_broker_is_not_ready(broker: Broker) -> None:
+    broker.services.is_draining = True
+
+    assert await problems(broker) == {"draining": "the broker is stopping"}
+
+
+async def test_a_log_that_takes_no_entries_is_out_of_reach(broker: Broker) -> None:
+    broker.replica.trouble = "the disk is full: free some space"
+
+    assert await problems(broker) == {"cluster log": "the disk is full: free some space"}
+
+
+async def test_a_log_that_cannot_be_asked_is_out_of_reach(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreachable() -> int:
+        raise Unavailable("cluster.sqlite: the disk fails")
+
+    monkeypatch.setattr(broker.replica, "lag", unreachable)
+
+    assert await problems(broker) == {"cluster log": "cluster.sqlite: the disk fails"}
+
+
+async def test_a_replica_that_is_behind_is_not_ready(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def far() -> int:
+        return observe.MAX_LAG + 1
+
+    monkeypatch.setattr(broker.replica, "lag", far)
+
+    assert await problems(broker) == {"replica": "1001 entries behind the cluster log"}
+
+
+async def test_a_broker_that_failed_is_not_alive(broker: Broker) -> None:
+    broker.failed.set_exception(Unavailable("the replica stopped"))
+
+    assert Observer(broker).live_checks()["broker"]() == "the replica stopped"
+    assert (await problems(broker))["broker"] == "the replica stopped"
+
+
+def test_errors_are_found_wherever_an_answer_has_them() -> None:
+    meter = Meter(PRODUCE)
+    before = ERRORS.labels("Produce", "CORRUPT_MESSAGE").value
+    parts = [
+        PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
+        for index, code in enumerate((ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE))
+    ]
+    topics = [TopicProduceResponse(name=name, partition_responses=parts) for name in "ab"]
+
+    meter.finish(meter.start(), ProduceResponse(responses=topics))
+
+    assert ERRORS.labels("Produce", "CORRUPT_MESSAGE").value == before + 2
+
+
+def test_an_error_of_the_whole_answer_is_found() -> None:
+    meter = Meter(API_VERSIONS)
+    before = ERRORS.labels("ApiVersions", "UNSUPPORTED_VERSION").value
+    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[])
+
+    meter.finish(meter.start(), answer)
+    meter.finish(meter.start(), answer)
+
+    assert ERRORS.labels("ApiVersions", "UNSUPPORTED_VERSION").value == before + 2
+
+
+def test_refusals_of_every_place_are_walked() -> None:
+    meter = Meter(METADATA)
+    request = MetadataRequest(topics=None)
+
+    meter.finish(meter.start(), METADATA.refuse(request, ErrorCode.REQUEST_TIMED_OUT))
+
+
+def test_time_and_requests_in_flight_are_counted() -> None:
+    meter, histogram = Meter(PRODUCE), SECONDS.labels("Produce")
+    in_flight, count = IN_FLIGHT.value, histogram.count
+
+    started = meter.start()
+    during = IN_FLIGHT.value
+    meter.finish(started, None)
+
+    assert (during, IN_FLIGHT.value) == (in_flight + 1, in_flight)
+    assert histogram.count == count + 1
+
+
+def test_traffic_of_a_topic_that_is_gone_is_told_no_more() -> None:
+    registry = Registry()
+    traffic = Traffic(
+        registry.counters("rookery_test_bytes_total", "Bytes.", ("topic",)),
+        registry.counters("rookery_test_records_total", "Records.", ("topic",)),
+    )
+    traffic.add(b"1", "gone", 1, 10)
+    traffic.add(b"2", "again", 2, 20)
+    traffic.add(b"3", "again", 3, 30)
+
+    traffic.keep({b"3"}, {"again"})
+
+    text = registry.expose()
+    assert 'rookery_test_records_total{topic="again"} 5' in text
+    assert "gone" not in text

@@ -1,0 +1,186 @@
+"""Several processes as one broker: ports, node ids, restarts, and their common end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from rookery.broker.settings import BrokerSettings
+from rookery.broker.workers import worker_settings
+from rookery.errors import ConfigError
+from rookery.model.address import Address
+from rookery.testing.broker import BrokerProcess
+from rookery.testing.probe import brokers_seen, is_open
+from tests.crash.killing import PARTITIONS, TOPIC, create_topic
+from tests.crash.load import Load, check, read_all
+
+BOOTSTRAP = Address("127.0.0.1", 9092)
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "data", workers=3) as running:
+        yield running
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    deadline = monotonic() + 30
+    while not holds():
+        assert monotonic() < deadline, what
+        sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_every_worker_has_its_own_ports_and_node_id() -> None:
+    settings = BrokerSettings(workers=3, node_id=10, http_listen="127.0.0.1:9644")
+
+    found = [worker_settings(settings, index, BOOTSTRAP) for index in range(3)]
+
+    assert [one.listen for one in found] == ["127.0.0.1:9093", "127.0.0.1:9094", "127.0.0.1:9095"]
+    assert [one.http_listen[-4:] for one in found] == ["9644", "9645", "9646"]
+    assert [one.node_id for one in found] == [10, 11, 12]
+    assert {one.bootstrap for one in found} == {"127.0.0.1:9092"}
+    assert {one.workers for one in found} == {1}
+
+
+def test_what_is_chosen_by_the_system_stays_so() -> None:
+    settings = BrokerSettings(workers=2, listen="127.0.0.1:0", http_listen="127.0.0.1:0")
+
+    found = worker_settings(settings, 1, BOOTSTRAP)
+
+    assert (found.listen, found.http_listen) == ("127.0.0.1:0", "127.0.0.1:0")
+    assert found.node_id == -1
+
+
+def test_no_http_for_one_is_none_for_all() -> None:
+    assert worker_settings(BrokerSettings(http_listen=""), 1, BOOTSTRAP).http_listen == ""
+
+
+def test_advertised_ports_follow_each_other_too() -> None:
+    settings = BrokerSettings(advertise="kafka.example:30000")
+
+    assert worker_settings(settings, 1, BOOTSTRAP).advertise == "kafka.example:30002"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (BrokerSettings(listen="127.0.0.1:65535"), "no port 1 after 65535"),
+        (BrokerSettings(listen="127.0.0.1:0", advertise="a:1"), "workers need fixed ports"),
+    ],
+)
+def test_ports_that_do_not_suffice_are_refused(settings: BrokerSettings, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        worker_settings(settings, 0, BOOTSTRAP)
+
+
+def test_metadata_names_each_worker_with_its_own_port(three: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": three.bootstrap, "log_level": 0})
+
+    brokers = admin.list_topics(timeout=20).brokers
+
+    ports = {one.port for one in brokers.values()}
+    assert ports == {three.port + 1, three.port + 2, three.port + 3}
+    assert set(brokers) == {1, 2, 3}
+    # The shared port leads to any of them, and all of them know all.
+    for _ in range(10):
+        assert brokers_seen(three.port) == {1, 2, 3}
+
+
+def test_a_worker_that_dies_comes_back_as_the_same_node(three: BrokerProcess) -> None:
+    create_topic(three.bootstrap)
+    before = set(three.worker_pids())
+    victim = min(before)
+    with Load(three.bootstrap, TOPIC, PARTITIONS, seed=3) as load:
+        load.wait_for(20)
+
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: len(set(three.worker_pids()) - {victim}) == 3, "it is not restarted")
+        wait_for(
+            lambda: all(is_open(three.port + number) for number in (1, 2, 3)), "it does not serve"
+        )
+        load.wait_for(20)
+
+    assert brokers_seen(three.port) == {1, 2, 3}
+    check([[]] * PARTITIONS, read_all(three.bootstrap, TOPIC, PARTITIONS), load.acked())
+
+
+def test_stop_under_load_loses_nothing(three: BrokerProcess) -> None:
+    create_topic(three.bootstrap)
+    workers = three.worker_pids()
+    with Load(three.bootstrap, TOPIC, PARTITIONS, seed=4) as load:
+        load.wait_for(50)
+
+        began = monotonic()
+        code = three.stop()
+        took = monotonic() - began
+
+        assert not any(map(is_alive, workers))
+        promised = load.acked()
+        three.start()
+        load.wait_for(10)
+    assert code == 0
+    assert took < 5
+    now = read_all(three.bootstrap, TOPIC, PARTITIONS)
+    check([[]] * PARTITIONS, now, promised)
+    check([[]] * PARTITIONS, now, load.acked())
+
+
+def test_workers_end_when_the_supervisor_is_killed(three: BrokerProcess) -> None:
+    workers = three.worker_pids()
+
+    three.signal(signal.SIGKILL)
+    three.ended(within=5)
+
+    wait_for(lambda: not any(map(is_alive, workers)), "workers outlive their supervisor")
+    assert three.words().count("the supervisor is gone") == 3
+    assert three.words().count("msg=stopped") == 3
+
+
+def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
+    flags = ("--drain-timeout-ms", "500")
+    with BrokerProcess(tmp_path / "data", workers=2, flags=flags) as broker:
+        workers = broker.worker_pids()
+        os.kill(workers[0], signal.SIGSTOP)
+
+        code = broker.stop(within=10)
+
+        assert code == 1
+        assert "did not stop within 2.0 s; killing them" in broker.words()
+        wait_for(lambda: not any(map(is_alive, workers)), "a worker is left behind")
+
+
+def test_a_shared_port_in_use_is_told(three: BrokerProcess, tmp_path: Path) -> None:
+    second = BrokerProcess(tmp_path / "other", workers=2)
+    second.port = three.port
+
+    with pytest.raises(RuntimeError, match=r"ended with 2") as caught:
+        second.start()
+
+    assert f"listen: cannot listen on 127.0.0.1:{three.port}" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_worker_that_cannot_start_ends_all_of_it(three: BrokerProcess, tmp_path: Path) -> None:
+    second = BrokerProcess(tmp_path / "other", workers=2)
+    # Its first worker would need the port that the others share.
+    second.port = three.port - 1
+    if is_open(second.port):
+        pytest.skip("the port before is taken")
+
+    with pytest.raises(RuntimeError, match=r"ended with 2") as caught:
+        second.start()
+
+    assert "rookery broker: worker 1: cannot listen on" in str(caught.value)

@@ -1,0 +1,213 @@
+"""A client that writes without a pause, and knows what it was promised.
+
+Every partition gets the numbers 0, 1, 2 …, each in a value that can be computed from it. So what is
+read back says by itself whether something was lost, doubled, reordered or changed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from contextlib import suppress
+from threading import Event, Lock, Thread
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+_QUIET: Final = {"log_level": 0, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
+_FILLING: Final = random.Random(7).randbytes(1 << 16)
+_PATIENCE: Final = 60.0
+_READ_AGAIN: Final = 2_000
+
+
+def value_of(partition: int, number: int) -> bytes:
+    """Return what the record with this number holds: most are short, some fill a flush alone."""
+    mixed = (number * 2_654_435_761 + partition) & 0xFFFFFFFF
+    size = 30_000 + mixed % 20_000 if mixed % 97 == 0 else mixed % 900
+    return b"%d:%d:" % (partition, number) + _FILLING[:size]
+
+
+class Load:
+    """An idempotent producer at work in the background."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, seed: int) -> None:
+        """Prepare; it begins in a `with` block, whose end flushes what is under way."""
+        self.topic = topic
+        self.partitions = partitions
+        self.failures: list[str] = []
+        self._acked: list[dict[int, int]] = [{} for _ in range(partitions)]
+        self._sent = [0] * partitions
+        self._random = random.Random(seed)
+        self._lock = Lock()
+        self._stopping = Event()
+        self._progress = Event()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 1,
+                "message.timeout.ms": 120_000,
+                "retry.backoff.ms": 10,
+                "retry.backoff.max.ms": 100,
+                "error_cb": self._error,
+                **_QUIET,
+            }
+        )
+        self._thread = Thread(target=self._work, name="load", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.finish() if kind is None else self._stopping.set()
+
+    def acked(self) -> list[dict[int, int]]:
+        """Return the offset of every number that was acknowledged, by partition."""
+        with self._lock:
+            return [dict(one) for one in self._acked]
+
+    def count(self) -> int:
+        """Return how many were acknowledged."""
+        with self._lock:
+            return sum(map(len, self._acked))
+
+    def wait_for(self, more: int) -> None:
+        """Wait until so many more records are acknowledged in every partition."""
+        goals = [len(one) + more for one in self._acked]
+        deadline = monotonic() + _PATIENCE
+        while any(len(one) < goal for one, goal in zip(self._acked, goals, strict=True)):
+            self._progress.clear()
+            self._progress.wait(0.05)
+            if self.failures or monotonic() > deadline:
+                counts = [len(one) for one in self._acked]
+                raise TimeoutError(f"the load is stuck at {counts}: {self.failures[:3]}")
+
+    def finish(self) -> None:
+        """Send no more, and wait for what is under way."""
+        self._stopping.set()
+        self._thread.join(_PATIENCE)
+        left = self._producer.flush(_PATIENCE)
+        if left or self.failures:
+            raise TimeoutError(f"{left} records were never answered: {self.failures[:3]}")
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            # Now a trickle, now a burst: small flushes ride in the entry, large ones do not.
+            for _ in range(self._random.choice((1, 2, 5, 100))):
+                self._send(self._random.randrange(self.partitions))
+            self._producer.poll(self._random.random() * 0.06)
+            while len(self._producer) > 300 and not self._stopping.is_set():
+                self._producer.poll(0.05)
+
+    def _send(self, partition: int) -> None:
+        number = self._sent[partition]
+        self._sent[partition] = number + 1
+        self._producer.produce(
+            self.topic,
+            value_of(partition, number),
+            partition=partition,
+            on_delivery=lambda error, message: self._delivered(number, error, message),
+        )
+
+    def _delivered(self, number: int, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failures.append(f"{message.partition()}/{number}: {error}")
+            return
+        with self._lock:
+            self._acked[message.partition() or 0][number] = message.offset() or 0
+        self._progress.set()
+
+    def _error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.failures.append(str(error))
+
+
+def read_all(
+    bootstrap: str, topic: str, partitions: int, known: list[list[int]] | None = None
+) -> list[list[int]]:
+    """Return the numbers in every partition, by offset; each value is checked.
+
+    Of what is known already only the last part is read again, if it is given.
+    """
+    options: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "reader",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,
+        "fetch.error.backoff.ms": 10,
+        "queued.max.messages.kbytes": 65_536,
+        **_QUIET,
+    }
+    known = known or [[] for _ in range(partitions)]
+    found = [one[: max(0, len(one) - _READ_AGAIN)] for one in known]
+    consumer = Consumer(options)
+    try:
+        consumer.assign([TopicPartition(topic, at, len(one)) for at, one in enumerate(found)])
+        _read_to_ends(consumer, found)
+    finally:
+        consumer.close()
+    return found
+
+
+def _read_to_ends(consumer: Consumer, found: list[list[int]]) -> None:
+    left = set(range(len(found)))
+    deadline = monotonic() + 2 * _PATIENCE
+    while left:
+        if monotonic() > deadline:
+            raise TimeoutError(f"could not read partitions {left} to their ends")
+        for message in consumer.consume(1_000, 0.2):
+            partition = message.partition() or 0
+            error = message.error()
+            if error is None:
+                found[partition].append(_checked(message, len(found[partition])))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard(partition)
+            elif not error.retriable() and error.code() not in _PASSING:
+                raise KafkaException(error)
+
+
+# What a client that begins while the brokers come back may be told meanwhile.
+_PASSING: Final = frozenset(
+    (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError.UNKNOWN_TOPIC_OR_PART)
+)
+
+
+def _checked(message: Message, offset: int) -> int:
+    value, partition = message.value() or b"", message.partition() or 0
+    assert message.offset() == offset, f"offset {offset} is missing in partition {partition}"
+    number = -1
+    with suppress(ValueError, IndexError):
+        number = int(value.split(b":", 2)[1])
+    assert value == value_of(partition, number), f"partition {partition}, {offset}: wrong bytes"
+    return number
+
+
+def check(
+    before: list[list[int]],
+    now: list[list[int]],
+    acked: list[Mapping[int, int]] | list[dict[int, int]],
+) -> None:
+    """Compare what was read before, what is read now, and what was promised."""
+    for partition, numbers in enumerate(now):
+        old = before[partition]
+        assert numbers[: len(old)] == old, f"partition {partition}: offsets changed their meaning"
+        # Idempotent: every number once, in order, without a hole.
+        assert numbers == list(range(len(numbers))), _first_wrong(partition, numbers)
+        for number, offset in acked[partition].items():
+            assert offset < len(numbers), f"partition {partition}: acked {number} was lost"
+            assert numbers[offset] == number, f"partition {partition}: {offset} is not {number}"
+
+
+def _first_wrong(partition: int, numbers: list[int]) -> str:
+    wrong = next(i for i, number in enumerate(numbers) if i != number)
+    return f"partition {partition}, offset {wrong}: {numbers[max(0, wrong - 3) : wrong + 4]}"

@@ -1,0 +1,67 @@
+"""A process that sleeps past its lease and wakes: it counts no longer, and harms nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from rookery.testing.broker import BrokerProcess
+from rookery.testing.probe import brokers_seen
+from tests.crash.killing import PARTITIONS, TOPIC, create_topic
+from tests.crash.load import Load, check, read_all
+
+SEED = int(os.environ.get("ROOKERY_TEST_SEED", str(random.randrange(1 << 32))))
+# Short leases, so that a pause need not be long.
+FLAGS = ("--session-timeout-ms", "1000", "--beat-interval-ms", "200")
+
+
+@pytest.mark.timeout(120)
+def test_a_worker_paused_past_its_lease_comes_back_under_a_new_life(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    print(f"seed {SEED}")  # noqa: T201 (to run it again)
+    nothing: list[list[int]] = [[] for _ in range(PARTITIONS)]
+    with BrokerProcess(tmp_path / "data", workers=3, flags=FLAGS) as broker:
+        create_topic(broker.bootstrap)
+        with Load(broker.bootstrap, TOPIC, PARTITIONS, SEED) as load:
+            load.wait_for(20)
+            sleeper = broker.ready["brokers"][0]["pid"]
+            others = [broker.port + 2, broker.port + 3]
+
+            while not _pause(sleeper, chance, others):
+                load.wait_for(1)
+
+            assert _comes(others, 3, within=30)
+            load.wait_for(20)
+        now = read_all(broker.bootstrap, TOPIC, PARTITIONS)
+
+        check(nothing, now, load.acked())
+        assert "was expired and joins again" in broker.words()
+
+
+def _pause(pid: int, chance: random.Random, others: list[int]) -> bool:
+    """Let a process sleep until the others have given it up; say whether they have.
+
+    They cannot while it sleeps within a commit: then it holds the lock that all of a host share,
+    nobody can write, and nothing can go wrong.
+    """
+    sleep(chance.random() * 0.3)  # the random moment
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        return _comes(others, 2, within=4)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _comes(ports: list[int], count: int, within: float) -> bool:
+    """Wait until so many brokers are seen on all ports; say whether it came so."""
+    deadline = monotonic() + within
+    while any(len(brokers_seen(port)) != count for port in ports):
+        if monotonic() > deadline:
+            return False
+        sleep(0.05)
+    return True
