@@ -157,3 +157,32 @@ async def test_topics_are_gone_with_their_data(start: Start) -> None:
     assert await read(client, "t") == []
     await fill(client, "t", range(3))
     assert await read(client, "t") == [0, 1, 2]
+
+
+async def test_what_the_machine_lost_is_a_gap_and_never_wrong_bytes(
+    start: Start, tmp_path: Path
+) -> None:
+    broker, client = await start()
+    await client.create_topic("t", 1)
+    for number in range(4):  # each in the journal, as a row of its own
+        await client.produce("t", b"%d" % number + b"." * 900_000, partition=0)
+    await stop(broker)
+    rows = [broker.replica.state.topics.by_name["t"].partitions[0].row(i) for i in range(4)]
+    [journal] = (tmp_path / "data" / "journal").iterdir()
+    with journal.open("r+b") as file:
+        file.seek(rows[1].position + 1000)
+        file.write(b"not what was written")
+        file.truncate(rows[3].position + 500)
+    (tmp_path / "data" / "boot-id").write_text("an earlier start of the machine")
+
+    again, client = await start()
+
+    assert again.lost_records == 2
+    assert await read(client, "t") == [0, 2]
+    assert await client.offsets.end(TopicPartition("t", 0)) == 4
+    await fill(client, "t", range(4, 6))
+    assert await read(client, "t") == [0, 2, 4, 5]
+    await stop(again)
+    third, client = await start()
+    assert third.lost_records == 0
+    assert await read(client, "t") == [0, 2, 4, 5]

@@ -487,3 +487,31 @@ async def test_connections_leave_nothing_behind() -> None:
         await until(lambda: not listener.connections)
     gc.collect()
     assert not [thing for thing in gc.get_objects() if isinstance(thing, Connection)]
+
+
+async def test_all_pipelined_requests_are_answered_before_a_half_closed_client_goes() -> None:
+    async with listening(echo) as listener, asyncio.timeout(PATIENCE):
+        peer = await Peer.connect(listener.port)
+        for number in range(500):
+            peer.write_frame(request(number))
+        peer.write_end()
+        assert [number_of(await peer.read_frame()) for _ in range(500)] == list(range(500))
+        assert await peer.read_to_end() == b""
+        await peer.close()
+
+
+async def test_a_client_with_much_to_ask_leaves_turns_for_others() -> None:
+    order: list[int] = []
+
+    def handler(_: Connection, frame: Frame) -> Answer:
+        order.append(int.from_bytes(frame[4:8], "big"))
+        return answer(frame)
+
+    connection = Connection(handler, ConnectionSettings(), Budget())
+    transport = MemoryTransport(connection)
+    transport.receive(b"".join(prefixed(request(number)) for number in range(1000)))
+    asyncio.get_running_loop().call_soon(order.append, -1)
+    await until(lambda: len(order) == 1001)
+    assert order.index(-1) < 200
+    assert [number for number in order if number >= 0] == list(range(1000))
+    connection.abort()

@@ -148,6 +148,16 @@ def test_a_huge_count_costs_nothing(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_message_has_no_more_elements_than_allowed(engine: ModuleType) -> None:
+    table = table_of(MetadataRequest, 1)
+    wire = b"\0\0\0\x0a" + b"\0\1t" * 10
+    message, _ = engine.read(table, wire, 0, 10)
+    assert len(message.topics) == 10
+    with pytest.raises(ProtocolError, match=r"MetadataRequest\.topics: more array elements"):
+        engine.read(table, wire, 0, 9)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_records_are_views_of_the_frame(engine: ModuleType) -> None:
     frame = bytearray(encode_bytes(produce(b"r" * 5000), 9))
     message, _ = engine.read(table_of(ProduceRequest, 9), frame, 0)

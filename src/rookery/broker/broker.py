@@ -28,6 +28,7 @@ from rookery.log.files import Files
 from rookery.log.journal import Journal
 from rookery.log.reader import Reader
 from rookery.log.settings import CacheSettings
+from rookery.log.survey import Survey
 from rookery.log.tail import Tail
 from rookery.log.upkeep import Upkeep
 from rookery.log.writer import Writer
@@ -88,6 +89,8 @@ class Broker:
         )
         self.listeners: list[Listener] = []
         self.snapshot_at = 0
+        self.lost_records = 0
+        """Records that were acknowledged without a sync and did not survive the machine."""
         self._is_stopping = False
         self._rejoining: asyncio.Task[None] | None = None
         self.replica.listen(self._applied)
@@ -114,6 +117,7 @@ class Broker:
         )
         await self._listen()
         await self._join()
+        await self._survey()
         self._begin_chores()
 
     async def stop(self) -> None:
@@ -194,6 +198,16 @@ class Broker:
         log.warning("broker %d was expired and joins again", self.services.node_id)
         await self.journal.close()
         await self._join()
+
+    async def _survey(self) -> None:
+        """Look for what a machine that went down may have taken along, if that is possible."""
+        if self.settings.durability == "disk":
+            return
+        survey = Survey(self.replica, self._files, self._folder / "boot-id")
+        if survey.is_due:
+            log.warning("the machine was started anew: all journals are checked")
+            self.lost_records = await survey.run()
+        survey.remember()
 
     def _begin_chores(self) -> None:
         settings, chores = self.settings, self.chores

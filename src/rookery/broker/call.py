@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rookery.broker.producerids import ProducerIds
@@ -31,6 +32,8 @@ class Services:
     reader: Reader
     waiting: Waiting
     producer_ids: ProducerIds
+    opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """Held while a compressed batch is opened: what it becomes can be a thousand times larger."""
     node_id: int = -1
     is_draining: bool = False
 

@@ -13,25 +13,83 @@ from rookery.broker.registry import Route, routes
 from rookery.errors import ApiError, Conflict, Corrupt, Error, ErrorCode, ProtocolError, Unavailable
 from rookery.net.connection import Connection
 from rookery.net.request import Answer
+from rookery.wire.codec import decode_at
 from rookery.wire.frame import Frame
-from rookery.wire.header import API_VERSIONS_KEY, peek, read_request, response_frame
+from rookery.wire.header import (
+    API_VERSIONS_KEY,
+    MAX_REQUEST_ELEMENTS,
+    RequestHeader,
+    peek,
+    request_header_version,
+    response_frame,
+)
 from rookery.wire.message import Message
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
 from rookery.wire.messages.produce import ProduceRequest
 
 log = logging.getLogger(__name__)
 
-_UNKNOWN = (None, None)
 
-
-class _Work(NamedTuple):
-    """A request that was started."""
+class _Served(NamedTuple):
+    """An API in one version."""
 
     route: Route
     meter: Meter
-    started: float
-    call: Call
-    request: Message
+    header_version: int
+
+
+class _Work:
+    """A request that was started."""
+
+    __slots__ = ("call", "framed", "meter", "request", "route", "started")
+
+    def __init__(self, served: _Served, call: Call, request: Message) -> None:
+        self.route, self.meter, _ = served
+        self.call = call
+        self.request = request
+        self.framed: asyncio.Future[Answer]
+        self.started = self.meter.start()
+
+    def finish(self, answer: Message | None) -> Answer:
+        """Count the request out and write its answer."""
+        self.meter.finish(self.started, answer)
+        if answer is None:
+            return None
+        header = self.call.header
+        return response_frame(self.route.api, header.api_version, header.correlation_id, answer)
+
+    def later(self, answer: asyncio.Future[Message | None]) -> asyncio.Future[Answer]:
+        """Turn the future of a message into that of its frame, without a task."""
+        self.framed = answer.get_loop().create_future()
+        answer.add_done_callback(self._settle)
+        return self.framed
+
+    def _settle(self, done: asyncio.Future[Message | None]) -> None:
+        if done.cancelled():
+            self.meter.finish(self.started, None)
+            self.framed.cancel()
+            return
+        error = done.exception()
+        try:
+            result = done.result() if error is None else self.refuse(error)
+            self.framed.set_result(self.finish(result))
+        except Exception as failure:  # noqa: BLE001 (an answer that cannot be written ends the connection)
+            self.framed.set_exception(failure)
+
+    async def wait(self, answer: Awaitable[Message | None]) -> Answer:
+        """Wait for the message, then write it."""
+        try:
+            result = await answer
+        except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)
+            result = self.refuse(error)
+        except asyncio.CancelledError:
+            self.meter.finish(self.started, None)
+            raise
+        return self.finish(result)
+
+    def refuse(self, error: BaseException) -> Message:
+        """Answer with the code that fits the error."""
+        return _refuse(self.route, self.request, error)
 
 
 class Dispatcher:
@@ -39,74 +97,43 @@ class Dispatcher:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._routes = {key: (route, Meter(route.api)) for key, route in routes().items()}
+        self._served: dict[tuple[int, int], _Served] = {}
+        for key, route in routes().items():
+            meter = Meter(route.api)
+            for version in route.versions:
+                header_version = request_header_version(route.api, version)
+                self._served[key, version] = _Served(route, meter, header_version)
 
     def __call__(self, connection: Connection, frame: Frame) -> Answer | Awaitable[Answer]:
         """Start a request; what it raises closes the connection."""
         key, version, correlation_id = peek(frame)
-        route, meter = self._routes.get(key, _UNKNOWN)
-        if route is None or meter is None or version not in route.versions:
-            if key == API_VERSIONS_KEY:
-                # Asked in a version that we do not know, we say in version 0 which ones we do.
-                return self._refuse_api_versions(correlation_id)
+        served = self._served.get((key, version))
+        if served is None:
+            return self._refuse_version(key, version, correlation_id)
+        # What `read_request` does, for a version that was looked up already.
+        header, start = decode_at(RequestHeader, served.header_version, frame, 0)
+        request, _ = decode_at(
+            served.route.api.request, version, frame, start, MAX_REQUEST_ELEMENTS
+        )
+        work = _Work(served, Call(self._services, connection, header), request)
+        try:
+            answer = served.route.handle(work.call, request)
+        except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)
+            answer = work.refuse(error)
+        if isinstance(answer, asyncio.Future):
+            return work.later(answer)
+        if answer is None or isinstance(answer, Message):
+            return work.finish(answer)
+        return work.wait(answer)
+
+    def _refuse_version(self, key: int, version: int, correlation_id: int) -> Answer:
+        if key != API_VERSIONS_KEY:
             raise ProtocolError(
                 f"API {key} version {version} is not served here; ask ApiVersions for what is"
             )
-        header, request = read_request(route.api, frame)
-        call = Call(self._services, connection, header)
-        work = _Work(route, meter, meter.start(), call, request)
-        try:
-            answer = route.handle(call, request)
-        except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)
-            answer = _refuse(route, request, error)
-        if answer is None or isinstance(answer, Message):
-            return _finish(work, answer)
-        if isinstance(answer, asyncio.Future):
-            return _later(work, answer)
-        return _await(work, answer)
-
-    def _refuse_api_versions(self, correlation_id: int) -> Answer:
+        # Asked in a version that we do not know, we say in version 0 which ones we do.
         response = API_VERSIONS.refuse(ApiVersionsRequest(), ErrorCode.UNSUPPORTED_VERSION)
         return response_frame(API_VERSIONS, 0, correlation_id, response)
-
-
-def _finish(work: _Work, answer: Message | None) -> Answer:
-    route, meter, started, call, _ = work
-    meter.finish(started, answer)
-    if answer is None:
-        return None
-    return response_frame(route.api, call.version, call.header.correlation_id, answer)
-
-
-def _later(work: _Work, answer: asyncio.Future[Message | None]) -> asyncio.Future[Answer]:
-    """Turn the future of a message into that of its frame, without a task."""
-    framed: asyncio.Future[Answer] = answer.get_loop().create_future()
-
-    def settle(done: asyncio.Future[Message | None]) -> None:
-        if done.cancelled():
-            work.meter.finish(work.started, None)
-            framed.cancel()
-            return
-        error = done.exception()
-        try:
-            result = done.result() if error is None else _refuse(work.route, work.request, error)
-            framed.set_result(_finish(work, result))
-        except Exception as failure:  # noqa: BLE001 (an answer that cannot be written ends the connection)
-            framed.set_exception(failure)
-
-    answer.add_done_callback(settle)
-    return framed
-
-
-async def _await(work: _Work, answer: Awaitable[Message | None]) -> Answer:
-    try:
-        result = await answer
-    except Exception as error:  # noqa: BLE001 (a request may fail; the broker does not)
-        result = _refuse(work.route, work.request, error)
-    except asyncio.CancelledError:
-        work.meter.finish(work.started, None)
-        raise
-    return _finish(work, result)
 
 
 def _refuse(route: Route, request: Any, error: BaseException) -> Message:

@@ -153,6 +153,8 @@ class Reader:
         return list(zip(runs, found, strict=True))
 
     async def _bytes(self, run: _Run) -> Buffer:
+        if not run.object_id:
+            return b"".join(map(_gap, run.rows))
         if run.object_id < 0:
             payload = await self._payloads.read(-run.object_id)
             return payload[run.position : run.end]
@@ -241,6 +243,9 @@ def _runs(
         if runs and left < min(row.size, max_bytes // 8):
             break  # hardly a batch would fit, and most of what is read would be in vain
         index += 1
+        if not row.object_id:
+            # Its bytes are lost, and known to be: an empty batch takes readers over the gap.
+            row = row._replace(position=row.base_offset, size=batches.HEADER_SIZE)
         run = _Run(row.object_id, row.position, min(row.size, left), row.base_offset, [row])
         if not runs and mark is not None:
             run = _marked(run, row, mark, offset, left)
@@ -251,6 +256,26 @@ def _runs(
         else:
             runs.append(run)
     return runs
+
+
+def _gap(row: Row) -> bytes:
+    """Make a batch without records over a row's offsets, as compaction leaves them in Kafka."""
+    header = BatchHeader(
+        base_offset=row.base_offset,
+        batch_length=0,
+        partition_leader_epoch=-1,
+        magic=batches.MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=row.end_offset - row.base_offset - 1,
+        base_timestamp=row.max_timestamp,
+        max_timestamp=row.max_timestamp,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=0,
+    )
+    return batches.seal(header, b"")
 
 
 def _marked(run: _Run, row: Row, mark: tuple[int, int], offset: int, left: int) -> _Run:

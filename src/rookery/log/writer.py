@@ -21,6 +21,7 @@ from rookery.cluster.entry import MAX_EVENTS, MAX_PAYLOAD_BYTES
 from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Appended, Outcome
+from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode, Unavailable
 from rookery.log.journal import Written
 from rookery.log.tail import Tail
@@ -29,6 +30,7 @@ from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.wire.buffer import Buffer
 
+_NONE: Final = ErrorCode.NONE
 # A flush takes no more than this from what is pending: beyond it latency grows and nothing else.
 MAX_FLUSH_BYTES: Final = 16 * 1024 * 1024
 
@@ -68,10 +70,11 @@ class _Work:
 
     __slots__ = ("batches", "future", "size", "started")
 
-    def __init__(self, work: Sequence[Batch]) -> None:
+    def __init__(self, work: Sequence[Batch], future: asyncio.Future[list[Appended]]) -> None:
         self.batches = work
-        self.size = sum(len(batch.data) for batch in work)
-        self.future: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
+        # Most requests bring one batch.
+        self.size = len(work[0].data) if len(work) == 1 else sum(len(one.data) for one in work)
+        self.future = future
         self.started = 0.0  # of the flush that begins with it
 
 
@@ -102,7 +105,7 @@ class Writer:
 
         It fails with Unavailable or Fenced if it is not known that they are durable.
         """
-        item = _Work(work)
+        item = _Work(work, self._loop.create_future())
         self._pending.append(item)
         self._pending_bytes += item.size
         self._idle.clear()
@@ -151,9 +154,8 @@ class Writer:
         return works
 
     async def _write(self, works: list[_Work]) -> None:
-        parts: list[Buffer] = [batch.data for work in works for batch in work.batches]
         try:
-            written = await self._journal.append(parts)
+            written = await self._journal.append(_parts(works))
         except Exception as error:  # noqa: BLE001 (whatever it is, nothing was acknowledged)
             self._is_writing = False
             _fail(works, error)
@@ -168,7 +170,7 @@ class Writer:
             for batch in work.batches:
                 extents.append(_extent(batch, position))
                 position += len(batch.data)
-        payload = [] if object_id else [batch.data for work in works for batch in work.batches]
+        payload = [] if object_id else _parts(works)
         self._commits += 1
         # One request can name more partitions than an entry has room for.
         futures = [
@@ -196,34 +198,35 @@ class Writer:
         self._rest()
 
     def _answer(self, works: list[_Work], outcomes: list[Appended]) -> None:
+        topics = self._replica.state.topics.by_id
         index = 0
         for work in works:
-            own = outcomes[index : index + len(work.batches)]
-            index += len(work.batches)
+            stop = index + len(work.batches)
+            own = outcomes[index:stop]
+            index = stop
             for batch, outcome in zip(work.batches, own, strict=True):
-                if outcome.error is ErrorCode.NONE and not outcome.is_duplicate:
-                    self._keep(batch, outcome)
+                if outcome.error is _NONE and not outcome.is_duplicate:
+                    topic = topics.get(batch.topic_id)
+                    if topic is not None:
+                        self._keep(topic, batch, outcome)
             if not work.future.done():
                 work.future.set_result(own)
 
-    def _keep(self, batch: Batch, outcome: Appended) -> None:
+    def _keep(self, topic: Topic, batch: Batch, outcome: Appended) -> None:
         """Give the batch its offset, in place, and keep it for readers."""
-        partition = self._replica.state.topics.partition(batch.topic_id, batch.partition)
-        if partition is None:
-            return
-        base, header = outcome.base_offset, batch.header
-        epoch = partition.epoch_at(base)
-        if outcome.append_time_ms >= 0:
-            stamped = header.appended_at(outcome.append_time_ms)._replace(
+        topic_id, index, data, header = batch
+        _, base, append_time_ms, _ = outcome
+        epoch = topic.partitions[index].epoch_at(base)
+        if append_time_ms >= 0:
+            stamped = header.appended_at(append_time_ms)._replace(
                 base_offset=base, partition_leader_epoch=epoch, position=0
             )
-            batches.restamp_into(batch.data, stamped)
+            batches.restamp_into(data, stamped)
         else:
-            batches.stamp_into(batch.data, base, epoch)
-        end = base + header.last_offset_delta + 1
-        self._tail.add((batch.topic_id, batch.partition), base, end, batch.data)
-        name = self._replica.state.topics.by_id[batch.topic_id].name
-        WRITTEN.add(batch.topic_id, name, end - base, len(batch.data))
+            batches.stamp_into(data, base, epoch)
+        count = header.last_offset_delta + 1
+        self._tail.add((topic_id, index), base, base + count, data)
+        WRITTEN.add(topic_id, topic.name, count, len(data))
 
     def _rest(self) -> None:
         if not self._pending and not self._commits and not self._is_writing:
@@ -237,6 +240,10 @@ def _flat(result: list[Outcome] | list[list[Outcome]]) -> Iterator[Outcome]:
             yield item
         else:
             yield from item
+
+
+def _parts(works: list[_Work]) -> list[Buffer]:
+    return [batch.data for work in works for batch in work.batches]
 
 
 def _extent(batch: Batch, position: int) -> Extent:

@@ -33,6 +33,11 @@ log = logging.getLogger(__name__)
 
 # Answers that are ready at once are gathered up to so many bytes before they are written.
 _GATHERED_BYTES: Final = 256 * 1024
+# So many requests are started in one turn of the loop; then it is the other clients' turn.
+_STARTED_AT_ONCE: Final = 64
+# A client that holds less than this is never kept waiting for the shared budget: a few that send
+# large requests slowly would otherwise lock out everybody.
+_FAIR_BYTES: Final = 64 * 1024
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -86,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._is_at_end = False
         self._is_draining = False
-        self._is_advance_due = False
+        self._is_advance_due = self._is_yielding = False
         # When the present wait began: for the handshake, a request, its rest, or a reader.
         self._since = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -224,9 +229,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._queue:
             self._collect()
         before = self.requests
+        started = 0
         try:
             while self._may_start() and (frame := self._splitter.take()) is not None:
                 self._start(frame)
+                started += 1
+                if started == _STARTED_AT_ONCE:
+                    self._is_yielding = True
+                    self._loop.call_soon(self._go_on)
         except ProtocolError as error:
             self._refuse(error)
             self._enqueue(Request(self._settled, 0, is_last=True))
@@ -236,12 +246,20 @@ class Connection(asyncio.BufferedProtocol):
             self._touch()
         self._flush()
         self._regulate()
-        if not self._queue and (self._is_draining or (self._is_at_end and self._is_writable)):
+        is_over = self._is_at_end and self._is_writable and not self._is_yielding
+        if not self._queue and (self._is_draining or is_over):
             self._close_transport()
+
+    def _go_on(self) -> None:
+        """Take up what was left for the next turn of the loop."""
+        self._is_yielding = False
+        if self._transport is not None:
+            self._advance()
 
     def _may_start(self) -> bool:
         return (
             self._is_writable
+            and not self._is_yielding
             and not self._is_draining
             and len(self._queue) < self._settings.max_in_flight
             and self._unanswered_bytes < self._settings.max_unanswered_bytes
@@ -339,7 +357,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _regulate(self) -> bool:
         """Read or do not read, as the bounds say; return which."""
-        wanted = self._may_start() and not self._is_at_end and self._budget.may_read(self._regulate)
+        held = self._unanswered_bytes + self._splitter.pending
+        wanted = (
+            self._may_start()
+            and not self._is_at_end
+            and (held < _FAIR_BYTES or self._budget.may_read(self._regulate))
+        )
         if wanted != self._is_reading and self._transport is not None:
             self._is_reading = wanted
             if wanted:

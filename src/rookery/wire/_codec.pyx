@@ -20,6 +20,7 @@ from libc.string cimport memcpy, memmove
 from rookery.errors import ErrorCode, ProtocolError
 from rookery.wire.message import Message, Parts, Type
 from rookery.wire.table import MAX_TAGS as _MAX_TAGS
+from rookery.wire.table import NO_LIMIT as _NO_LIMIT
 from rookery.wire.table import PART_BYTES as _PART_BYTES
 
 cdef extern from "Python.h":
@@ -88,6 +89,7 @@ cdef enum:
     ARRAY = 14
 
 cdef Py_ssize_t MAX_TAGS = _MAX_TAGS
+cdef Py_ssize_t NO_LIMIT = _NO_LIMIT
 cdef Py_ssize_t PART_BYTES = _PART_BYTES
 cdef object _Parts = Parts
 cdef object _list = list
@@ -239,6 +241,8 @@ cdef class Cursor:
     cdef const uint8_t *start
     cdef const uint8_t *at
     cdef const uint8_t *end
+    # How many array elements may still be read: bytes cost less than what is made of them.
+    cdef Py_ssize_t elements
     cdef object view
     cdef object buffer
     cdef PyObject *program
@@ -251,7 +255,7 @@ cdef class Cursor:
         return f"{cls}: " if self.op == NULL else f"{cls}.{<object> self.op.name}: "
 
 
-def read(table, buffer, Py_ssize_t position):
+def read(table, buffer, Py_ssize_t position, Py_ssize_t max_elements=NO_LIMIT):
     """Read one message that begins at `position`; return it and where it ends."""
     cdef Program program = program_of(table)
     cdef Cursor cursor = Cursor.__new__(Cursor)
@@ -264,6 +268,7 @@ def read(table, buffer, Py_ssize_t position):
         cursor.at = cursor.start + position
         cursor.end = cursor.start + raw.len
         cursor.buffer = buffer
+        cursor.elements = max_elements
         cursor.program = NULL
         cursor.op = NULL
         message = read_struct(program, cursor)
@@ -499,6 +504,9 @@ cdef object read_array(Op *op, Cursor cursor):
         return None
     if count > (cursor.end - cursor.at) // op.min_element:
         raise ProtocolError(f"an array of {count} elements, {cursor.end - cursor.at} bytes left")
+    cursor.elements -= count
+    if cursor.elements < 0:
+        raise ProtocolError("more array elements than one message may have")
     # The list grows as elements are read: a failure half-way must not leave holes in it.
     items = []
     if op.program != NULL:

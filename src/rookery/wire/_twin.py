@@ -21,12 +21,15 @@ from rookery.wire.buffer import (
     write_uvarint,
 )
 from rookery.wire.message import Message, Parts, Type
-from rookery.wire.table import MAX_TAGS, PART_BYTES, Step, Table
+from rookery.wire.table import MAX_TAGS, NO_LIMIT, PART_BYTES, Step, Table
 
 
-def read(table: Table, buffer: Buffer, position: int) -> tuple[Message, int]:
+def read(
+    table: Table, buffer: Buffer, position: int, max_elements: int = NO_LIMIT
+) -> tuple[Message, int]:
     """Read one message that begins at `position`; return it and where it ends."""
     reader = Reader(buffer, position)
+    reader.elements = max_elements
     return _read_struct(table, reader), reader.position
 
 
@@ -111,10 +114,12 @@ def _read_tag(table: Table, message: Message, reader: Reader, head: tuple[int, i
         return
     end = reader.position + size
     inner = Reader(reader.view[:end], reader.position)
+    inner.elements = reader.elements
     try:
         setattr(message, step.name, _READ[step.type](step, inner))
     except ProtocolError as error:
         raise _named(error, table, step) from None
+    reader.elements = inner.elements
     if inner.position != end:
         raise _named(ProtocolError("its tag has bytes left over"), table, step)
     reader.position = end
@@ -192,6 +197,9 @@ def _read_array(step: Step, reader: Reader) -> list[Any] | None:
     least = max(_element_min(step), 1)
     if count > reader.remaining // least:
         raise ProtocolError(f"an array of {count} elements, {reader.remaining} bytes left")
+    reader.elements -= count
+    if reader.elements < 0:
+        raise ProtocolError("more array elements than one message may have")
     if step.table is not None:
         table = step.table
         return [_read_struct(table, reader) for _ in range(count)]

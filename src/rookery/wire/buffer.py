@@ -24,13 +24,15 @@ Buffer = bytes | bytearray | memoryview
 class Reader:
     """A cursor over a frame that never reads past its end."""
 
-    __slots__ = ("end", "position", "view")
+    __slots__ = ("elements", "end", "position", "view")
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
         view = memoryview(buffer)
         self.view = view if view.format == "B" and view.ndim == 1 else view.cast("B")
         self.position = position
         self.end = len(self.view)
+        self.elements = 2**62
+        """How many array elements may still be read: bytes cost less than what is made of them."""
 
     @property
     def remaining(self) -> int:

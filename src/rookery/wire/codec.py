@@ -12,7 +12,7 @@ from rookery import native
 from rookery.errors import ApiError, ErrorCode, ProtocolError
 from rookery.wire.buffer import Buffer
 from rookery.wire.message import Message
-from rookery.wire.table import Table, table
+from rookery.wire.table import NO_LIMIT, Table, table
 
 if TYPE_CHECKING:
     from rookery.wire import _codec as _engine
@@ -48,10 +48,15 @@ def decode(message: type[M], version: int, buffer: Buffer) -> M:
     return body
 
 
-def decode_at(message: type[M], version: int, buffer: Buffer, position: int) -> tuple[M, int]:
-    """Read a message that begins at `position`; return it and where it ends."""
+def decode_at(
+    message: type[M], version: int, buffer: Buffer, position: int, max_elements: int = NO_LIMIT
+) -> tuple[M, int]:
+    """Read a message that begins at `position`; return it and where it ends.
+
+    With `max_elements` it is refused if its arrays have more elements than that in all.
+    """
     try:
-        body, end = _engine.read(table_of(message, version), buffer, position)
+        body, end = _engine.read(table_of(message, version), buffer, position, max_elements)
     except ProtocolError as error:
         raise ProtocolError(f"{message.__name__} v{version}: {error}") from None
     return body, end  # type: ignore[return-value] # the table makes this very class

@@ -13,6 +13,9 @@ from rookery.wire.codec import decode_at, encode_frame
 from rookery.wire.message import Api, Message, Request, Response, field, i16, i32
 
 API_VERSIONS_KEY = 18
+# Three bytes can be an element that takes a hundred in memory and a microsecond to make. No client
+# asks for as many things at once as this; more would keep all others waiting.
+MAX_REQUEST_ELEMENTS = 100_000
 
 
 class RequestHeader(Message, versions=range(1, 3), flexible=2):
@@ -70,7 +73,7 @@ def read_request(api: Api[Request, Response], frame: Buffer) -> tuple[RequestHea
         ApiError: UNSUPPORTED_VERSION, if we have no definition of its version.
     """
     header, start = read_header(api, frame)
-    body, _ = decode_at(api.request, header.api_version, frame, start)
+    body, _ = decode_at(api.request, header.api_version, frame, start, MAX_REQUEST_ELEMENTS)
     return header, body
 
 

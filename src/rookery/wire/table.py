@@ -17,6 +17,8 @@ from rookery.wire.message import BARE_TYPES, ZERO_UUID, Field, Kind, Message, Ty
 
 # More tagged fields than this in one structure are no extension but an attack on memory.
 MAX_TAGS: Final = 1024
+# A message has at most so many array elements unless its reader says otherwise.
+NO_LIMIT: Final = 2**62
 # Records shorter than this are copied between their neighbours: a part of its own costs more.
 PART_BYTES: Final = 2048
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rookery.broker import configs
 from rookery.broker.call import Call
+from rookery.broker.deciding import decide
 from rookery.broker.registry import handles
 from rookery.cluster.events.topics import LogStartMoved
-from rookery.cluster.state.state import Outcome
 from rookery.errors import ErrorCode
 from rookery.wire.messages.delete_records import (
     DELETE_RECORDS,
@@ -23,7 +23,7 @@ _HIGH_WATERMARK = -1
 
 @handles(DELETE_RECORDS)
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Propose all moves in one entry, and tell where the logs begin once it is applied."""
+    """Propose all moves, and tell where the logs begin once they are applied."""
     await call.services.replica.barrier()
     moves: list[LogStartMoved] = []
     results: list[DeleteRecordsPartitionResult] = []
@@ -37,7 +37,7 @@ async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRec
         ]
     )
     if moves:
-        outcomes: list[Outcome] = await call.services.replica.propose(moves)
+        outcomes = await decide(call, moves, request.timeout_ms)
         for result, outcome in zip(results, outcomes, strict=True):
             result.error_code = outcome.error
             if outcome.error is ErrorCode.NONE:

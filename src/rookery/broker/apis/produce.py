@@ -176,7 +176,8 @@ class _Intake:
         if len(data) < _THREAD_FROM_BYTES and not batch.header.attributes & batches.CODEC_MASK:
             adapted = checks.adapt(data, rules, self.now_ms)
         else:
-            adapted = await asyncio.to_thread(checks.adapt, data, rules, self.now_ms)
+            async with self.call.services.opening:
+                adapted = await asyncio.to_thread(checks.adapt, data, rules, self.now_ms)
         if adapted is data:
             return batch
         return batch._replace(data=adapted, header=batches.parse(adapted))

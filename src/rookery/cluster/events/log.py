@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rookery.wire.message import (
     Message,
+    Offset,
     PartitionId,
     ProducerEpoch,
     ProducerId,
@@ -75,3 +76,11 @@ class IdleProducer(Message):
 
     producer_id: ProducerId
     last_sequence: i32
+
+
+class RowsLost(Message, key=45, versions=range(1), flexible=0):
+    """Batches were acknowledged but never reached the disk: their offsets become a gap."""
+
+    topic_id: TopicId
+    partition: PartitionId
+    base_offsets: list[Offset]

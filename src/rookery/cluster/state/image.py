@@ -298,6 +298,7 @@ def _partitions(state: State) -> Iterator[Partition]:
 def _count_rows(state: State, partition: Partition) -> None:
     """Rebuild what follows from the rows."""
     for object_id, base in zip(partition.objects, partition.base_offsets, strict=True):
-        state.objects[object_id] = state.objects.get(object_id, 0) + 1
+        if object_id:
+            state.objects[object_id] = state.objects.get(object_id, 0) + 1
         if object_id < 0:
             state.payloads.setdefault(object_id, []).append((partition, base))

@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
     base_offset: int
     end_offset: int
-    object_id: int  # negative: the payload of that entry
+    object_id: int  # negative: the payload of that entry; 0: its bytes are lost
     position: int
     size: int
     max_timestamp: int
@@ -166,6 +166,16 @@ class Partition:
         self.objects[index] = new_object
         self.positions[index] += shift
         return True
+
+    def lose(self, base_offset: int) -> int:
+        """Keep a row's offsets but not its bytes; return the object it lay in, 0 if it had none."""
+        index = bisect_left(self.base_offsets, base_offset)
+        if index == len(self.objects) or self.base_offsets[index] != base_offset:
+            return 0
+        object_id = self.objects[index]
+        self.size_bytes -= self.sizes[index]
+        self.objects[index] = self.positions[index] = self.sizes[index] = 0
+        return object_id
 
     def _end_of(self, index: int) -> int:
         after = index + 1

@@ -1,0 +1,184 @@
+"""Record batches that become far more than they are, or say that they do."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.abuse import batches
+from tests.abuse.batches import GOOD, GZIP, LZ4, MEBIBYTE, NONE, SNAPPY, ZSTD, batch, record
+from tests.abuse.conftest import Victim
+from tests.abuse.topics import code_of_list_offsets, make_topic, produce
+
+GIBIBYTE = 1024 * MEBIBYTE
+# What a batch is refused with that cannot be read, or is too large.
+REFUSED = {
+    ErrorCode.invalid_record,
+    ErrorCode.corrupt_message,
+    ErrorCode.message_too_large,
+    ErrorCode.unsupported_compression_type,
+}
+# Topics that make the broker look at the records, and the one that does not.
+PLAIN = "bomb-plain"
+LOOKS = {
+    "bomb-compact": {"cleanup_policy": "compact"},
+    "bomb-zstd": {"compression_type": "zstd"},
+    "bomb-none": {"compression_type": "uncompressed"},
+    "bomb-before": {"message_timestamp_before_max_ms": "9000000000000"},
+}
+# What may be in memory while a batch is looked at.
+OPEN_BYTES = 192 * MEBIBYTE
+MAX_TIMESTAMP = -3
+CODECS = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def topics(victim: Victim) -> None:
+    make_topic(victim.port, PLAIN, max_message_bytes="20000000")
+    for name, configs in LOOKS.items():
+        make_topic(victim.port, name, max_message_bytes="20000000", **configs)
+
+
+@cache
+def bomb(codec: str) -> bytes:
+    """Return a batch that becomes a gibibyte or more; snappy cannot pack as well as the others."""
+    match codec:
+        case "gzip":
+            body = batches.gzip_bomb(GIBIBYTE)
+        case "zstd":
+            body = batches.zstd_bomb(32 * GIBIBYTE)
+        case "lz4":
+            body = batches.lz4_bomb(2 * GIBIBYTE)
+        case _:
+            body = batches.snappy_bomb(256 * MEBIBYTE)
+    return batch(body, codec=CODECS[codec])
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("topic", LOOKS)
+def test_a_bomb_is_refused_where_records_are_looked_at(
+    victim: Victim, codec: str, topic: str
+) -> None:
+    assert produce(victim.port, topic, bomb(codec)) in REFUSED
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_not_opened_where_records_are_not_looked_at(victim: Victim, codec: str) -> None:
+    before = victim.forget_peak()
+
+    assert produce(victim.port, PLAIN, bomb(codec)) in {ErrorCode.none, *REFUSED}
+
+    assert victim.peak() - before < 64 * MEBIBYTE
+
+
+@pytest.mark.parametrize("time_ms", [0, MAX_TIMESTAMP])
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_look_for_a_time_does_not_set_a_bomb_off(
+    victim: Victim, codec: str, time_ms: int
+) -> None:
+    topic = f"bomb-stored-{codec}"
+    make_topic(victim.port, topic, max_message_bytes="20000000")
+    produce(victim.port, topic, bomb(codec))
+    before = victim.forget_peak()
+
+    code = code_of_list_offsets(victim.port, topic, time_ms)
+
+    assert code is not ErrorCode.unknown_server_error
+    assert victim.peak() - before < OPEN_BYTES
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_bombs_leave_no_memory_behind(victim: Victim, codec: str) -> None:
+    """Threads must not each keep what they needed for their largest one."""
+    for name in LOOKS:
+        produce(victim.port, name, bomb(codec))
+    before = victim.resident()
+    for name in LOOKS:
+        produce(victim.port, name, bomb(codec))
+
+    assert victim.resident() - before < 16 * MEBIBYTE
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_many_bombs_at_once_are_opened_one_by_one(victim: Victim, codec: str) -> None:
+    before = victim.forget_peak()
+    names = [*LOOKS, *LOOKS]
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        codes = pool.map(lambda name: produce(victim.port, name, bomb(codec)), names)
+
+        assert set(codes) <= REFUSED
+    assert victim.resident() - before < OPEN_BYTES
+    assert victim.peak() - before < 2 * OPEN_BYTES
+
+
+@pytest.mark.parametrize("lie", batches.SNAPPY_LIES)
+@pytest.mark.parametrize("topic", LOOKS)
+def test_snappy_that_lies_is_refused(victim: Victim, lie: str, topic: str) -> None:
+    body = batches.SNAPPY_LIES[lie]
+
+    assert produce(victim.port, topic, batch(body, codec=SNAPPY)) in REFUSED
+
+
+@pytest.mark.parametrize("exponent", [20, 21, 31])
+def test_a_huge_window_of_zstd_is_refused(victim: Victim, exponent: int) -> None:
+    records = batch(batches.zstd_window(exponent), codec=ZSTD)
+
+    assert produce(victim.port, "bomb-compact", records) in REFUSED
+
+
+@pytest.mark.parametrize("codec", range(5, 8))
+@pytest.mark.parametrize("topic", [PLAIN, "bomb-compact"])
+def test_an_unknown_codec_is_refused(victim: Victim, codec: int, topic: str) -> None:
+    assert produce(victim.port, topic, batch(b"junk", codec=codec)) in REFUSED
+
+
+@pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
+@pytest.mark.parametrize("count", [2**31 - 1, -1, 0, 2, 10**7])
+def test_a_count_that_lies_is_refused(victim: Victim, topic: str, count: int) -> None:
+    records = batch(record(), count=count, last=max(count - 1, 0))
+
+    assert produce(victim.port, topic, records) in REFUSED
+
+
+# What Kafka 4.3.1 was seen to refuse on a topic of default settings: nobody could read it again.
+@pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
+def test_a_count_that_contradicts_the_last_offset_is_refused(victim: Victim, topic: str) -> None:
+    for count, last in ((1, 2**31 - 1), (2**31 - 1, 0), (1, -1), (1, 5)):
+        assert produce(victim.port, topic, batch(record(), count=count, last=last)) in REFUSED
+
+
+@pytest.mark.parametrize("topic", LOOKS)
+@pytest.mark.parametrize("count", [2**31 - 1, -1, 1, 10**7])
+def test_headers_that_are_not_there_are_refused(victim: Victim, topic: str, count: int) -> None:
+    assert produce(victim.port, topic, batch(record(count=count))) in REFUSED
+
+
+@pytest.mark.parametrize("topic", [PLAIN, *LOOKS])
+def test_a_million_headers_do_no_harm(victim: Victim, topic: str) -> None:
+    before = victim.resident()
+    for body, codec in (
+        (batches.MILLION_HEADERS_PACKED, GZIP),
+        (batches.MILLION_HEADERS, NONE),
+    ):
+        code = produce(victim.port, topic, batch(body, codec=codec))
+
+        assert code in {ErrorCode.none, *REFUSED}
+    assert victim.resident() - before < 32 * MEBIBYTE
+
+
+@pytest.mark.parametrize("topic", LOOKS)
+def test_lengths_of_records_that_lie_are_refused(victim: Victim, topic: str) -> None:
+    for size in (-1, 0, 2**31 - 1, -(2**31), 2**62):
+        body = batches.zigzag(size) + record()[1:]
+
+        assert produce(victim.port, topic, batch(body)) in REFUSED, size
+
+
+def test_a_batch_is_cut_anywhere(victim: Victim) -> None:
+    for topic in (PLAIN, "bomb-compact"):
+        for cut in range(len(GOOD)):
+            assert produce(victim.port, topic, GOOD[:cut]) in REFUSED, cut

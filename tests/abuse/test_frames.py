@@ -1,0 +1,205 @@
+"""Bytes that are no request: wrong lengths, other protocols, headers that lie, slow clients."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from contextlib import ExitStack, suppress
+from itertools import pairwise
+from threading import Event
+
+import pytest
+
+from rookery.testing.wire import prefixed
+from tests.abuse.attack import (
+    SECOND,
+    SIMPLE,
+    TIMEOUT_SECONDS,
+    Attacker,
+    framed,
+    header,
+    is_closed_after,
+    simple,
+    varint,
+)
+from tests.abuse.conftest import PATIENCE_SECONDS, Bystander, Victim
+
+LIMIT = 104_857_600
+API_VERSIONS, METADATA, PRODUCE = 18, 3, 0
+TAGS = b"\x00\x00" * 10**7
+MANY = SIMPLE * 500_000
+SOFTWARE = b"\x06abuse\x021"
+
+
+@pytest.mark.parametrize(
+    "length", [-(2**31), -2, -1, 0, 1, 7, LIMIT + 1, 2**31 - 1], ids=lambda one: f"length {one}"
+)
+def test_a_length_that_is_not_allowed_closes_the_connection(victim: Victim, length: int) -> None:
+    before = victim.resident()
+
+    assert is_closed_after(victim.port, struct.pack(">i", length) + bytes(64))
+
+    assert victim.resident() - before < 1024 * 1024
+
+
+def test_an_announced_length_costs_nothing(victim: Victim) -> None:
+    before = victim.resident()
+    with ExitStack() as stack:
+        for _ in range(100):
+            line = stack.enter_context(Attacker(victim.port))
+            line.send(struct.pack(">i", LIMIT) + header(PRODUCE, 9, is_flexible=True))
+        # Accepted in order: when the last one is answered, all have been read.
+        simple(victim.port)
+
+        assert victim.resident() - before < 16 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", id="HTTP"),
+        pytest.param(b"POST /topics HTTP/1.1\r\nContent-Length: 9\r\n\r\n{}", id="HTTP POST"),
+        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="HTTP/2"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), id="TLS"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.7\r\n", id="SSH"),
+        pytest.param(b"\xff" * 4096, id="ones"),
+        pytest.param(bytes(4096), id="zeros"),
+    ],
+)
+def test_other_protocols_are_shown_the_door(victim: Victim, words: bytes) -> None:
+    assert is_closed_after(victim.port, words)
+
+
+def test_a_request_that_breaks_off_ends_with_its_connection(victim: Victim) -> None:
+    for cut in range(len(SIMPLE)):
+        with Attacker(victim.port) as line:
+            line.send(SIMPLE[:cut])
+            line.socket.shutdown(socket.SHUT_WR)
+
+            assert line.read() is None
+
+
+@pytest.mark.parametrize("size", [2**15 - 1, 32_000])
+@pytest.mark.parametrize("letter", [b"a", b"\n", b"\0"])
+def test_a_long_client_id_is_taken(victim: Victim, size: int, letter: bytes) -> None:
+    with Attacker(victim.port) as line:
+        for version, body, is_flexible in ((0, b"", False), (3, SOFTWARE + b"\0", True)):
+            start = header(API_VERSIONS, version, is_flexible=is_flexible, client=letter * size)
+            answer = line.ask(start + body)
+
+            assert answer is not None
+            assert answer[4:6] == b"\0\0"
+
+
+@pytest.mark.parametrize("client", [b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\x80"])
+def test_a_client_id_that_is_no_text_closes_the_connection(victim: Victim, client: bytes) -> None:
+    assert is_closed_after(victim.port, framed(header(API_VERSIONS, 0, client=client)))
+
+
+def test_a_name_cannot_forge_a_line_of_the_log(victim: Victim) -> None:
+    said = victim.log.stat().st_size
+    forged = b"x\nlevel=error msg=forged"
+    with Attacker(victim.port) as line:
+        line.ask(header(API_VERSIONS, 0, client=forged))
+        line.ask(header(METADATA, 1, client=forged) + struct.pack(">ih", 1, 24) + forged)
+        line.ask(header(METADATA, 99, client=forged))
+
+    assert not any(line.startswith("level=error") for line in victim.words(said).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [
+        pytest.param(API_VERSIONS, 3, SOFTWARE + b"\0", id="ApiVersions"),
+        pytest.param(METADATA, 12, b"\0\1\0\0", id="Metadata"),
+    ],
+)
+@pytest.mark.parametrize("place", ["header", "body"])
+def test_ten_million_tags_close_the_connection(
+    victim: Victim, key: int, version: int, body: bytes, place: str
+) -> None:
+    tags = varint(10**7) + TAGS
+    start = header(key, version, is_flexible=True, tags=tags if place == "header" else b"\0")
+    request = start + (body[:-1] + tags if place == "body" else body)
+
+    assert is_closed_after(victim.port, framed(request))
+
+
+def test_many_distinct_tags_are_bounded(victim: Victim) -> None:
+    count = 200_000
+    tags = varint(count) + b"".join(varint(tag) + b"\0" for tag in range(100, 100 + count))
+
+    assert is_closed_after(
+        victim.port,
+        framed(header(API_VERSIONS, 3, is_flexible=True, tags=tags) + SOFTWARE + b"\0"),
+    )
+
+
+@pytest.mark.parametrize(
+    "tags", [b"\x02\x07\x00\x07\x00", b"\x02\x08\x00\x07\x00"], ids=["twice", "out of order"]
+)
+def test_tags_must_rise(victim: Victim, tags: bytes) -> None:
+    request = header(API_VERSIONS, 3, is_flexible=True, tags=tags) + SOFTWARE + b"\0"
+
+    assert is_closed_after(victim.port, framed(request))
+
+
+def test_a_thousand_requests_without_reading_are_answered_in_order(victim: Victim) -> None:
+    count = 1000
+    requests = [struct.pack(">hhihi", METADATA, 1, number, -1, -1) for number in range(count)]
+    with Attacker(victim.port) as line:
+        line.send(b"".join(map(prefixed, requests)))
+
+        answers = [line.read() for _ in range(count)]
+
+    numbers = [int.from_bytes((answer or b"")[:4], "big") for answer in answers]
+    assert all(after == before + 1 for before, after in pairwise(numbers))
+
+
+def test_clients_that_never_read_are_made_to_wait(victim: Victim) -> None:
+    """Answers that nobody fetches must not pile up in the broker."""
+    before = victim.resident()
+    with ExitStack() as stack:
+        for _ in range(2):
+            line = stack.enter_context(Attacker(victim.port))
+            line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            line.socket.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                # Far more than buffers hold: the broker has stopped reading long before the end.
+                line.socket.sendall(MANY)
+
+        assert victim.resident() - before < 16 * 1024 * 1024
+
+
+def test_busy_clients_leave_time_for_others(victim: Victim, bystander: Bystander) -> None:
+    with ExitStack() as stack:
+        lines = [stack.enter_context(Attacker(victim.port)).socket for _ in range(10)]
+        for line in lines:
+            line.setblocking(False)
+        while bystander.asked < 30 and bystander.longest < PATIENCE_SECONDS:
+            # They read what is there, so that nothing but fairness holds them back.
+            readable, writable, _ = select.select(lines, lines, [], TIMEOUT_SECONDS)
+            for line in readable:
+                line.recv(1024 * 1024)
+            for line in writable:
+                with suppress(BlockingIOError):
+                    line.send(MANY)
+
+    assert bystander.asked >= 30
+
+
+def test_slow_clients_keep_nobody_waiting(victim: Victim) -> None:
+    """Two hundred clients send a byte at a time; `bystander` sees whether others notice."""
+    with ExitStack() as stack:
+        lines = [stack.enter_context(Attacker(victim.port)) for _ in range(200)]
+        for byte in SIMPLE[:-1]:
+            for line in lines:
+                line.send(bytes([byte]))
+            Event().wait(0.01)
+            simple(victim.port)
+        for line in lines:
+            line.send(SIMPLE[-1:])
+            answer = line.read()
+            assert answer is not None
+            assert answer[:4] == struct.pack(">i", SECOND)

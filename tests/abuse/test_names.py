@@ -1,0 +1,95 @@
+"""Names of topics that would be paths, if anyone made paths of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.abuse.attack import Attacker
+from tests.abuse.batches import GOOD
+from tests.abuse.conftest import Victim
+from tests.abuse.topics import code_of_produce, create, describe, make_topic, produce_request
+
+BAD = [
+    "..",
+    ".",
+    "",
+    "a/../../b",
+    "../evil",
+    "/etc/evil",
+    "a/b",
+    "a\\b",
+    "%2e%2e",
+    "a\0b",
+    "\0",
+    "a\nb",
+    "a b",
+    "a:b",
+    "~",
+    "$(evil)",
+    "x" * 250,
+    "x" * 32_000,
+    "аbuse",  # noqa: RUF001 (the first letter is Cyrillic: that is the point)
+    "abuse\u200b",
+    "\uff0e\uff0e",
+    "\u2025",
+    "e\u0301vil",
+    "🐦",
+]
+GOOD_NAMES = ["x" * 249, "...", ".a", "a.", "-", "--help", "_", "nul", "C", "a..b"]
+OWN = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("name", BAD, ids=ascii)
+def test_a_bad_name_is_refused_and_touches_no_file(victim: Victim, name: str) -> None:
+    around = victim.folder.parent
+    before = below(around)
+
+    code = create(victim.port, name)
+    [described] = describe(victim.port, [name], make=True)
+    with Attacker(victim.port) as line:
+        answer = line.ask(produce_request(name, GOOD))
+
+    assert code is ErrorCode.invalid_topic_exception
+    assert described.error_code is ErrorCode.invalid_topic_exception
+    assert answer is not None
+    assert code_of_produce(answer) in {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.invalid_topic_exception,
+    }
+    # Journals and snapshots may come at any time; what a client says is never part of their names.
+    assert all(set(Path(path).parts[:1]) <= {"data", "data.log"} for path in below(around) - before)
+
+
+@pytest.mark.parametrize("name", GOOD_NAMES)
+def test_a_good_name_is_no_file_either(victim: Victim, name: str) -> None:
+    make_topic(victim.port, name)
+
+    with Attacker(victim.port) as line:
+        answer = line.ask(produce_request(name, GOOD))
+
+    assert answer is not None
+    assert code_of_produce(answer) is ErrorCode.none
+    assert not any(name in Path(path).parts for path in below(victim.folder.parent))
+
+
+def test_names_that_differ_by_a_dot_collide(victim: Victim) -> None:
+    make_topic(victim.port, "same.name")
+
+    assert create(victim.port, "same_name") is ErrorCode.invalid_topic_exception
+
+
+def test_files_bear_names_of_our_own(victim: Victim) -> None:
+    paths = below(victim.folder)
+
+    assert paths
+    for path in paths:
+        assert all(OWN.fullmatch(part) for part in Path(path).parts), path
+        assert "x" * 20 not in path

@@ -1,0 +1,139 @@
+"""Topics and records as any client makes them, for attacks that need some; kio writes the bytes."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from kio.schema.create_topics.v7.request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kio.schema.create_topics.v7.response import CreateTopicsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.list_offsets.v7.request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kio.schema.list_offsets.v7.response import ListOffsetsResponse
+from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v12.response import MetadataResponse
+from kio.schema.produce.v9.request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kio.schema.produce.v9.response import ProduceResponse
+from kio.schema.types import BrokerId, TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
+
+from tests.abuse.attack import Attacker, header
+
+TIMEOUT = i32Timedelta.parse(datetime.timedelta(seconds=10))
+
+
+def packed(request: Any) -> bytes:
+    """Return a flexible request, header and all."""
+    out = io.BytesIO()
+    entity_writer(type(request))(out, request)
+    return header(request.__api_key__, request.__version__, is_flexible=True) + out.getvalue()
+
+
+def ask(port: int, request: Any, answer: Any) -> Any:
+    """Send a flexible request on a connection of its own; return its answer."""
+    with Attacker(port) as line:
+        frame = line.ask(packed(request))
+    assert frame is not None, "the connection was closed"
+    found, _ = entity_reader(answer)(frame, 5)
+    return found
+
+
+def create(
+    port: int, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
+) -> ErrorCode:
+    """Ask for a topic."""
+    topic = CreatableTopic(
+        name=TopicName(name),
+        num_partitions=i32(partitions),
+        replication_factor=i16(1),
+        assignments=(),
+        configs=tuple(
+            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+        ),
+    )
+    answer = ask(
+        port, CreateTopicsRequest(topics=(topic,), validate_only=False), CreateTopicsResponse
+    )
+    [one] = answer.topics
+    assert one.name == name
+    code: ErrorCode = one.error_code
+    return code
+
+
+def make_topic(port: int, name: str, **configs: str) -> uuid.UUID:
+    """Make a topic; return its id."""
+    code = create(port, name, configs={key.replace("_", "."): v for key, v in configs.items()})
+    assert code in {ErrorCode.none, ErrorCode.topic_already_exists}
+    [one] = describe(port, [name])
+    assert one.topic_id is not None
+    found: uuid.UUID = one.topic_id
+    return found
+
+
+def describe(port: int, names: list[str], *, make: bool = False) -> tuple[Any, ...]:
+    """Ask for the metadata of topics."""
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=TopicName(name), topic_id=None) for name in names),
+        allow_auto_topic_creation=make,
+        include_topic_authorized_operations=False,
+    )
+    found: tuple[Any, ...] = ask(port, request, MetadataResponse).topics
+    return found
+
+
+def produce_request(topic: str, records: bytes) -> bytes:
+    """Return a request that produces to partition 0, header and all."""
+    data = PartitionProduceData(index=i32(0), records=Records(records))
+    topic_data = TopicProduceData(name=TopicName(topic), partition_data=(data,))
+    request = ProduceRequest(
+        transactional_id=None, acks=i16(-1), timeout=TIMEOUT, topic_data=(topic_data,)
+    )
+    return packed(request)
+
+
+def code_of_produce(frame: bytes) -> ErrorCode:
+    """Return the one code of an answer to `produce_request`."""
+    answer, _ = entity_reader(ProduceResponse)(frame, 5)
+    [topic] = answer.responses
+    [partition] = topic.partition_responses
+    code: ErrorCode = partition.error_code
+    return code
+
+
+def produce(port: int, topic: str, records: bytes) -> ErrorCode:
+    """Produce to partition 0; return what the broker says."""
+    with Attacker(port) as line:
+        frame = line.ask(produce_request(topic, records))
+    assert frame is not None, "the connection was closed"
+    return code_of_produce(frame)
+
+
+def code_of_list_offsets(port: int, topic: str, time_ms: int) -> ErrorCode:
+    """Ask for the offset of a time in partition 0; return what the broker says."""
+    partition = ListOffsetsPartition(
+        partition_index=i32(0), current_leader_epoch=i32(-1), timestamp=i64(time_ms)
+    )
+    request = ListOffsetsRequest(
+        replica_id=BrokerId(-1),
+        isolation_level=i8(0),
+        topics=(ListOffsetsTopic(name=TopicName(topic), partitions=(partition,)),),
+    )
+    [answer] = ask(port, request, ListOffsetsResponse).topics
+    code: ErrorCode = answer.partitions[0].error_code
+    return code

@@ -1,0 +1,43 @@
+"""One broker for the whole sweep, and the words that it must not have said at its end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from rookery.broker.settings import BrokerSettings
+from rookery.testing.served import ServedBroker
+
+
+class Errors(logging.Handler):
+    """Keeps what is logged as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append(logging.Formatter().format(record))
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    """A broker that answers every test of the sweep, whatever the ones before have asked."""
+    folder = tmp_path_factory.mktemp("sweep") / "data"
+    with ServedBroker(folder, BrokerSettings(durability="os")) as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def errors() -> Iterator[list[str]]:
+    """Let nothing be logged as an error: it would be an exception that nobody expected."""
+    handler = Errors()
+    logger = logging.getLogger()
+    logger.addHandler(handler)
+    try:
+        yield handler.seen
+    finally:
+        logger.removeHandler(handler)
+    assert not handler.seen, handler.seen[0]
