@@ -1,0 +1,19 @@
+"""The examples of the README do what they say."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_the_examples_hold() -> None:
+    failed, tried = doctest.testfile(str(README), module_relative=False)
+    assert tried >= 5
+    assert failed == 0
+
+
+def test_the_two_commands_come_first() -> None:
+    text = README.read_text()
+    assert 0 < text.index("make demo") < text.index("make test") < 600
