@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, Cluster
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import FEATURE_LEVEL, Applied
-from rookery.errors import ConfigError, Error
+from rookery.errors import ConfigError, Error, Unavailable
 from rookery.log.cache import BlockCache
 from rookery.log.files import Files
 from rookery.log.journal import Journal
@@ -89,6 +90,7 @@ class Broker:
         )
         self.listeners: list[Listener] = []
         self.snapshot_at = 0
+        self._snapshot_bytes = 0
         self.lost_records = 0
         """Records that were acknowledged without a sync and did not survive the machine."""
         self._is_stopping = False
@@ -214,26 +216,35 @@ class Broker:
         chores.every(settings.beat_interval_ms, "beat", self.membership.beat)
         chores.every(settings.beat_interval_ms, "looking for the dead", self.membership.look)
         chores.every(settings.upkeep_interval_ms, "upkeep of the log", self._tidy)
+        chores.every(1000, "a look at the disk", self._try_disk)
         # Looked at often: a broker that is killed again and again must not replay ever more.
         chores.every(min(settings.upkeep_interval_ms, 1000), "snapshot", self._snapshot)
+
+    async def _try_disk(self) -> None:
+        """Find out that a disk that failed works again, also if no client writes much."""
+        if self.journal.failure:
+            with suppress(Unavailable):
+                await self.journal.append([b"a look at the disk"])
 
     async def _tidy(self) -> None:
         if not self.membership.is_caretaker or not self.membership.is_clock_sound:
             return
         await self.upkeep.retain()
-        while await self.upkeep.move_payloads(self.journal, keep=_PAYLOADS_KEPT):
-            pass
+        await self.upkeep.move_payloads(self.journal, keep=_PAYLOADS_KEPT)
         await self.upkeep.drop_journals(self.journal, self.settings.delete_delay_ms)
         await self.upkeep.expire_producers(self.settings.producer_expiration_ms)
 
     async def _snapshot(self) -> None:
         """Write a snapshot when the log has grown, and let go what it covers."""
-        state = self.replica.state
-        grown = state.applied - self.snapshot_at
-        if not self.membership.is_caretaker or grown < self.settings.snapshot_entries:
+        settings, replica = self.settings, self.replica
+        is_long = (
+            replica.state.applied - self.snapshot_at >= settings.snapshot_entries
+            or replica.log_bytes - self._snapshot_bytes >= settings.snapshot_bytes
+        )
+        if not is_long or not self.membership.is_caretaker:
             return
-        while await self.upkeep.move_payloads(self.journal):
-            pass
+        self._snapshot_bytes = replica.log_bytes
+        await self.upkeep.move_payloads(self.journal)
         number = await snapshots.save(self._store, self.replica.state)
         self.snapshot_at = number
         await snapshots.prune(self._store)

@@ -48,6 +48,8 @@ class BrokerSettings:
     """How often retention and the log's other upkeep run."""
     snapshot_entries: int = field(default=10_000, metadata={"min": 1})
     """A snapshot of the cluster's state is written after so many entries of its log."""
+    snapshot_bytes: int = field(default=67_108_864, metadata={"min": 1})
+    """… or after so many bytes of them: a restart has to read what comes after the snapshot."""
     delete_delay_ms: int = field(default=60_000, metadata={"min": 0})
     """How long a journal that nothing lives in stays, for readers that are still at it."""
     producer_expiration_ms: int = field(default=86_400_000, metadata={"min": 1})

@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 # Digests of so many entries are kept for comparing with what other writers had seen.
 _DIGESTS: Final = 4096
 _RETRY_SECONDS: Final = (0.01, 0.05, 0.2, 0.5, 1.0)
+# After so many tries those who wait are told; the entry itself is tried on, since it may be there.
+_PATIENT_TRIES: Final = 5
 # What an entry holds besides payload: far below the log's bound for entries as a whole.
 _MAX_EVENT_BYTES: Final = 384 * 1024
 _EXTENT_BYTES: Final = 80
@@ -106,6 +108,8 @@ class Replica:
         self._digests: dict[int, int] = {}
         self._failure: Exception | None = None
         self._load_snapshot = load_snapshot
+        self.log_bytes = 0
+        """Bytes of the entries that were applied here: what a restart would have to read."""
         self.opened_at = 0
         """The entry of the snapshot that `open` began with: all behind it had to be read."""
         self.trouble = ""
@@ -232,6 +236,7 @@ class Replica:
                 for number, data in entries:
                     # Our own entries are applied from memory meanwhile.
                     if number == self.state.applied + 1:
+                        self.log_bytes += len(data)
                         entry = read_entry(number, data)
                         self._apply(number, entry, read_events(number, entry))
 
@@ -329,9 +334,12 @@ class Replica:
                 attempt += 1
                 if await self._is_applied(entry):
                     return
+                if attempt >= _PATIENT_TRIES:
+                    self._tell_all(Unavailable(f"the cluster log cannot be written: {error}"))
                 continue
             APPEND_SECONDS.observe(perf_counter() - started)
             self.trouble = ""
+            self.log_bytes += len(data)
             if number == self.state.applied + 1 and not self._reading.locked():
                 self._apply(number, entry, events)
             else:
@@ -371,9 +379,13 @@ class Replica:
         self.when_failed(error)
 
     def _fail_all(self, error: Exception) -> None:
+        self._tell_all(error)
+        self._in_flight.clear()
+
+    def _tell_all(self, error: Exception) -> None:
+        """Give up what waits, and tell those in flight that it is not known what becomes of it."""
         waiting = [*self._queue, *(one for many in self._in_flight.values() for one in many)]
         self._queue.clear()
-        self._in_flight.clear()
         for proposal in waiting:
             if not proposal.future.done():
                 proposal.future.set_exception(error)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from rookery.cluster.entry import read_entry
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.state.partition import Partition, Row
-from rookery.errors import Corrupt
+from rookery.errors import Corrupt, Error
 from rookery.log.tail import Key, Slice, Tail
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
@@ -128,15 +128,16 @@ class Reader:
         size, end = 0, offset
         for at in range(0, len(runs), _RUNS_AT_ONCE):
             for run, data in await self._fetch(runs[at : at + _RUNS_AT_ONCE]):
-                more = _checked(key, run, data, offset)
                 whole = whole_first and not parts
-                stop = _fitting(more, max_bytes - size, whole_first=whole)
-                if not stop and whole:
-                    # The first batch is longer than what was read of it.
-                    data = await self._first_whole(key, run, data)  # noqa: PLW2901
-                    more = _checked(key, run, data, offset)
-                    stop = _fitting(more, max_bytes, whole_first=True)
-                taken = more[:stop]
+                try:
+                    data, taken = await self._taken(  # noqa: PLW2901
+                        key, run, data, offset, max_bytes - size, whole_first=whole
+                    )
+                except Error:
+                    # What lies before the damage is served; who asks for the rest is told.
+                    if not parts:
+                        raise
+                    return Slice(parts, size, end)
                 if taken:
                     parts += _parts(partition, data, taken)
                     size += taken[-1].header.end - taken[0].header.position
@@ -146,45 +147,55 @@ class Reader:
                     return Slice(parts, size, end)
         return Slice(parts, size, end)
 
-    async def _fetch(self, runs: list[_Run]) -> list[tuple[_Run, Buffer]]:
-        if len(runs) == 1:
-            return [(runs[0], await self._bytes(runs[0]))]
-        found = await asyncio.gather(*map(self._bytes, runs))
+    async def _taken(
+        self,
+        key: Key,
+        run: _Run,
+        data: Buffer | BaseException,
+        offset: int,
+        max_bytes: int,
+        *,
+        whole_first: bool,
+    ) -> tuple[Buffer, list[_Found]]:
+        """Return the batches of a run that are wanted and fit, and the bytes they lie in."""
+        if isinstance(data, BaseException):
+            raise data
+        more = _checked(key, run, data, offset)
+        stop = _fitting(more, max_bytes, whole_first=whole_first)
+        if not stop and whole_first:
+            # The first one wanted is longer than what was read, or lies behind it; a batch lies
+            # in one row, and the first one wanted in the first.
+            size = run.rows[0].position + run.rows[0].size - run.position
+            data = await self._bytes(run._replace(size=max(size, run.size)))
+            more = _checked(key, run, data, offset)
+            stop = _fitting(more, max_bytes, whole_first=True)
+            if not stop:
+                raise Corrupt(
+                    f"{_name(key)}: the batch of offset {offset} is not in object "
+                    f"{run.object_id}, where the cluster log says it is"
+                )
+        return data, more[:stop]
+
+    async def _fetch(self, runs: list[_Run]) -> list[tuple[_Run, Buffer | BaseException]]:
+        found = await asyncio.gather(*map(self._bytes, runs), return_exceptions=True)
         return list(zip(runs, found, strict=True))
 
     async def _bytes(self, run: _Run) -> Buffer:
+        """Return the bytes of a run; fewer where its object ends, which damage can be."""
         if not run.object_id:
             return b"".join(map(_gap, run.rows))
         if run.object_id < 0:
             payload = await self._payloads.read(-run.object_id)
             return payload[run.position : run.end]
         if self._direct is not None and run.size >= _DIRECT_FROM_BYTES:
-            data = await self._direct(run.object_id, run.position, run.size)
-            if len(data) < run.size:
-                raise Corrupt(
-                    f"object {run.object_id} ends {run.size - len(data)} bytes before byte "
-                    f"{run.end}, up to which the cluster log knows of batches in it"
-                )
-            return data
-        views = await self._objects.views(run.object_id, run.position, run.size)
+            return await self._direct(run.object_id, run.position, run.size)
+        try:
+            views = await self._objects.views(run.object_id, run.position, run.size)
+        except Corrupt:
+            if self._direct is None:
+                raise
+            return await self._direct(run.object_id, run.position, run.size)
         return views[0] if len(views) == 1 else bytearray().join(views)
-
-    async def _first_whole(self, key: Key, run: _Run, data: Buffer) -> Buffer:
-        """Read so much of a run that its first wanted batch is all there."""
-        headers = batches.fetched(data)
-        position = headers[-1].end if headers else 0
-        # A batch lies in one row, and the first one wanted in the first.
-        limit = run.rows[0].position + run.rows[0].size - run.position
-        while True:
-            stop = position + _length(data, position)
-            if not position + batches.HEADER_SIZE <= stop <= limit:
-                raise Corrupt(
-                    f"{_name(key)}: the batch in object {run.object_id} at byte "
-                    f"{run.position + position} is not as long as the cluster log says"
-                )
-            if stop <= len(data):
-                return data
-            data = await self._bytes(run._replace(size=stop))
 
     def _mark(self, key: Key, run: _Run, last: _Found) -> None:
         marks = self._marks
@@ -292,13 +303,18 @@ def _checked(key: Key, run: _Run, data: Buffer, offset: int) -> list[_Found]:
 
     A last batch that is not all there is left out too: not more was read.
     """
-    try:
-        headers = batches.fetched(data)
-    except Corrupt as error:
-        raise Corrupt(
-            f"{_name(key)}, from offset {run.base_offset} on: object {run.object_id} at byte "
-            f"{run.position}: {error}"
-        ) from error
+    headers = batches.outline(data)
+    skipped = _skipped(headers, run.base_offset, offset)
+    if skipped < len(headers):
+        # The CRC of what nobody wants is not computed: damage before it must not hide the rest.
+        begin = headers[skipped].position
+        good, error = batches.sound(memoryview(data)[begin:])
+        if error is not None and not good:
+            raise Corrupt(
+                f"{_name(key)}, offset {offset}: object {run.object_id} at byte "
+                f"{run.position + begin}: {error}"
+            ) from error
+        headers[skipped:] = [header._replace(position=header.position + begin) for header in good]
     base, found = run.base_offset, []
     rows = iter(run.rows)
     row = next(rows)
@@ -314,6 +330,15 @@ def _checked(key: Key, run: _Run, data: Buffer, offset: int) -> list[_Found]:
             found.append(_Found(header, base, end, row.max_timestamp if row.is_append_time else -1))
         base = end
     return found
+
+
+def _skipped(headers: list[BatchHeader], base: int, offset: int) -> int:
+    """Return how many batches end before an offset, if the first one begins at `base`."""
+    for index, header in enumerate(headers):
+        base += header.last_offset_delta + 1
+        if base > offset:
+            return index
+    return len(headers)
 
 
 def _check_end(key: Key, row: Row, end: int) -> None:
@@ -373,13 +398,6 @@ def _around(partition: Partition, data: Buffer, found: list[_Found]) -> list[Buf
         else:
             parts += batches.stamp(view[header.position : header.end], base, epoch)
     return parts
-
-
-def _length(data: Buffer, position: int) -> int:
-    """Return the size that a batch states, which may not be all there."""
-    if len(data) - position < batches.OVERHEAD:
-        return batches.HEADER_SIZE
-    return batches.OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
 
 
 def _name(key: Key) -> str:

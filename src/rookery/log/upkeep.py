@@ -75,13 +75,20 @@ class Upkeep:
         self._limits = limits
         self._empty_since: dict[int, int] = {}
 
-    async def move_payloads(self, journal: Journal, keep: int = 0) -> int:
-        """Bring payloads of entries into the journal, all but the newest `keep`; return how many.
+    async def move_payloads(self, journal: Journal, keep: int = 0) -> None:
+        """Bring the payloads of entries into the journal, all but the newest `keep`.
 
-        Entries cannot be trimmed while batches live in them.
+        Entries cannot be trimmed while batches live in them. What comes meanwhile is left for the
+        next time: under load there would be no end to it.
         """
         numbers = sorted(-one for one in self._replica.state.payloads)
         numbers = numbers[: max(0, len(numbers) - keep)]
+        while numbers:
+            count = await self._move(journal, numbers)
+            numbers = [one for one in numbers[count:] if -one in self._replica.state.payloads]
+
+    async def _move(self, journal: Journal, numbers: list[int]) -> int:
+        """Move the first of these payloads, as many as go in one step; return how many."""
         parts: list[Buffer] = []
         sizes: list[int] = []
         for number in numbers:
@@ -90,8 +97,6 @@ class Upkeep:
             sizes.append(len(payload))
             if sum(sizes) >= _MOVE_BYTES:
                 break
-        if not parts:
-            return 0
         written = await journal.append(parts)
         moves, position = [], written.position
         for number, size in zip(numbers, sizes, strict=False):

@@ -188,6 +188,20 @@ def fetched(records: Buffer) -> list[BatchHeader]:
     return list(map(BatchHeader._make, headers))
 
 
+def outline(records: Buffer) -> list[BatchHeader]:
+    """Read the headers of whole batches, as far as they make sense; the CRC is not computed."""
+    headers, _, _ = kernel.scan(records, _KNOWN)
+    return list(map(BatchHeader._make, headers))
+
+
+def sound(records: Buffer) -> tuple[list[BatchHeader], Error | None]:
+    """Check batches as `fetched` does; return those before a fault, and the fault."""
+    headers, fault, at = kernel.scan(records, _STORED)
+    is_fault = bool(fault) and fault != "incomplete"
+    error = _error(fault, at, from_producer=False) if is_fault else None
+    return list(map(BatchHeader._make, headers)), error
+
+
 def split(records: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield every whole batch of a trusted buffer with its header; the CRC is not computed."""
     view = memoryview(records)

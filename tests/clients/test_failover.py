@@ -1,0 +1,182 @@
+"""Brokers killed one after the other while a consumer reads: it neither rewinds nor skips."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Protocol
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from rookery.testing.broker import BrokerProcess
+from rookery.testing.java import TOOLS, Java
+from rookery.testing.probe import brokers_seen
+from rookery.testing.process import Process
+from tests.clients.peers import new_topic
+
+WORKERS = 3
+PATIENCE = 40.0
+QUIET = {"log_level": 0, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
+
+
+class Numbers(Protocol):
+    """A consumer of numbers."""
+
+    def read(self) -> list[int]:
+        """Return what it has got so far, in the order in which it got it."""
+
+
+class ConfluentNumbers:
+    """librdkafka with a partition assigned, in a thread."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "numbers",
+                "enable.auto.commit": False,
+                **QUIET,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        self._found: list[int] = []
+        self._stopping = Event()
+        self._thread = Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def read(self) -> list[int]:
+        """Return what it has got so far."""
+        return list(self._found)
+
+    def close(self) -> None:
+        """End it."""
+        self._stopping.set()
+        self._thread.join(PATIENCE)
+        self._consumer.close()
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            for message in self._consumer.consume(1_000, 0.05):
+                if message.error() is None:
+                    self._found.append(int(message.value() or b""))
+
+
+class JavaNumbers:
+    """Kafka's console consumer, which reads one partition."""
+
+    def __init__(self, java: Java, bootstrap: str, topic: str, log: Path) -> None:
+        self._log = log
+        args = ("--topic", topic, "--partition", "0", "--offset", "0")
+        command = java.command(
+            TOOLS["kafka-console-consumer"], "--bootstrap-server", bootstrap, *args
+        )
+        self._process = Process(command, log)
+
+    def read(self) -> list[int]:
+        """Return what it has printed so far, without what it has to say besides."""
+        text, _, _ = self._log.read_text().rpartition("\n")
+        return [int(line) for line in text.splitlines() if line.isdigit()]
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+
+
+class Writing:
+    """An idempotent producer that writes 0, 1, 2 … until it is stopped."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.count = 0
+        self._topic = topic
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1, **QUIET}
+        )
+        self._stopping = Event()
+        self._thread = Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def finish(self) -> int:
+        """Write no more, and return how many there are."""
+        self._stopping.set()
+        self._thread.join(PATIENCE)
+        assert self._producer.flush(PATIENCE) == 0
+        return self.count
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            self._producer.produce(self._topic, b"%d" % self.count, partition=0)
+            self.count += 1
+            self._producer.poll(0.001)
+            while len(self._producer) > 500 and not self._stopping.is_set():
+                self._producer.poll(0.01)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "data", workers=WORKERS) as broker:
+        yield broker
+
+
+@contextmanager
+def closing(numbers: ConfluentNumbers | JavaNumbers) -> Iterator[Numbers]:
+    try:
+        yield numbers
+    finally:
+        numbers.close()
+
+
+def ordeal(cluster: BrokerProcess, topic: str, numbers: Numbers) -> None:
+    """Kill each broker once, with reading in between; then compare."""
+    writing = Writing(cluster.bootstrap, topic)
+    ports = [cluster.port + 1 + at for at in range(WORKERS)]
+    _wait_for(numbers, 100)
+    for broker in cluster.ready["brokers"]:
+        os.kill(broker["pid"], signal.SIGKILL)
+        # Written after the kill, and read.
+        _wait_for(numbers, writing.count + 100)
+        _wait_for_all(ports)
+    count = writing.finish()
+    _wait_for(numbers, count)
+
+    found = numbers.read()
+    wrong = next((at for at, number in enumerate(found) if at != number), None)
+    assert wrong is None, f"at {wrong}: {found[max(0, (wrong or 0) - 3) : (wrong or 0) + 4]}"
+    assert len(found) == count
+
+
+def _wait_for(numbers: Numbers, count: int) -> None:
+    deadline = monotonic() + PATIENCE
+    while (got := len(numbers.read())) < count:
+        assert monotonic() < deadline, f"the consumer has got {got} of {count}"
+        sleep(0.05)
+
+
+def _wait_for_all(ports: list[int]) -> None:
+    deadline = monotonic() + PATIENCE
+    while any(len(brokers_seen(port)) != WORKERS for port in ports):
+        assert monotonic() < deadline, "not all brokers came back"
+        sleep(0.05)
+
+
+@pytest.mark.timeout(120)
+def test_librdkafka_reads_on_while_brokers_die(cluster: BrokerProcess) -> None:
+    topic = new_topic(cluster.bootstrap)
+    with closing(ConfluentNumbers(cluster.bootstrap, topic)) as numbers:
+        ordeal(cluster, topic, numbers)
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(120)
+def test_kafkas_own_consumer_reads_on_while_brokers_die(
+    cluster: BrokerProcess, java: Java, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster.bootstrap)
+    consumer = JavaNumbers(java, cluster.bootstrap, topic, tmp_path / "consumer.log")
+    with closing(consumer) as numbers:
+        ordeal(cluster, topic, numbers)
