@@ -87,7 +87,8 @@ async def test_no_record_of_a_failed_flush_is_acknowledged(
     disk = bad_disk(broker)
     broker.broker.journal._appender._durability = "disk"
     disk.fail(call, *[EIO] * ATTEMPTS)
-    sent = [b"%d " % number * 10 * KIBIBYTE for number in range(7)]
+    # Too large for an entry's payload, so that the journal has to take them.
+    sent = [b"%d " % number * 50 * KIBIBYTE for number in range(7)]
 
     acked = await produce_at_once(broker, "t", sent)
     refused = [value for value in sent if value not in acked]

@@ -108,7 +108,10 @@ def test_a_producer_is_answered_when_the_cluster_log_is_full(
         assert "disk is full" in problems(broker)["cluster log"]
         assert fetch(broker.port, PROBE, 0).high_watermark >= acked
 
-    assert produce(broker.port, PROBE, b"after").base_offset >= acked
+    def is_taken() -> bool:
+        return produce(broker.port, PROBE, b"after").base_offset >= acked
+
+    wait_until(is_taken, "records are taken again")
 
 
 @pytest.mark.timeout(60)
