@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 # So much is moved out of entries in one step.
 _MOVE_BYTES: Final = 4 * 1024 * 1024
+# … and so many: applying more at once would keep clients waiting.
+_MOVES_AT_ONCE: Final = 500
 _EVENTS_AT_ONCE: Final = 500
 
 
@@ -91,7 +93,7 @@ class Upkeep:
         """Move the first of these payloads, as many as go in one step; return how many."""
         parts: list[Buffer] = []
         sizes: list[int] = []
-        for number in numbers:
+        for number in numbers[:_MOVES_AT_ONCE]:
             payload = await self._payload(number)
             parts.append(payload)
             sizes.append(len(payload))
