@@ -17,13 +17,13 @@ from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
-from rookery.cluster import snapshots
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import FEATURE_LEVEL, Applied
 from rookery.errors import ConfigError, Error, Unavailable
+from rookery.log import snapshots
 from rookery.log.cache import BlockCache
 from rookery.log.files import Files
 from rookery.log.journal import Journal

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rookery.cluster import snapshots
 from rookery.cluster.state.image import write_image
 from rookery.formats.keys import SNAPSHOTS, snapshot_key
+from rookery.log import snapshots
 from rookery.store.open import open_store
 from rookery.store.port import Store
 from tests.cluster.test_state import history
