@@ -13,14 +13,11 @@ from rookery.broker.registry import Route, routes
 from rookery.errors import ApiError, Conflict, Corrupt, Error, ErrorCode, ProtocolError, Unavailable
 from rookery.net.connection import Connection
 from rookery.net.request import Answer
-from rookery.wire.codec import decode_at
 from rookery.wire.frame import Frame
 from rookery.wire.header import (
     API_VERSIONS_KEY,
-    MAX_REQUEST_ELEMENTS,
-    RequestHeader,
     peek,
-    request_header_version,
+    read_request,
     response_frame,
 )
 from rookery.wire.message import Message
@@ -35,7 +32,6 @@ class _Served(NamedTuple):
 
     route: Route
     meter: Meter
-    header_version: int
 
 
 class _Work:
@@ -44,7 +40,7 @@ class _Work:
     __slots__ = ("call", "framed", "meter", "request", "route", "started")
 
     def __init__(self, served: _Served, call: Call, request: Message) -> None:
-        self.route, self.meter, _ = served
+        self.route, self.meter = served
         self.call = call
         self.request = request
         self.framed: asyncio.Future[Answer]
@@ -101,8 +97,7 @@ class Dispatcher:
         for key, route in routes().items():
             meter = Meter(route.api)
             for version in route.versions:
-                header_version = request_header_version(route.api, version)
-                self._served[key, version] = _Served(route, meter, header_version)
+                self._served[key, version] = _Served(route, meter)
 
     def __call__(self, connection: Connection, frame: Frame) -> Answer | Awaitable[Answer]:
         """Start a request; what it raises closes the connection."""
@@ -110,11 +105,7 @@ class Dispatcher:
         served = self._served.get((key, version))
         if served is None:
             return self._refuse_version(key, version, correlation_id)
-        # What `read_request` does, for a version that was looked up already.
-        header, start = decode_at(RequestHeader, served.header_version, frame, 0)
-        request, _ = decode_at(
-            served.route.api.request, version, frame, start, MAX_REQUEST_ELEMENTS
-        )
+        header, request = read_request(served.route.api, frame)
         work = _Work(served, Call(self._services, connection, header), request)
         try:
             answer = served.route.handle(work.call, request)

@@ -21,7 +21,7 @@ from rookery.wire.buffer import (
     write_uvarint,
 )
 from rookery.wire.message import Message, Parts, Type
-from rookery.wire.table import MAX_TAGS, NO_LIMIT, PART_BYTES, Step, Table
+from rookery.wire.table import FIXED_SIZES, MAX_TAGS, NO_LIMIT, PART_BYTES, Step, Table
 
 
 def read(
@@ -211,13 +211,7 @@ def _read_array(step: Step, reader: Reader) -> list[Any] | None:
 def _element_min(step: Step) -> int:
     if step.table is not None:
         return step.table.min_size
-    return _ELEMENT_SIZES.get(step.element, 1 if step.compact else 2)  # type: ignore[arg-type]
-
-
-_ELEMENT_SIZES: Final = {
-    Type.BOOL: 1, Type.I8: 1, Type.I16: 2, Type.I32: 4, Type.I64: 8, Type.U16: 2, Type.U32: 4,
-    Type.F64: 8, Type.UUID: 16, Type.ERROR: 2,
-}  # fmt: skip
+    return FIXED_SIZES.get(step.element, 1 if step.compact else 2)  # type: ignore[arg-type]
 
 
 class _Element:

@@ -7,12 +7,15 @@ version 0, because a client asks before it knows what the broker can read.
 
 from __future__ import annotations
 
+from struct import Struct
+
 from rookery.errors import ProtocolError
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import decode_at, encode_frame
 from rookery.wire.message import Api, Message, Request, Response, field, i16, i32
 
 API_VERSIONS_KEY = 18
+_BEGINNING = Struct(">hhi")  # key, version and correlation id of any request
 # Three bytes can be an element that takes a hundred in memory and a microsecond to make. No client
 # asks for as many things at once as this; more would keep all others waiting.
 MAX_REQUEST_ELEMENTS = 100_000
@@ -49,12 +52,8 @@ def peek(frame: Buffer) -> tuple[int, int, int]:
     """Return API key, version and correlation id, which stand first in any request."""
     if len(frame) < 8:
         raise ProtocolError(f"a request of {len(frame)} bytes; its header alone has 8")
-    view = memoryview(frame)
-    return (
-        int.from_bytes(view[0:2], "big", signed=True),
-        int.from_bytes(view[2:4], "big", signed=True),
-        int.from_bytes(view[4:8], "big", signed=True),
-    )
+    key, version, correlation = _BEGINNING.unpack_from(frame)
+    return key, version, correlation
 
 
 def read_header(api: Api[Request, Response], frame: Buffer) -> tuple[RequestHeader, int]:

@@ -23,7 +23,7 @@ NO_LIMIT: Final = 2**62
 PART_BYTES: Final = 2048
 
 # The fewest bytes a value can take: what bounds an array's count before it is allocated.
-_FIXED_SIZES: Final[dict[Type, int]] = {
+FIXED_SIZES: Final[dict[Type, int]] = {
     Type.BOOL: 1, Type.I8: 1, Type.I16: 2, Type.I32: 4, Type.I64: 8, Type.U16: 2, Type.U32: 4,
     Type.F64: 8, Type.UUID: 16, Type.ERROR: 2,
 }  # fmt: skip
@@ -152,8 +152,8 @@ def _shape(annotation: object, *, is_optional: bool, is_array: bool) -> Shape:
 
 
 def _min_size(step: Step) -> int:
-    if step.type in _FIXED_SIZES:
-        return _FIXED_SIZES[step.type]
+    if step.type in FIXED_SIZES:
+        return FIXED_SIZES[step.type]
     if step.type is Type.STRUCT and not step.nullable:
         return step.table.min_size if step.table else 0
     if step.compact or step.type is Type.STRUCT:
