@@ -36,8 +36,12 @@ SIMPLE = framed(struct.pack(">hhih", 18, 0, SECOND, -1))
 class Attacker:
     """One connection."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection((HOST, port), TIMEOUT_SECONDS)
+    def __init__(self, port: int, *, receive_bytes: int = 0) -> None:
+        self.socket = socket.socket()
+        self.socket.settimeout(TIMEOUT_SECONDS)
+        if receive_bytes:  # what the system takes for a client that does not read
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.connect((HOST, port))
         self._stream = self.socket.makefile("rb")
 
     def __enter__(self) -> Self:

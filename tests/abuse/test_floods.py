@@ -14,43 +14,29 @@ from kio.schema.delete_records.v2.request import (
 )
 from kio.schema.delete_records.v2.response import DeleteRecordsResponse
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.types import TopicName
-from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
+from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from tests.abuse.attack import Attacker, framed, simple
 from tests.abuse.conftest import Victim
-from tests.abuse.topics import ask, create, describe, make_topic, packed, produce_request
+from tests.abuse.topics import (
+    ask,
+    create,
+    describe,
+    fetch_request,
+    make_topic,
+    produce_request,
+)
 
-TOPIC, BIG = "flood", "flood-big"
-NOW = i32Timedelta.parse(datetime.timedelta(0))
+TOPIC = "flood"
 FOREVER = i32Timedelta.parse(datetime.timedelta(milliseconds=2**31 - 1))
 CONNECTIONS = 1000
-
-
-def fetch(
-    topic: str, *, max_wait: i32Timedelta = NOW, min_bytes: int = 1, max_bytes: int = 1024
-) -> bytes:
-    """Return a request for partition 0 from its beginning, header and all."""
-    partition = FetchPartition(
-        partition=i32(0), fetch_offset=i64(0), partition_max_bytes=i32(max_bytes)
-    )
-    request = FetchRequest(
-        max_wait=max_wait,
-        min_bytes=i32(min_bytes),
-        max_bytes=i32(max_bytes),
-        isolation_level=i8(0),
-        topics=(FetchTopic(topic=TopicName(topic), partitions=(partition,)),),
-        rack_id="",
-        forgotten_topics_data=(),
-    )
-    return packed(request)
 
 
 def test_a_thousand_fetches_that_wait_for_ever(victim: Victim) -> None:
     make_topic(victim.port, TOPIC)
     before, sockets = victim.resident(), victim.sockets()
-    request = framed(fetch(TOPIC, max_wait=FOREVER, min_bytes=2**31 - 1))
+    request = framed(fetch_request(TOPIC, max_wait=FOREVER, min_bytes=2**31 - 1))
     with ExitStack() as stack:
         for _ in range(CONNECTIONS):
             line = Attacker(victim.port)

@@ -40,7 +40,7 @@ BAD = [
     "🐦",
 ]
 GOOD_NAMES = ["x" * 249, "...", ".a", "a.", "-", "--help", "_", "nul", "C", "a..b"]
-OWN = re.compile(r"[A-Za-z0-9._-]+")
+OWN = re.compile(r"~?[A-Za-z0-9._-]+")
 
 
 def below(folder: Path) -> set[str]:

@@ -15,6 +15,8 @@ from kio.schema.create_topics.v7.request import (
 )
 from kio.schema.create_topics.v7.response import CreateTopicsResponse
 from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
+from kio.schema.fetch.v12.response import FetchResponse
 from kio.schema.list_offsets.v7.request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -35,6 +37,8 @@ from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
 from tests.abuse.attack import Attacker, header
 
+LATEST = -1
+NOW = i32Timedelta.parse(datetime.timedelta(0))
 TIMEOUT = i32Timedelta.parse(datetime.timedelta(seconds=10))
 
 
@@ -124,8 +128,52 @@ def produce(port: int, topic: str, records: bytes) -> ErrorCode:
     return code_of_produce(frame)
 
 
+def fetch_request(
+    topic: str,
+    *,
+    offset: int = 0,
+    max_wait: i32Timedelta = NOW,
+    min_bytes: int = 1,
+    max_bytes: int = 1024,
+) -> bytes:
+    """Return a request for partition 0, header and all."""
+    partition = FetchPartition(
+        partition=i32(0), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes)
+    )
+    request = FetchRequest(
+        max_wait=max_wait,
+        min_bytes=i32(min_bytes),
+        max_bytes=i32(max_bytes),
+        isolation_level=i8(0),
+        topics=(FetchTopic(topic=TopicName(topic), partitions=(partition,)),),
+        rack_id="",
+        forgotten_topics_data=(),
+    )
+    return packed(request)
+
+
+def fetched(frame: bytes) -> bytes:
+    """Return the batches of an answer to `fetch_request`."""
+    answer, _ = entity_reader(FetchResponse)(frame, 5)
+    [topic] = answer.responses
+    [partition] = topic.partitions
+    assert partition.error_code is ErrorCode.none
+    return bytes(partition.records or b"")
+
+
 def code_of_list_offsets(port: int, topic: str, time_ms: int) -> ErrorCode:
     """Ask for the offset of a time in partition 0; return what the broker says."""
+    code: ErrorCode = _list_offsets(port, topic, time_ms).error_code
+    return code
+
+
+def end_offset(port: int, topic: str) -> int:
+    """Return the offset that the next record of partition 0 will have."""
+    found: int = _list_offsets(port, topic, LATEST).offset
+    return found
+
+
+def _list_offsets(port: int, topic: str, time_ms: int) -> Any:
     partition = ListOffsetsPartition(
         partition_index=i32(0), current_leader_epoch=i32(-1), timestamp=i64(time_ms)
     )
@@ -135,5 +183,4 @@ def code_of_list_offsets(port: int, topic: str, time_ms: int) -> ErrorCode:
         topics=(ListOffsetsTopic(name=TopicName(topic), partitions=(partition,)),),
     )
     [answer] = ask(port, request, ListOffsetsResponse).topics
-    code: ErrorCode = answer.partitions[0].error_code
-    return code
+    return answer.partitions[0]

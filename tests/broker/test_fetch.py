@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import struct
 from collections.abc import Iterator
@@ -340,6 +341,26 @@ async def test_who_goes_away_waits_no_longer(served: ServedBroker, topic: str) -
         # Closed with a reset, as when a process is killed.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     await until_waiting(served, 0)
+
+
+async def test_fetches_that_waited_leave_nothing_to_the_collector(
+    served: ServedBroker, topic: str
+) -> None:
+    async def fetches() -> int:
+        return sum(type(one).__name__ in {"_Fetch", "Parked"} for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        async with raw(served) as reader, raw(served) as writer:
+            for offset in range(20):
+                waiting = asyncio.create_task(reader.fetch(topic, offset, max_wait_ms=WAIT_MS))
+                await until_waiting(served, 1)
+                await writer.produce(topic, batch(b"a"))
+                await asyncio.wait_for(waiting, 5)
+            assert await asyncio.to_thread(served.do, fetches()) == 0
+    finally:
+        gc.enable()
 
 
 async def test_many_wait_and_all_are_served(served: ServedBroker, topic: str) -> None:

@@ -14,7 +14,7 @@ from rookery.records.record import BatchSettings, Record, build
 
 RULES = [
     sum(1 << codec for codec in CODECS) << kernel.CODECS_SHIFT | flags
-    for flags in (0, kernel.FROM_PRODUCER, kernel.CHECK_CRC)
+    for flags in (0, kernel.FROM_PRODUCER, kernel.CHECK_CRC, kernel.CHECK_RECORDS)
 ]
 EXTREMES = (
     *(-(2**63), -(2**31), -(2**15), -2, -1, 0, 1, 2, 7),

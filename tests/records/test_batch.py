@@ -36,6 +36,15 @@ def cut(**fields: int) -> bytes:
     return HEADER._replace(**fields).pack() + PLAIN[batches.HEADER_SIZE :]
 
 
+BODY = PLAIN[batches.HEADER_SIZE :]
+FIRST = len(BODY) // 3  # the three records are equally long
+
+
+def around(body: bytes, **fields: int) -> bytes:
+    """Make a batch of three records, as it says, around any bytes."""
+    return batches.seal(HEADER._replace(**fields), body) + body
+
+
 REFUSED = [
     ("nothing", b"", "INVALID_RECORD"),
     ("a few bytes", PLAIN[:11], "INVALID_RECORD"),
@@ -68,6 +77,20 @@ REFUSED = [
     ("no sequence", changed(producer_id=5, producer_epoch=1), "INVALID_RECORD"),
     ("no epoch", changed(producer_id=5, base_sequence=1), "INVALID_RECORD"),
     ("a transaction without an id", changed(attributes=16), "INVALID_RECORD"),
+    ("zeros for records", around(bytes(60)), "INVALID_RECORD"),
+    ("the last record cut off", around(BODY[:-1]), "INVALID_RECORD"),
+    ("bytes after the last record", around(BODY + b"\x00"), "INVALID_RECORD"),
+    ("a record missing", around(BODY[:FIRST] + bytes(FIRST)), "INVALID_RECORD"),
+    ("a length of 2**31-1", around(b"\xfe\xff\xff\xff\x0f" + BODY[1:]), "INVALID_RECORD"),
+    ("a key longer than its record", around(BODY[:4] + b"\x7e" + BODY[5:]), "INVALID_RECORD"),
+    ("headers that are not there", around(BODY[: FIRST - 1] * 3), "INVALID_RECORD"),
+    ("an offset twice", around(BODY[:FIRST] * 3), "INVALID_RECORD"),
+    ("gzip that is none", around(BODY, attributes=1), "INVALID_RECORD"),
+    ("snappy that is none", around(b"\xff" * 60, attributes=2), "INVALID_RECORD"),
+    ("snappy too short for three", around(b"\x14" + bytes(60), attributes=2), "INVALID_RECORD"),
+    ("lz4 that is none", around(BODY, attributes=3), "INVALID_RECORD"),
+    ("zstd that is none", around(BODY, attributes=4), "INVALID_RECORD"),
+    ("a codec and nothing to open", around(b"", attributes=2), "INVALID_RECORD"),
 ]
 
 

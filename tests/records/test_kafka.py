@@ -111,6 +111,14 @@ KAFKAS_OWN = {
     "length 2**31-1": "UNKNOWN_SERVER_ERROR",
     "codec 5": "UNKNOWN_SERVER_ERROR",
     "codec 7": "UNKNOWN_SERVER_ERROR",
+    "gzip that is none": "UNKNOWN_SERVER_ERROR",
+    "snappy that is none": "UNKNOWN_SERVER_ERROR",
+    "snappy too short for three": "UNKNOWN_SERVER_ERROR",
+    "lz4 that is none": "UNKNOWN_SERVER_ERROR",
+    "zstd that is none": "UNKNOWN_SERVER_ERROR",
+    "a codec and nothing to open": "UNKNOWN_SERVER_ERROR",
+    # It does not look at them there, and readers find two records of one offset.
+    "an offset twice": "NONE",
     # It clears the bit where producers set the time; no client sets it.
     "LogAppendTime": "NONE",
     # It takes these for a batch without a producer; no client sends them.

@@ -120,7 +120,7 @@ def test_any_buffer_is_read(kind: type) -> None:
 HEADER_FAULTS = {
     *("", "incomplete", "length", "magic", "magic 0", "magic 1", "crc", "codec", "count"),
     *("control", "append time", "base offset", "offset"),
-    *("producer", "sequence", "transaction"),
+    *("producer", "sequence", "transaction", "records", "packed"),
 }
 RECORD_FAULTS = {
     "a varint is cut off or too long",

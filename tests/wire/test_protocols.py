@@ -11,10 +11,10 @@ from kafka.protocol.consumer import metadata as kafka_python
 from kio.serial import entity_reader, entity_writer
 
 from rookery.errors import ApiError, Corrupt, ErrorCode, ProtocolError
+from rookery.model.control import ControlRecordType
 from rookery.testing.messages import random_message
 from rookery.wire import control
 from rookery.wire.codec import decode, encode_bytes
-from rookery.wire.control import ControlRecordType
 from rookery.wire.message import Message
 from rookery.wire.protocols.consumer import (
     ConsumerProtocolAssignment,

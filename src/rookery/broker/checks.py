@@ -1,7 +1,8 @@
 """What a topic demands of a producer's batches, beyond their being whole.
 
-Most is told by a batch's header. Records are looked at only where a setting asks for it: keys in a
-compacted topic, a bound on old times, a codec of the topic's own.
+Most is told by a batch's header. Records, which are known to be whole unless they are compressed,
+are looked at only where a setting asks for it: keys in a compacted topic, a bound on old times, a
+codec of the topic's own, or that compressed ones are opened and checked, too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _ZSTD: Final = 4
 # Attributes that ask for a second look: zstd has its own bit among the codecs.
 _UNUSUAL: Final = batches.TRANSACTIONAL | _ZSTD
 _ZSTD_SINCE: Final = 7
+# What a batch may become when it is opened, or twice its topic's max.message.bytes if that is more.
+_OPEN_BYTES: Final = 32 * 1024 * 1024
 # More records than this are not named one by one.
 _MAX_NAMED: Final = 100
 
@@ -47,7 +50,15 @@ class Rules(NamedTuple):
     after_max_ms: int
     is_plain: bool
     """Whether no setting asks for a look at the records."""
+    only_opens: bool
+    """Whether at most one does: that compressed records are checked, too."""
     configs: TopicConfigs
+
+    def wants_look(self, headers: list[BatchHeader]) -> bool:
+        """Whether `adapt` has to see these batches."""
+        if self.is_plain or not self.only_opens:
+            return not self.is_plain
+        return any(header.attributes & batches.CODEC_MASK for header in headers)
 
     def admits(self, header: BatchHeader, latest_ms: int) -> bool:
         """Whether a batch is fine by what its header says; if not, `check` tells."""
@@ -93,12 +104,16 @@ def of(state: State, topic: Topic) -> Rules:
     settings = configs.of(state, topic)
     # Where the broker sets the time, that of the producer does not matter.
     is_append_time = settings.is_append_time
+    only_opens = (
+        settings.compression_type == PRODUCER
+        and not settings.is_compacted
+        and (settings.timestamp_before_max_ms == MAX_LONG or is_append_time)
+    )
     made = topic.derived["rules"] = Rules(
         settings.max_message_bytes,
         MAX_LONG if is_append_time else settings.timestamp_after_max_ms,
-        settings.compression_type == PRODUCER
-        and not settings.is_compacted
-        and (settings.timestamp_before_max_ms == MAX_LONG or is_append_time),
+        only_opens and not settings.validates_compressed,
+        only_opens,
         settings,
     )
     return made
@@ -116,7 +131,9 @@ def adapt(data: memoryview, settings: TopicConfigs, now_ms: int) -> memoryview:
     if name in {PRODUCER, header.codec.name}:
         return data
     codec = named(name)
-    body = codec.compress(records.payload(data, header), settings.compression_level)
+    body = codec.compress(
+        records.payload(data, header, _limit(settings)), settings.compression_level
+    )
     attributes = header.attributes & ~batches.CODEC_MASK | codec.id
     packed = bytearray(batches.seal(header._replace(attributes=attributes), body))
     packed += body
@@ -129,14 +146,19 @@ def adapt(data: memoryview, settings: TopicConfigs, now_ms: int) -> memoryview:
     return memoryview(packed)
 
 
+def _limit(settings: TopicConfigs) -> int:
+    return max(_OPEN_BYTES, 2 * settings.max_message_bytes)
+
+
 def _check_records(
     data: memoryview, header: BatchHeader, settings: TopicConfigs, now_ms: int
 ) -> None:
-    contents = records.inspect(data, header)
+    limit = _limit(settings)
+    contents = records.inspect(data, header, limit)
     if settings.is_compacted and contents.null_keys:
         faults = [
             (index, "a compacted topic needs a key in every record")
-            for index, record in enumerate(records.read(data, header))
+            for index, record in enumerate(records.read(data, header, limit))
             if record.key is None
         ]
         raise BadRecords(

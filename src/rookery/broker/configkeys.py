@@ -237,6 +237,12 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
             _at_least(-1), "log.retention.ms",
         ),
         ConfigKey(
+            "rookery.validate.compressed", _B, "false",
+            "Whether compressed batches are opened when they are sent, and refused if one of their "
+            "records cannot be read; others are always checked.",
+            None, "rookery.validate.compressed",
+        ),
+        ConfigKey(
             "segment.bytes", _I, "1073741824",
             "The size of one of the log's files.",
             _at_least(1048576), "log.segment.bytes",

@@ -73,6 +73,7 @@ class TopicConfigs:
     is_append_time: bool
     retention_bytes: int
     retention_ms: int
+    validates_compressed: bool
     segment_bytes: int
     segment_ms: int
     delete_retention_ms: int
@@ -110,6 +111,7 @@ def _work_out(state: State, topic: Topic) -> TopicConfigs:
         is_append_time=topic.is_append_time,
         retention_bytes=int(values["retention.bytes"]),
         retention_ms=int(values["retention.ms"]),
+        validates_compressed=values["rookery.validate.compressed"] == "true",
         segment_bytes=int(values["segment.bytes"]),
         segment_ms=int(values["segment.ms"]),
         delete_retention_ms=int(values["delete.retention.ms"]),

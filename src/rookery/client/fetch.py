@@ -14,6 +14,7 @@ from rookery.client.offsets import Offsets
 from rookery.client.retry import Deadline, is_stale, may_retry
 from rookery.client.routing import Router, by_node, by_topic
 from rookery.errors import ApiError, Error, ErrorCode, Unavailable
+from rookery.model.control import ControlRecordType
 from rookery.model.node import Node
 from rookery.model.offset import EARLIEST, LATEST
 from rookery.model.partition import TopicPartition
@@ -21,7 +22,7 @@ from rookery.model.uuid import ZERO
 from rookery.records import batch as batches
 from rookery.records import record as records_of
 from rookery.records.batch import BatchHeader
-from rookery.records.record import ControlType, Record
+from rookery.records.record import Record
 from rookery.wire.message import Parts, Records
 from rookery.wire.messages.fetch import (
     FETCH,
@@ -120,7 +121,7 @@ class _Aborted:
 
     def on_control(self, header: BatchHeader, data: memoryview) -> None:
         for record in records_of.read(data, header):
-            if records_of.control(record).type is ControlType.ABORT:
+            if records_of.control(record).type is ControlRecordType.ABORT:
                 # The transaction may have been opened and aborted without a record of its own.
                 self.has(header)
                 self._producers.discard(header.producer_id)

@@ -5,10 +5,10 @@ returns the answer's parts if it has them (no task, no future), or something to 
 ready is written in one call, in order.
 
 Reading stops while any bound is reached: requests in flight, bytes not yet answered (here and in
-the `Budget` of all), or answers that the client does not read. Work once started is finished even
-if the client has gone; a handler that waits long asks `when_lost` to be told.
+the `Budget` of all), or answers that the client does not read (`Outbox`). Work once started is
+finished even if the client has gone; a handler that waits long asks `when_lost` to be told.
 
-One timer watches a connection. It is armed again when it fires, never when something arrives:
+One timer (`Watch`) bounds the time that a client may take:
 
     new ──first frame, or authenticated()──► open ──close(), error, end──► draining ──► closed
      └─ handshake timeout                     └─ idle, receive timeout      └─ linger
@@ -23,16 +23,16 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from rookery.errors import ProtocolError
+from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
-from rookery.net.request import Answer, Handler, Request
+from rookery.net.outbox import Outbox
+from rookery.net.request import Handler, Request, size_of
 from rookery.net.settings import ConnectionSettings
-from rookery.wire.buffer import Buffer
+from rookery.net.watch import Wait, Watch
 from rookery.wire.frame import PREFIX_BYTES, Chunks, Frame, Splitter
 
 log = logging.getLogger(__name__)
 
-# Answers that are ready at once are gathered up to so many bytes before they are written.
-_GATHERED_BYTES: Final = 256 * 1024
 # So many requests are started in one turn of the loop; then it is the other clients' turn.
 _STARTED_AT_ONCE: Final = 64
 # A client that holds less than this is never kept waiting for the shared budget: a few that send
@@ -49,6 +49,7 @@ class Connection(asyncio.BufferedProtocol):
         settings: ConnectionSettings,
         budget: Budget,
         chunks: Chunks | None = None,
+        answers: AnswerBudget | None = None,
     ) -> None:
         """Make the protocol for one transport.
 
@@ -57,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
             settings: the bounds.
             budget: the bytes shared with other connections.
             chunks: the receive buffers shared with other connections of the same loop.
+            answers: the bytes of answers shared with other connections.
         """
         self.peer = "nobody yet"
         """The client's address."""
@@ -66,7 +68,8 @@ class Connection(asyncio.BufferedProtocol):
         """Name and version of the client's library, as its ApiVersions request says."""
         self.requests = 0
         self.bytes_in = 0
-        self.bytes_out = 0
+        self.answers = answers or AnswerBudget()
+        """Says how large an answer may be."""
         self._loop = asyncio.get_running_loop()
         self._handler = handler
         self._settings = settings
@@ -84,17 +87,16 @@ class Connection(asyncio.BufferedProtocol):
         self._unanswered_bytes = 0
         # Bytes of requests that were answered at once, until the budget is told.
         self._answered_bytes = 0
-        self._gathered: list[Buffer] = []
-        self._gathered_bytes = 0
+        self._outbox = Outbox()
+        # Bytes of answers that are being read from disk.
+        self._promised_bytes = 0
         self._is_open = False
-        self._is_writable = True
         self._is_reading = True
         self._is_at_end = False
         self._is_draining = False
         self._is_advance_due = self._is_yielding = False
-        # When the present wait began: for the handshake, a request, its rest, or a reader.
-        self._since = self._loop.time()
-        self._timer: asyncio.TimerHandle | None = None
+        step_ms = min(settings.receive_timeout_ms, settings.idle_timeout_ms)
+        self._watch = Watch(self._present_wait, self._expire, step_ms)
 
     def __repr__(self) -> str:
         return f"<Connection of {self.peer}, {len(self._queue)} requests in flight>"
@@ -107,7 +109,23 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_stuck(self) -> bool:
         """Whether the client leaves so many answers unread that nothing is started for it."""
-        return not self._is_writable
+        return not self._outbox.is_writable
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes of answers that were written."""
+        return self._outbox.written
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of answers that went out, ever."""
+        return self._outbox.written - self._outbox.buffered
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of answers that were made or promised, and did not go out."""
+        settled = sum(request.answer_bytes for request in self._queue)
+        return settled + self._promised_bytes + self._outbox.waiting + self._outbox.buffered
 
     @property
     def is_made(self) -> bool:
@@ -135,6 +153,11 @@ class Connection(asyncio.BufferedProtocol):
         self._splitter.limit = maximum
         if minimum is not None:
             self._splitter.minimum = minimum
+
+    def promise(self, count: int) -> None:
+        """Say how large an answer will be, before there is memory taken for it."""
+        self._promised_bytes += count
+        self.answers.add(count)
 
     def when_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have a callback called when the client is gone; return a function that undoes this."""
@@ -165,8 +188,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         self.peer = address_name(transport.get_extra_info("peername"))
         transport.set_write_buffer_limits(high=self._settings.max_unsent_bytes)
-        self._since = self._loop.time()
-        self._watch()
+        self._outbox.transport = transport
+        self.answers.join(self)
+        self._watch.begin()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the splitter knows better)
         """Hand out the memory for the next bytes."""
@@ -187,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         A client that is gone altogether looks the same at first, so it has `linger_ms` and no more.
         """
         self._is_at_end = True
-        self._linger()
+        self._watch.look_after(self._settings.linger_ms)
         if self._splitter.pending:
             log.debug("input ends within a request", extra={"client": self.peer})
         self._advance()
@@ -196,13 +220,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Start no more work for a client that does not read its answers."""
-        self._is_writable = False
+        self._outbox.is_writable = False
         self._touch()
 
     def resume_writing(self) -> None:
         """Go on where `pause_writing` stopped."""
-        self._is_writable = True
+        self._outbox.is_writable = True
         self._touch()
+        self._outbox.feed()
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -210,11 +235,12 @@ class Connection(asyncio.BufferedProtocol):
         if exc is not None:
             log.debug("connection lost: %s", exc, extra={"client": self.peer})
         self._transport = None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._watch.close()
         self._budget.forget(self._regulate)
         self._budget.drop(self._splitter.pending)
         self._splitter.close()
+        self.answers.leave(self)
+        self._outbox.close()
         self._abandon()
         callbacks, self._when_lost = self._when_lost, []
         for callback in callbacks:
@@ -246,8 +272,8 @@ class Connection(asyncio.BufferedProtocol):
             self._touch()
         self._flush()
         self._regulate()
-        is_over = self._is_at_end and self._is_writable and not self._is_yielding
-        if not self._queue and (self._is_draining or is_over):
+        is_over = self._is_at_end and self._outbox.is_writable and not self._is_yielding
+        if not self._queue and (self._is_draining or is_over) and not self._outbox.waiting:
             self._close_transport()
 
     def _go_on(self) -> None:
@@ -258,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_start(self) -> bool:
         return (
-            self._is_writable
+            self._outbox.is_writable
             and not self._is_yielding
             and not self._is_draining
             and len(self._queue) < self._settings.max_in_flight
@@ -285,10 +311,14 @@ class Connection(asyncio.BufferedProtocol):
             if request.is_settled:
                 self._collect()
         elif self._queue:
-            self._enqueue(Request(self._settled, size, answer))
+            request = Request(self._settled, size, answer)
+            self._enqueue(request)
+            self._account(request.answer_bytes)
         else:
             self._answered_bytes += size
-            self._gather(answer)
+            count = size_of(answer)
+            self.answers.add(count)
+            self._outbox.gather(answer, count)
 
     def _enqueue(self, request: Request) -> None:
         self._queue.append(request)
@@ -300,6 +330,7 @@ class Connection(asyncio.BufferedProtocol):
         if request.error is not None:
             self._refuse(request.error)
             request.is_last = True
+        self._account(request.answer_bytes)
         if request.is_abandoned:
             self._release(request.size)
         elif self._queue[0] is request and not self._is_advance_due:
@@ -317,29 +348,23 @@ class Connection(asyncio.BufferedProtocol):
                 self._abandon()
                 return
             self._release(request.size)
-            self._gather(request.answer)
+            self._outbox.gather(request.answer, request.answer_bytes)
             if not queue:
+                self._promised_bytes = 0
                 self._touch()
 
-    def _gather(self, answer: Answer) -> None:
-        if answer:
-            self._gathered += answer
-            self._gathered_bytes += sum(map(len, answer))
-            if self._gathered_bytes > _GATHERED_BYTES:
-                self._flush()
+    def _account(self, count: int) -> None:
+        """Count an answer that was made; some of it may have been promised."""
+        kept = min(count, self._promised_bytes)
+        self._promised_bytes -= kept
+        self.answers.add(count - kept)
 
     def _flush(self) -> None:
-        """Write what was gathered in one call."""
+        """Write what was gathered."""
         if self._answered_bytes:
             self._budget.drop(self._answered_bytes)
             self._answered_bytes = 0
-        parts, count = self._gathered, self._gathered_bytes
-        if not parts:
-            return
-        self._gathered, self._gathered_bytes = [], 0
-        if self._transport is not None and not self._transport.is_closing():
-            self.bytes_out += count
-            self._transport.writelines(parts)
+        self._outbox.flush()
 
     def _release(self, size: int) -> None:
         self._unanswered_bytes -= size
@@ -374,49 +399,29 @@ class Connection(asyncio.BufferedProtocol):
     def _touch(self) -> None:
         # The handshake as a whole has one time limit, and so has the end.
         if self._is_open and not self._is_draining and not self._is_at_end:
-            self._since = self._loop.time()
+            self._watch.touch()
 
-    def _patience_ms(self) -> int | None:
-        """Return how long the present wait may last; None if it is we who keep the client."""
+    def _present_wait(self) -> Wait | None:
+        """Return what is waited for, and how long; None if it is we who keep the client."""
         settings = self._settings
         if self._is_draining or self._is_at_end:
-            return settings.linger_ms
+            return Wait(settings.linger_ms, "its last answers could not be sent")
         if not self._is_open:
-            return settings.handshake_timeout_ms
-        if not self._is_writable:
-            return settings.idle_timeout_ms
+            return Wait(settings.handshake_timeout_ms, "the handshake was not finished")
+        if self.is_stuck:
+            return Wait(settings.idle_timeout_ms, "it does not read its answers")
         if self._queue or not self._is_reading:
             return None
-        return settings.receive_timeout_ms if self._splitter.pending else settings.idle_timeout_ms
+        if self._splitter.pending:
+            return Wait(settings.receive_timeout_ms, "a request did not arrive whole")
+        return Wait(settings.idle_timeout_ms, "it was idle")
 
-    def _watch(self) -> None:
-        """Cut a client that has kept us waiting for too long; else look again later."""
-        now, settings = self._loop.time(), self._settings
-        patience = self._patience_ms()
-        next_look = now + min(settings.receive_timeout_ms, settings.idle_timeout_ms) / 1000
-        if patience is not None:
-            deadline = self._since + patience / 1000
-            if now >= deadline:
-                self._expire(patience)
-                return
-            next_look = min(next_look, deadline)
-        self._timer = self._loop.call_at(next_look, self._watch)
-
-    def _expire(self, patience_ms: int) -> None:
-        if self._is_draining or self._is_at_end:
-            reason = "its last answers could not be sent"
-        elif not self._is_open:
-            reason = "the handshake was not finished"
-        elif not self._is_writable:
-            reason = "it does not read its answers"
-        elif self._splitter.pending:
-            reason = "a request did not arrive whole"
-        else:
-            reason = "it was idle"
+    def _expire(self, wait: Wait) -> None:
+        """Cut a client that has kept us waiting for too long."""
         log.info(
             "closing a connection: %s within %d ms",
-            reason,
-            patience_ms,
+            wait.reason,
+            wait.patience_ms,
             extra={"client": self.peer},
         )
         self.abort()
@@ -437,16 +442,9 @@ class Connection(asyncio.BufferedProtocol):
         self._drain()
 
     def _drain(self) -> None:
-        if self._is_draining:
-            return
-        self._is_draining = True
-        self._linger()
-
-    def _linger(self) -> None:
-        self._since = self._loop.time()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(self._settings.linger_ms / 1000, self._watch)
+        if not self._is_draining:
+            self._is_draining = True
+            self._watch.look_after(self._settings.linger_ms)
 
     def _close_transport(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rookery.errors import ConfigError
+from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
 from rookery.net.connection import Connection, address_name
 from rookery.net.request import Handler
@@ -59,6 +60,7 @@ class Listener:
         settings: ListenerSettings | None = None,
         *,
         budget: Budget | None = None,
+        answers: AnswerBudget | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Prepare to listen; `start` does it.
@@ -67,6 +69,7 @@ class Listener:
             handler: starts every request of every connection.
             settings: where, and the bounds.
             budget: bytes of unanswered requests, if shared with other listeners.
+            answers: bytes of answers that were not read, if shared with other listeners.
             tls: the server's side of TLS; without it the port is a plain one.
         """
         self.connections: set[Connection] = set()
@@ -75,6 +78,7 @@ class Listener:
         self._handler = handler
         self._settings = settings or ListenerSettings()
         self._budget = budget or Budget()
+        self._answers = answers or AnswerBudget()
         self._tls = tls
         self._chunks = Chunks()
         self._sockets: list[socket.socket] = []
@@ -213,7 +217,7 @@ class Listener:
             )
             return
         connection = Connection(
-            self._handler, self._settings.connection, self._budget, self._chunks
+            self._handler, self._settings.connection, self._budget, self._chunks, self._answers
         )
         connection.when_lost(lambda: self._lost(connection))
         self.connections.add(connection)

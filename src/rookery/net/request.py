@@ -21,11 +21,17 @@ Handler = Callable[[C, Frame], "Answer | Awaitable[Answer]"]
 _tasks: set[asyncio.Task[Any]] = set()
 
 
+def size_of(answer: Answer) -> int:
+    """Return the bytes of an answer."""
+    return sum(map(len, answer)) if answer else 0
+
+
 class Request:
     """The place of one request among those in flight."""
 
     __slots__ = (
-        "_on_settled", "answer", "error", "is_abandoned", "is_last", "is_settled", "size",
+        "_on_settled", "answer", "answer_bytes", "error", "is_abandoned", "is_last", "is_settled",
+        "size",
     )  # fmt: skip
 
     def __init__(
@@ -47,6 +53,7 @@ class Request:
         self._on_settled = on_settled
         self.size = size
         self.answer = answer
+        self.answer_bytes = size_of(answer)
         self.error: BaseException | None = None
         self.is_settled = True
         self.is_last = is_last
@@ -69,6 +76,7 @@ class Request:
             self.error = future.exception()
         if self.error is None:
             self.answer = future.result()
+            self.answer_bytes = size_of(self.answer)
         self._on_settled(self)
 
 

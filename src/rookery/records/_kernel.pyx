@@ -14,7 +14,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from crc32c import crc32c
 
@@ -27,7 +27,12 @@ PATCH_FROM_BYTES = 0
 cdef enum:
     FROM_PRODUCER = 1
     CHECK_CRC = 2
+    CHECK_RECORDS = 4
     CODECS_SHIFT = 8
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
     HEADER_SIZE = 61
     OVERHEAD = 12
     MIN_RECORD = 7
@@ -38,6 +43,9 @@ cdef enum:
     CONTROL = 32
     INT32_LIMIT = 0x7FFFFFFF
     NO_TIMESTAMP = -1
+
+
+cdef const char* XERIAL = b"\x82SNAPPY\0"
 
 
 cdef enum Fault:
@@ -83,6 +91,24 @@ cdef struct Header:
     int producer_epoch
     int32_t base_sequence
     int32_t count
+
+
+cdef struct Batch:
+    int64_t base_offset
+    int64_t base_timestamp
+    int64_t append_time
+    bint has_append_time
+    int32_t last_offset_delta
+    int32_t count
+
+
+cdef struct Totals:
+    int64_t lowest
+    int64_t highest
+    int64_t offset_of_highest
+    int64_t null_keys
+    Py_ssize_t index
+    Py_ssize_t at
 
 
 cdef inline uint32_t get_u32(const uint8_t* p) noexcept nogil:
@@ -154,6 +180,10 @@ cdef str scan_one(Py_buffer* buffer, Py_ssize_t* at, int rules, list headers):
     fault = header_fault(&header, rules)
     if fault:
         return fault
+    if rules & CHECK_RECORDS:
+        fault = body_fault(p + HEADER_SIZE, &header)
+        if fault:
+            return fault
     headers.append(header_row(&header, at[0]))
     at[0] += OVERHEAD + header.length
     return ""
@@ -213,16 +243,57 @@ cdef str producer_fault(Header* h):
     return "sequence" if h.producer_epoch < 0 or h.base_sequence < 0 else ""
 
 
+cdef str body_fault(const uint8_t* p, Header* h):
+    """Check records that lie open, and of compressed ones that they begin as their codec does."""
+    cdef Py_ssize_t size = <Py_ssize_t>h.length + OVERHEAD - HEADER_SIZE
+    cdef Batch batch
+    cdef Totals totals
+    if h.attributes & 7:
+        return "" if is_packed(p, size, h) else "packed"
+    batch.base_offset = h.base_offset
+    batch.base_timestamp = h.base_timestamp
+    batch.append_time = h.max_timestamp
+    batch.has_append_time = h.attributes & LOG_APPEND_TIME
+    batch.last_offset_delta = h.last_offset_delta
+    batch.count = h.count
+    if walk_all(p, size, &batch, &totals) != FINE or totals.at != size:
+        return "records"
+    return ""
+
+
+cdef bint is_packed(const uint8_t* p, Py_ssize_t size, Header* h) noexcept nogil:
+    """Tell whether bytes begin as those do that a batch's codec writes."""
+    cdef int codec = h.attributes & 7
+    if h.count == 0:
+        return True
+    if size < 4:
+        return codec == SNAPPY and is_snappy(p, size, h.count)
+    if codec == GZIP:
+        return p[0] == 0x1F and p[1] == 0x8B and p[2] == 8
+    if codec == SNAPPY:
+        return is_snappy(p, size, h.count)
+    if codec == LZ4:
+        return get_u32(p) == <uint32_t>0x04224D18
+    if codec == ZSTD:
+        # The second kind may come first: a frame that is skipped.
+        return get_u32(p) == <uint32_t>0x28B52FFD or (
+            p[0] >> 4 == 5 and p[1] == 0x2A and p[2] == 0x4D and p[3] == 0x18
+        )
+    return True
+
+
+cdef bint is_snappy(const uint8_t* p, Py_ssize_t size, int32_t count) noexcept nogil:
+    """Tell whether it is xerial's framing, or raw and of a size that the records can have."""
+    cdef Py_ssize_t at = 0
+    cdef uint64_t stated = 0
+    if size >= 8 and memcmp(p, XERIAL, 8) == 0:
+        return True
+    if get_unsigned(p, size, &at, 32, &stated) != FINE:
+        return False
+    return <uint64_t>MIN_RECORD * <uint64_t>count <= stated <= <uint64_t>INT32_LIMIT
+
+
 # ---- reading records
-
-
-cdef struct Batch:
-    int64_t base_offset
-    int64_t base_timestamp
-    int64_t append_time
-    bint has_append_time
-    int32_t last_offset_delta
-    int32_t count
 
 
 cdef struct Span:
@@ -393,15 +464,6 @@ cdef object too_many(int32_t count, Py_ssize_t size):
 
 cdef object broken(Py_ssize_t index, Fault fault):
     return Corrupt(f"record {index}: {_FAULTS[<int>fault]}")
-
-
-cdef struct Totals:
-    int64_t lowest
-    int64_t highest
-    int64_t offset_of_highest
-    int64_t null_keys
-    Py_ssize_t index
-    Py_ssize_t at
 
 
 cdef Fault walk_all(

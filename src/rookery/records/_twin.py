@@ -21,10 +21,17 @@ PATCH_FROM_BYTES = 512 * 1024
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _LENGTH = Struct(">i")
-_FROM_PRODUCER, _CHECK_CRC, _CODECS_SHIFT = 1, 2, 8
+_FROM_PRODUCER, _CHECK_CRC, _CHECK_RECORDS, _CODECS_SHIFT = 1, 2, 4, 8
 _HEADER_SIZE, _OVERHEAD, _MIN_RECORD = 61, 12, 7
 _MAGIC_AT, _CRC_FROM = 16, 21
 _INT32_MAX, _INT64_MAX, _INT64_MIN = 2**31 - 1, 2**63 - 1, -(2**63)
+_SNAPPY, _XERIAL = 2, b"\x82SNAPPY\x00"
+# How the other codecs begin; of zstd's frames some are to be skipped.
+_BEGINNINGS = {
+    1: (b"\x1f\x8b\x08",),
+    3: (b"\x04\x22\x4d\x18",),
+    4: (b"\x28\xb5\x2f\xfd", *(bytes([low]) + b"\x2a\x4d\x18" for low in range(0x50, 0x60))),
+}
 
 _BAD_VARINT = "a varint is cut off or too long"
 _BAD_LENGTH = "its length does not fit into the batch"
@@ -51,6 +58,8 @@ def scan(data: Buffer, rules: int, /) -> tuple[list[RawHeader], str, int]:
         if rules & _CHECK_CRC and crc32c(view[at + _CRC_FROM : end]) != header[4]:
             return headers, "crc", at
         fault = _header_fault(header, rules)
+        if not fault and rules & _CHECK_RECORDS:
+            fault = _body_fault(view[at + _HEADER_SIZE : end], header)
         if fault:
             return headers, fault, at
         headers.append(header)
@@ -108,6 +117,36 @@ def _sequence_fault(header: RawHeader) -> str:
     if producer_id == -1:
         return "transaction" if header[5] & 16 else ""
     return "sequence" if producer_epoch < 0 or base_sequence < 0 else ""
+
+
+def _body_fault(body: memoryview, header: RawHeader) -> str:
+    """Check records that lie open, and of compressed ones that they begin as their codec does."""
+    codec, count = header[5] & 7, header[12]
+    if codec:
+        return "" if count == 0 or _is_packed(bytes(body), codec, count) else "packed"
+    try:
+        walk(body, header)
+    except Corrupt:
+        return "records"
+    return ""
+
+
+def _is_packed(body: bytes, codec: int, count: int) -> bool:
+    if codec == _SNAPPY:
+        return _is_snappy(body, count)
+    beginnings = _BEGINNINGS.get(codec)
+    return len(body) >= 4 and (beginnings is None or body.startswith(beginnings))
+
+
+def _is_snappy(body: bytes, count: int) -> bool:
+    """Tell whether it is xerial's framing, or raw and of a size that the records can have."""
+    if body.startswith(_XERIAL):
+        return True
+    try:
+        stated, _ = _unsigned(body, 0, len(body), 32)
+    except _Fault:
+        return False
+    return _MIN_RECORD * count <= stated <= _INT32_MAX
 
 
 def walk(data: Buffer, header: RawHeader, /) -> tuple[int, int, int, int]:

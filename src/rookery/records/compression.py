@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
-from rookery.records import xerial, zstdframe
+from rookery.records import heap, xerial, zstdframe
 from rookery.records.kernel import Buffer
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _MAX_FRAMES = 1024
 # What a decompressor may keep for looking back. Java and the zstd tool stop here, too.
 _MAX_WINDOW = 128 * 1024 * 1024
 _PIECE = 256 * 1024
+_LARGE_PIECE = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,9 @@ class Codec:
             ApiError: it would become longer than the limit, or its library is missing.
         """
         try:
-            return self._decompress(memoryview(data).cast("B"), limit)
+            opened = self._decompress(memoryview(data).cast("B"), limit)
         except _TooLong:
-            raise ApiError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"{self.name}: {len(data)} bytes become more than the limit of {limit} bytes",
-            ) from None
+            opened = None
         except Error:
             raise
         except Exception as error:
@@ -66,6 +64,15 @@ class Codec:
             raise Corrupt(
                 f"{self.name}: {len(data)} bytes cannot be decompressed: {error}"
             ) from error
+        # Here, where the error is gone that would keep the pieces alive.
+        if opened is None or len(opened) >= heap.LARGE:
+            heap.give_back()
+        if opened is None:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{self.name}: {len(data)} bytes become more than the limit of {limit} bytes",
+            )
+        return opened
 
 
 def named(name: str) -> Codec:
@@ -218,7 +225,7 @@ def _unlz4(data: memoryview, limit: int) -> bytes:
 def _unlz4_frame(library: ModuleType, data: memoryview, at: int, output: _Output) -> int:
     context = library.create_decompression_context()
     # The library takes the memory for a piece at once; no input grows by more than 255.
-    size = min(max(_PIECE, 4 * len(data)), 255 * len(data))
+    size = min(max(_PIECE, 4 * len(data)), 255 * len(data), _LARGE_PIECE)
     is_end = False
     while not is_end:
         room = min(size, output.left + 1)

@@ -13,6 +13,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 FROM_PRODUCER = 1
 CHECK_CRC = 2
+# Walk over records that are not compressed; of others, look how they begin.
+CHECK_RECORDS = 4
 # The codecs that `scan` lets pass are bits of the same number, from here up.
 CODECS_SHIFT = 8
 

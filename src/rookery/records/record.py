@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
 from rookery.errors import ApiError, Corrupt, ErrorCode
+from rookery.model.control import ControlRecordType
 from rookery.records import batch as batches
 from rookery.records import kernel
 from rookery.records.batch import BatchHeader
@@ -143,22 +143,10 @@ def build(records: Iterable[Record], settings: BatchSettings = PLAIN) -> bytes:
     return batches.seal(header, packed) + packed
 
 
-class ControlType(IntEnum):
-    """What a control record says; numbers that are not here belong to a newer Kafka."""
-
-    ABORT = 0
-    COMMIT = 1
-    LEADER_CHANGE = 2
-    SNAPSHOT_HEADER = 3
-    SNAPSHOT_FOOTER = 4
-    KRAFT_VERSION = 5
-    KRAFT_VOTERS = 6
-
-
 class Control(NamedTuple):
     """A control record: its type, and for the end of a transaction its coordinator's epoch."""
 
-    type: ControlType | int
+    type: ControlRecordType | int
     coordinator_epoch: int | None
 
 
@@ -167,13 +155,13 @@ _MARKER = Struct(">hi")
 
 
 def build_marker(
-    outcome: ControlType,
+    outcome: ControlRecordType,
     coordinator_epoch: int,
     settings: BatchSettings,
     timestamp: int,
 ) -> bytes:
     """Write the batch that ends a producer's transaction."""
-    if outcome not in {ControlType.ABORT, ControlType.COMMIT}:
+    if outcome not in {ControlRecordType.ABORT, ControlRecordType.COMMIT}:
         raise ValueError(f"{outcome.name} does not end a transaction")
     record = Record(
         _CONTROL_KEY.pack(0, outcome), _MARKER.pack(0, coordinator_epoch), (), timestamp
@@ -204,12 +192,12 @@ def control(record: Record) -> Control:
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise Corrupt(f"the control record at offset {record.offset} has no type in its key")
     _, number = _CONTROL_KEY.unpack_from(record.key)
-    if number not in {ControlType.ABORT, ControlType.COMMIT}:
+    if number not in {ControlRecordType.ABORT, ControlRecordType.COMMIT}:
         return Control(_control_type(number), None)
     if record.value is None or len(record.value) < _MARKER.size:
         raise Corrupt(f"the marker at offset {record.offset} has no coordinator epoch")
-    return Control(ControlType(number), _MARKER.unpack_from(record.value)[1])
+    return Control(ControlRecordType(number), _MARKER.unpack_from(record.value)[1])
 
 
-def _control_type(number: int) -> ControlType | int:
-    return ControlType(number) if number in set(ControlType) else number
+def _control_type(number: int) -> ControlRecordType | int:
+    return ControlRecordType(number) if number in set(ControlRecordType) else number

@@ -7,28 +7,16 @@ way a value starts with its version, and a newer one is read as the newest that 
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final
 
 from rookery.errors import Corrupt, ProtocolError
+from rookery.model.control import ControlRecordType
 from rookery.wire.buffer import Buffer, Reader
 from rookery.wire.codec import encode_bytes
 from rookery.wire.message import BrokerId, Host, Message, ShortPort, Uuid, field, i16, i32, i64
 from rookery.wire.protocols import prefixed
 
 KEY_BYTES: Final = 4
-
-
-class ControlRecordType(IntEnum):
-    """What a control record means; its numbers stand in the key."""
-
-    ABORT = 0
-    COMMIT = 1
-    LEADER_CHANGE = 2
-    SNAPSHOT_HEADER = 3
-    SNAPSHOT_FOOTER = 4
-    KRAFT_VERSION = 5
-    KRAFT_VOTERS = 6
 
 
 class ControlRecordTypeSchema(Message, versions=range(1), flexible=None):

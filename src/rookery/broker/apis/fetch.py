@@ -80,7 +80,8 @@ def fetch(call: Call, request: FetchRequest) -> Answer:
     except ApiError as error:
         # Kafka names neither the session nor its partitions here.
         return FetchResponse(error_code=error.code, responses=[])
-    return _Fetch(call, request, session).start()
+    started = _Fetch(call, request, session)
+    return started.start_later() if call.connection.answers.is_full else started.start()
 
 
 class _Cold(NamedTuple):
@@ -138,10 +139,19 @@ class _Fetch:
             return self.future
         return self._read(found) if found.cold else self._answer(found)
 
+    async def start_later(self) -> FetchResponse | None:
+        """Answer when other clients have read enough of what they were sent."""
+        await self.call.connection.answers.wait()
+        if self.call.connection.is_closing:
+            return None
+        answer = self.start()
+        return answer if isinstance(answer, FetchResponse) else await answer
+
     # Looking.
 
     def _collect(self) -> _Collected:
-        found = _Collected(min(self.request.max_bytes, MAX_BYTES))
+        room = self.call.connection.answers.room()
+        found = _Collected(min(self.request.max_bytes, MAX_BYTES, room))
         topics = self.call.state.topics
         by_key: dict[Any, Topic] = topics.by_id if self.session.uses_ids else topics.by_name
         for watched in self.session.partitions.values():
@@ -290,8 +300,19 @@ class _Fetch:
         """Give up: the client is gone."""
         if self.parked is not None:
             self.parked.leave()
+        self._end()
         if not self.future.done():
             self.future.set_result(None)
+
+    def _end(self) -> None:
+        """Let go of what refers back to this fetch.
+
+        Else every fetch that waited would lie about until the cycle collector comes, with the
+        records of its answer, and clients would notice the collector's pauses.
+        """
+        self.undo()
+        self.undo = _nothing
+        self.parked = None
 
     def _wake(self) -> None:
         if self.future.done():
@@ -306,7 +327,7 @@ class _Fetch:
             else:
                 self._settle(self._answer(found))
         except Exception as error:  # noqa: BLE001 (the root of a callback: the fetch must end)
-            self.undo()
+            self._end()
             self.future.set_exception(error)
 
     def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
@@ -322,19 +343,25 @@ class _Fetch:
                 found = self._collect()
             self._settle(await self._read(found))
         except Exception as error:  # noqa: BLE001 (a task's root: the fetch must end)
-            self.undo()
+            self._end()
             if not self.future.done():
                 self.future.set_exception(error)
 
     def _settle(self, response: FetchResponse) -> None:
-        self.undo()
+        self._end()
         if not self.future.done():
             self.future.set_result(response)
 
     # Reading and answering.
 
-    async def _read(self, found: _Collected) -> FetchResponse:
-        """Read what lies on disk, several partitions side by side; one's failure is its own."""
+    def _read(self, found: _Collected) -> Coroutine[Any, Any, FetchResponse]:
+        """Read what lies on disk; its memory is counted now, before another fetch asks for some."""
+        if found.cold:
+            self.call.connection.promise(max(found.size, *map(_least, found.cold)))
+        return self._read_cold(found)
+
+    async def _read_cold(self, found: _Collected) -> FetchResponse:
+        """Read several partitions side by side; one's failure is its own."""
         if len(found.cold) == 1:
             await self._fill(found.cold[0])
         elif found.cold:
@@ -416,11 +443,20 @@ class _Fetch:
         return has_changed or not self.session.is_incremental
 
 
+def _nothing() -> None:
+    """Undo what was undone."""
+
+
 def _topic_response(watched: Watched) -> FetchableTopicResponse:
     topic = watched.topic
     if isinstance(topic, bytes):
         return FetchableTopicResponse(topic_id=topic, partitions=[])
     return FetchableTopicResponse(topic=topic, topic_id=ZERO_UUID, partitions=[])
+
+
+def _least(cold: _Cold) -> int:
+    """Return what must be read whatever the limit: the first batch lies within one row."""
+    return cold.partition.sizes[cold.partition.row_of(cold.offset)] if cold.is_first else 0
 
 
 def _available(partition: Partition, offset: int, limit: int) -> int:

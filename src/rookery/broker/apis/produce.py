@@ -23,7 +23,7 @@ from rookery.broker.registry import handles
 from rookery.cluster.state.state import Appended
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Error, ErrorCode
-from rookery.log.writer import Batch
+from rookery.log.batch import Batch
 from rookery.records import batch as batches
 from rookery.wire.messages.produce import (
     PRODUCE,
@@ -138,7 +138,7 @@ class _Intake:
             ]
         answer = PartitionProduceResponse(index=index, error_code=_NONE, base_offset=-1)
         self.placed.append((answer, topic, first, len(self.batches)))
-        if not rules.is_plain:
+        if not rules.is_plain and rules.wants_look(headers):
             self.looks.append(_Look(rules.configs, first, len(self.batches), answer))
         return answer
 

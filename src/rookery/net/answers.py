@@ -1,0 +1,185 @@
+"""How many bytes of answers all connections of a broker together may hold, unread by their clients.
+
+Every answer is added when it is made, and when it is promised before it is read from disk. What
+has gone out meanwhile is found by counting, which is done only when the sum looks too high:
+
+    plenty ──► short: answers get smaller, who reads nothing for long is cut off
+                 └──► full: large answers wait, who reads nothing at all is cut off soon
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final, NamedTuple, Protocol
+
+log = logging.getLogger(__name__)
+
+DEFAULT_BYTES: Final = 256 * 1024 * 1024
+DEFAULT_PATIENCE_MS: Final = 30_000
+# No answer gets more than this share of what is left, so that those who come later get some, too.
+_SHARE: Final = 4
+# What an answer may have when nothing is left: whoever reads is served, if in small portions.
+_LEAST_BYTES: Final = 64 * 1024
+# When it is full, an answer is expected to need so much.
+_USUAL_BYTES: Final = 1024 * 1024
+# Who has read less than this between two looks has read nothing.
+_PROGRESS_BYTES: Final = 64 * 1024
+_LOOK_SECONDS: Final = 0.25
+_FULL_PATIENCE_SECONDS: Final = 2.0
+# Counting again is worth it after so long, or when so large a part of the limit was added.
+_RECOUNT_SECONDS: Final = 0.1
+_RECOUNT_SHARE: Final = 16
+
+
+class Holder(Protocol):
+    """A connection, as far as its answers go."""
+
+    peer: str
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of answers that were made or promised, and not sent."""
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that the client's side has taken, ever."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class _Mark(NamedTuple):
+    """How much a client had read, and when it was last seen to read."""
+
+    sent: int
+    since: float
+
+
+class AnswerBudget:
+    """Counts answers until they are sent; says how large the next one may be."""
+
+    def __init__(self, limit: int = DEFAULT_BYTES, patience_ms: int = DEFAULT_PATIENCE_MS) -> None:
+        self.limit = limit
+        self.used = 0
+        """No less than what is held; exact when it was just counted."""
+        self.cut_off = 0
+        """Connections that were closed because they did not read."""
+        self._patience = patience_ms / 1000
+        self._holders: dict[Holder, None] = {}
+        self._counted = 0
+        self._counted_at = 0.0
+        self._marks: dict[Holder, _Mark] = {}
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether large answers had better wait."""
+        if self.used < self._full:
+            return False
+        self._recount()
+        return self.used >= self._full
+
+    def add(self, count: int) -> None:
+        """Note that so many bytes were made, or promised."""
+        self.used += count
+
+    def room(self) -> int:
+        """Return how many bytes an answer may have."""
+        if self.used * 2 > self.limit:
+            self._recount()
+        return max((self.limit - self.used) // _SHARE, _LEAST_BYTES)
+
+    async def wait(self) -> None:
+        """Return when it is not full, in the order of those who wait."""
+        while self.is_full:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+
+    def join(self, holder: Holder) -> None:
+        """Count a connection from now on."""
+        self._holders[holder] = None
+
+    def leave(self, holder: Holder) -> None:
+        """Forget a connection: it is gone, and what it held with it."""
+        self._holders.pop(holder, None)
+        self._marks.pop(holder, None)
+
+    @property
+    def _full(self) -> int:
+        return self.limit + self.limit // 4
+
+    def _recount(self) -> None:
+        """Count anew, unless that was done just now; if it is short then, keep an eye on it."""
+        loop = asyncio.get_running_loop()
+        grown = self.used - self._counted
+        if (
+            grown * _RECOUNT_SHARE >= self.limit
+            or loop.time() - self._counted_at >= _RECOUNT_SECONDS
+        ):
+            self._count(loop.time())
+        if self.used > self.limit and self._timer is None:
+            self._timer = loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _count(self, now: float) -> None:
+        self.used = self._counted = sum(holder.held_bytes for holder in self._holders)
+        self._counted_at = now
+
+    def _look(self) -> None:
+        """See who reads, cut off who does not, and let in who waits."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        self._count(loop.time())
+        if self.used > self.limit:
+            self._cut_off(loop.time())
+        else:
+            self._marks.clear()
+        self._wake()
+        if self.used > self.limit or self._waiting:
+            self._timer = loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _cut_off(self, now: float) -> None:
+        """Close those who have not read for too long, who hold most first, until it is enough."""
+        is_full = self.used >= self._full
+        patience = min(self._patience, _FULL_PATIENCE_SECONDS) if is_full else self._patience
+        stuck = [one for one in self._holders if now - self._mark(one, now).since >= patience]
+        for holder in sorted(stuck, key=lambda one: one.held_bytes, reverse=True):
+            if self.used <= self.limit:
+                return
+            held = holder.held_bytes
+            log.warning(
+                "closing a connection: it holds %d bytes of answers that it has not read for "
+                "%.1f s, and all together hold %d of %d",
+                held,
+                patience,
+                self.used,
+                self.limit,
+                extra={"client": holder.peer},
+            )
+            self.cut_off += 1
+            self.used -= held
+            self.leave(holder)
+            holder.abort()
+
+    def _mark(self, holder: Holder, now: float) -> _Mark:
+        """Return when a client was last seen to read; who holds nothing is well."""
+        sent, mark = holder.sent_bytes, self._marks.get(holder)
+        if (
+            mark is None
+            or sent - mark.sent >= _PROGRESS_BYTES
+            or holder.held_bytes < _PROGRESS_BYTES
+        ):
+            mark = self._marks[holder] = _Mark(sent, now)
+        return mark
+
+    def _wake(self) -> None:
+        """Let as many go on as there is room for."""
+        room = self._full - self.used
+        while self._waiting and room > 0:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                room -= _USUAL_BYTES

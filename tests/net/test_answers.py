@@ -1,0 +1,125 @@
+"""The bytes of answers that connections share: how large an answer may be, and who has to go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from rookery.net.answers import AnswerBudget
+
+MEBIBYTE = 1024 * 1024
+LIMIT = 100 * MEBIBYTE
+PATIENCE = 20
+
+
+class Reader:
+    """Stands for a connection."""
+
+    def __init__(self, budget: AnswerBudget, held: int = 0) -> None:
+        self.peer = "reader"
+        self.held_bytes = held
+        self.sent_bytes = 0
+        self.is_cut_off = asyncio.Event()
+        self._budget = budget
+        budget.join(self)
+        budget.add(held)
+
+    def abort(self) -> None:
+        self.is_cut_off.set()
+        self._budget.leave(self)
+
+    def take(self, count: int) -> None:
+        self.sent_bytes += count
+        self.held_bytes -= count
+
+
+async def test_an_answer_gets_a_share_of_what_is_left() -> None:
+    budget = AnswerBudget(LIMIT)
+    assert budget.room() == LIMIT // 4
+    reader = Reader(budget, LIMIT // 2)
+    assert budget.room() == LIMIT // 8
+    reader.take(LIMIT // 2)
+    budget.leave(reader)
+
+
+async def test_answers_that_went_out_are_found_by_counting() -> None:
+    budget = AnswerBudget(LIMIT)
+    reader = Reader(budget)
+    for _ in range(1000):
+        budget.add(MEBIBYTE)  # made, and sent at once
+        assert budget.room() > LIMIT // 16
+    assert not budget.is_full
+    assert reader.held_bytes == 0
+
+
+async def test_many_who_ask_at_once_do_not_pass_the_limit() -> None:
+    budget = AnswerBudget(LIMIT)
+    readers = []
+    while not budget.is_full:
+        readers.append(Reader(budget, min(budget.room(), 50 * MEBIBYTE)))
+    total = sum(reader.held_bytes for reader in readers)
+    assert total <= LIMIT * 5 // 4 + MEBIBYTE
+    assert len(readers) > 100, "late ones got nothing"
+
+
+async def test_whoever_does_not_read_is_cut_off_who_holds_most_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    budget = AnswerBudget(LIMIT, patience_ms=100)
+    large, small = Reader(budget, LIMIT - MEBIBYTE), Reader(budget, 2 * MEBIBYTE)
+    with caplog.at_level(logging.WARNING):
+        assert budget.room() == 64 * 1024
+        async with asyncio.timeout(PATIENCE):
+            await large.is_cut_off.wait()
+    assert not small.is_cut_off.is_set(), "one was enough"
+    assert budget.cut_off == 1
+    assert "it holds 103809024 bytes of answers that it has not read" in caplog.text
+    assert budget.room() > LIMIT // 5
+
+
+async def test_whoever_reads_is_left_alone() -> None:
+    budget = AnswerBudget(LIMIT, patience_ms=300)
+    reading, idle = Reader(budget, LIMIT), Reader(budget, MEBIBYTE)
+
+    async def read() -> None:
+        while not idle.is_cut_off.is_set():
+            reading.take(1)
+            reading.sent_bytes += 64 * 1024
+            await asyncio.sleep(0)
+
+    budget.room()
+    async with asyncio.timeout(PATIENCE):
+        await read()
+    assert not reading.is_cut_off.is_set()
+
+
+async def test_when_it_is_full_large_answers_wait_for_their_turn() -> None:
+    budget = AnswerBudget(LIMIT, patience_ms=600_000)
+    slow = Reader(budget, 2 * LIMIT)
+    assert budget.is_full
+    order: list[int] = []
+
+    async def ask(number: int) -> None:
+        await budget.wait()
+        order.append(number)
+
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        for number in range(5):
+            group.create_task(ask(number))
+        # The patience is long, but not for one that fills all there is.
+        await slow.is_cut_off.wait()
+        assert not order
+    assert order == [0, 1, 2, 3, 4]
+
+
+async def test_one_who_gives_up_waiting_does_not_hold_up_the_next() -> None:
+    budget = AnswerBudget(LIMIT, patience_ms=50)
+    Reader(budget, 2 * LIMIT)
+    first, second = (asyncio.ensure_future(budget.wait()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    async with asyncio.timeout(PATIENCE):
+        await second
+    assert first.cancelled()
