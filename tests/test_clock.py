@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
@@ -22,8 +23,21 @@ def test_the_system_clock_never_goes_back() -> None:
     clock: Clock = SystemClock()
 
     readings = [clock.monotonic_ms() for _ in range(1000)]
+    boottimes = [clock.boottime_ms() for _ in range(1000)]
 
     assert readings == sorted(readings)
+    assert boottimes == sorted(boottimes)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how long it is up")
+def test_boot_time_counts_what_the_machine_slept_through() -> None:
+    clock: Clock = SystemClock()
+
+    before = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+    now = clock.boottime_ms()
+    after = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+    assert before <= now <= after
 
 
 def test_the_manual_clock_moves_both_when_time_passes() -> None:
@@ -32,6 +46,16 @@ def test_the_manual_clock_moves_both_when_time_passes() -> None:
     clock.advance(250)
 
     assert (clock.now_ms(), clock.monotonic_ms()) == (5_250, 260)
+
+
+def test_a_manual_clock_that_sleeps_stops_its_monotonic_time_only() -> None:
+    clock = ManualClock(now_ms=5_000, monotonic_ms=10)
+    booted = clock.boottime_ms()
+
+    clock.suspend(250)
+
+    assert (clock.now_ms(), clock.monotonic_ms()) == (5_250, 10)
+    assert clock.boottime_ms() == booted + 250
 
 
 def test_setting_the_wall_clock_is_not_time_passing() -> None:

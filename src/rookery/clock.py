@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import sys
 import time
 from typing import NewType, Protocol
 
@@ -17,8 +18,9 @@ Time = NewType("Time", int)
 class Clock(Protocol):
     """What time it is, and how much of it has passed.
 
-    The two answers are not comparable: wall time may jump (someone sets the clock), monotonic
-    time starts anywhere but never goes back. Timestamps are wall time; deadlines are monotonic.
+    The answers are not comparable: wall time may jump (someone sets the clock), the others start
+    anywhere but never go back. Timestamps are wall time; deadlines are monotonic. What would be
+    unsafe to believe after the machine has slept is timed by boot time.
     """
 
     def now_ms(self) -> Time:
@@ -26,6 +28,9 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Return milliseconds since an unspecified moment; it never decreases."""
+
+    def boottime_ms(self) -> int:
+        """Return monotonic time that also passes while the machine is suspended."""
 
 
 class Random(Protocol):
@@ -50,6 +55,12 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         """Return milliseconds since an unspecified moment; it never decreases."""
         return time.monotonic_ns() // 1_000_000
+
+    def boottime_ms(self) -> int:
+        """Return monotonic time that also passes while the machine is suspended."""
+        # Elsewhere the monotonic clock of the C library counts sleep; Python's own may not.
+        clock = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
+        return time.clock_gettime_ns(clock) // 1_000_000
 
 
 class SystemRandom:

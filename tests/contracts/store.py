@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Coroutine
 
 import pytest
 
 from rookery.errors import Conflict
 from rookery.store.open import open_store
-from rookery.store.port import MAX_KEY_BYTES, Buffer, NotFound, Store, Stored
+from rookery.store.port import MAX_KEY_BYTES, MAX_PART_BYTES, Buffer, NotFound, Store, Stored
 
 
 class StoreContract:
@@ -128,6 +129,74 @@ class StoreContract:
         await first.close()
         assert await second.read("key") == b"x"
 
+    @pytest.mark.parametrize("topic", [".a", "..a", ".new", "...", "-", "_", "A.b_c-1", "x" * 249])
+    async def test_every_topic_name_is_a_part(self, store: Store, topic: str) -> None:
+        key = f"cluster=1/{topic}/0/segment-00000000000000000000.kfs"
+        await store.create(key, [b"x"])
+        assert await store.list(f"cluster=1/{topic}/") == [Stored(key, 1)]
+        assert await store.list("cluster=1/") == [Stored(key, 1)]
+        assert await store.read(key) == b"x"
+        await store.delete(key)
+        assert await store.list() == []
+
+    async def test_a_version_can_be_replaced(self, store: Store) -> None:
+        assert await store.read_version("floor") is None
+        await store.create("floor", [b"1"])
+        found = await store.read_version("floor")
+        assert found is not None
+        data, version = found
+        assert data == b"1"
+        second = await store.replace("floor", b"22", version)
+        assert second != version
+        assert await store.read_version("floor") == (b"22", second)
+        await store.replace("floor", b"333", second)
+        assert await store.read("floor") == b"333"
+        assert await store.list() == [Stored("floor", 3)]
+
+    async def test_an_older_version_is_not_replaced(self, store: Store) -> None:
+        await store.create("floor", [b"1"])
+        _, first = await store.read_version("floor") or (b"", "")
+        await store.replace("floor", b"2", first)
+        with pytest.raises(Conflict, match="'floor'"):
+            await store.replace("floor", b"3", first)
+        assert await store.read("floor") == b"2"
+
+    async def test_what_is_gone_is_not_replaced(self, store: Store) -> None:
+        await store.create("floor", [b"1"])
+        _, first = await store.read_version("floor") or (b"", "")
+        await store.delete("floor")
+        with pytest.raises(Conflict, match="'floor'"):
+            await store.replace("floor", b"2", first)
+        assert await store.list() == []
+
+    async def test_of_racing_replacers_one_wins(self, url: str) -> None:
+        stores = [open_store(url) for _ in range(8)]
+        await stores[0].create("floor", [b"start"])
+        _, version = await stores[0].read_version("floor") or (b"", "")
+        results = await asyncio.gather(
+            *(store.replace("floor", b"%d" % i, version) for i, store in enumerate(stores)),
+            return_exceptions=True,
+        )
+        winners = [index for index, result in enumerate(results) if isinstance(result, str)]
+        assert len(winners) == 1
+        assert sum(isinstance(result, Conflict) for result in results) == 7
+        assert await stores[0].read("floor") == b"%d" % winners[0]
+
+    async def test_counting_by_replacing_loses_none(self, url: str) -> None:
+        async def count(store: Store) -> None:
+            for _ in range(5):
+                while True:
+                    data, version = await store.read_version("count") or (b"", "")
+                    try:
+                        await store.replace("count", b"%d" % (int(data) + 1), version)
+                    except Conflict:
+                        continue
+                    break
+
+        await open_store(url).create("count", [b"0"])
+        await asyncio.gather(*(count(open_store(url)) for _ in range(4)))
+        assert await open_store(url).read("count") == b"20"
+
     @pytest.mark.parametrize(
         "key",
         [
@@ -138,20 +207,28 @@ class StoreContract:
             "..",
             "a/../b",
             "./a",
-            ".new/x",
+            "a/..",
+            "~new/x",
             "a\0b",
             "a\\b",
             "a b",
             "é",
             "a\n",
-            "x" * 201,
+            "x" * (MAX_PART_BYTES + 1),
             "x/" * (MAX_KEY_BYTES // 2) + "x",
         ],
     )
     async def test_a_key_that_could_lead_elsewhere_is_refused(self, store: Store, key: str) -> None:
         with pytest.raises(ValueError, match="object key"):
             await store.create(key, [b"x"])
-        for call in (store.read(key), store.size(key), store.delete(key)):
+        calls: list[Coroutine[object, object, object]] = [
+            store.read(key),
+            store.size(key),
+            store.read_version(key),
+            store.replace(key, b"x", "1"),
+            store.delete(key),
+        ]
+        for call in calls:
             with pytest.raises(ValueError, match="object key"):
                 await call
         assert await store.list() == []

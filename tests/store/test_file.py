@@ -26,12 +26,12 @@ class TestFile(StoreContract):
 async def test_nothing_lies_outside_the_keys(tmp_path: Path) -> None:
     await FileStore(tmp_path).create("a/b", [b"x"])
     assert (tmp_path / "a" / "b").read_bytes() == b"x"
-    assert list((tmp_path / ".new").iterdir()) == []
+    assert list((tmp_path / "~new").iterdir()) == []
 
 
 async def test_what_is_unfinished_is_no_object_and_goes_in_the_end(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
-    left = tmp_path / ".new" / "0123"
+    left = tmp_path / "~new" / "0123"
     left.write_bytes(b"half")
     assert await store.list() == []
     now_ms = left.stat().st_mtime_ns // 1_000_000
@@ -61,7 +61,7 @@ async def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert await store.list() == []
-    assert list((tmp_path / ".new").iterdir()) == []
+    assert list((tmp_path / "~new").iterdir()) == []
     await store.create("big", [b"now it fits"])
 
 

@@ -21,7 +21,7 @@ class Backend(Protocol):
 
 
 def open_store(url: str) -> Store:
-    """Open the store at a URL, such as `file:///var/lib/rookery/objects`.
+    """Open the store at a URL: `file:///var/lib/rookery/objects`, `s3://bucket/prefix?region=…`.
 
     Raises:
         ConfigError: the URL cannot be used.
@@ -30,8 +30,15 @@ def open_store(url: str) -> Store:
     scheme, colon, _ = url.partition(":")
     # Only letters: the scheme becomes part of a module's name.
     if not colon or re.fullmatch(r"[a-z][a-z0-9]*", scheme) is None:
-        raise ConfigError(f"store {url!r}: not a URL; write file:///path or memory:name")
+        raise ConfigError(
+            f"store {name_of(url)!r}: not a URL; write file:///path or s3://bucket/prefix"
+        )
     if find_spec(f"{_BACKENDS}.{scheme}") is None:
-        raise ConfigError(f"store {url!r}: there is no backend called {scheme!r}")
+        raise ConfigError(f"store {name_of(url)!r}: there is no backend called {scheme!r}")
     backend = cast("Backend", import_module(f"{_BACKENDS}.{scheme}"))
     return backend.open(url)
+
+
+def name_of(url: str) -> str:
+    """Return a store's URL without its options, which may be secret."""
+    return url.partition("?")[0]

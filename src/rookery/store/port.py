@@ -1,7 +1,8 @@
 """The port of the object store: what every backend promises.
 
 Objects are immutable. A key is created once and never means other bytes (correctness 14), so
-whatever was read of an object stays true for as long as it exists.
+whatever was read of an object stays true for as long as it exists. The exceptions are the few
+small objects that their users `replace`, and read by `read_version` alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Final, NamedTuple, Protocol
 from rookery.errors import Error
 
 MAX_KEY_BYTES: Final = 1024
+# As long as a topic's name may be, and short enough for every file system.
+MAX_PART_BYTES: Final = 249
 
 Buffer = bytes | bytearray | memoryview
 
@@ -34,9 +37,10 @@ class NotFound(Error):  # noqa: N818 (the name says what happened; the base says
 class Store(Protocol):
     """A place for objects that many processes share.
 
-    Keys are paths of ASCII letters, digits and `-_.=` in parts joined by `/`; no part is empty
-    or begins with a dot, and no object's key may go on below another's (`a` and `a/b`). Every
-    method raises ValueError for any other key, and `Unavailable` when the store is out of reach.
+    Keys are paths of ASCII letters, digits and `-_.=` in parts joined by `/`, so that every name
+    of a topic is a part; no part is empty, `.` or `..`, and no object's key may go on below
+    another's (`a` and `a/b`). Every method raises ValueError for any other key, and
+    `Unavailable` when the store is out of reach.
     """
 
     async def create(self, key: str, parts: Sequence[Buffer]) -> None:
@@ -68,6 +72,21 @@ class Store(Protocol):
         deleted meanwhile may be in it or not.
         """
 
+    async def read_version(self, key: str) -> tuple[bytes, str] | None:
+        """Return an object whole with the name of its version, None if there is no such object.
+
+        Some stores name a version after its bytes: who needs to tell two writes apart must not
+        write the same bytes twice.
+        """
+
+    async def replace(self, key: str, data: bytes, version: str) -> str:
+        """Replace an object, if it still is that version, and return the new one's name.
+
+        Raises:
+            Conflict: it is another version now, or gone; it is untouched.
+            Unavailable: it is not known whether the object was replaced.
+        """
+
     async def delete(self, key: str) -> None:
         """Delete an object; that it is gone already is no error."""
 
@@ -84,10 +103,12 @@ def check_key(key: str) -> None:
         raise ValueError(
             f"object key {key[:80]!r}: 1 to {MAX_KEY_BYTES} of letters, digits and -_.=/ only"
         )
-    if any(not part or part.startswith(".") or len(part) > 200 for part in key.split("/")):
-        raise ValueError(
-            f"object key {key[:80]!r}: a part is empty, begins with a dot or is too long"
-        )
+    for part in key.split("/"):
+        if part in ("", ".", "..") or len(part) > MAX_PART_BYTES:
+            raise ValueError(
+                f"object key {key[:80]!r}: a part is empty, a dot, two dots"
+                f" or longer than {MAX_PART_BYTES}"
+            )
 
 
 def check_range(key: str, start: int, size: int | None, total: int | None = None) -> None:

@@ -8,11 +8,12 @@ from rookery.clock import Time
 
 
 class ManualClock:
-    """A clock moved by hand; wall and monotonic time start apart, so mixing them up shows."""
+    """A clock moved by hand; its times start apart, so mixing them up shows."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000, monotonic_ms: int = 1_000) -> None:
         self._now_ms = now_ms
         self._monotonic_ms = monotonic_ms
+        self._suspended_ms = 500_000
 
     def now_ms(self) -> Time:
         """Return the wall time."""
@@ -22,12 +23,21 @@ class ManualClock:
         """Return the monotonic time."""
         return self._monotonic_ms
 
+    def boottime_ms(self) -> int:
+        """Return the monotonic time and all that was slept through."""
+        return self._monotonic_ms + self._suspended_ms
+
     def advance(self, ms: int) -> None:
-        """Let time pass on both clocks."""
+        """Let time pass on all clocks."""
         if ms < 0:
             raise ValueError(f"time cannot pass backwards ({ms} ms); use set_wall to turn it back")
         self._now_ms += ms
         self._monotonic_ms += ms
+
+    def suspend(self, ms: int) -> None:
+        """Let the machine sleep: the monotonic clock stands still meanwhile."""
+        self._now_ms += ms
+        self._suspended_ms += ms
 
     def set_wall(self, now_ms: int) -> None:
         """Set the wall clock, forwards or backwards, as an operator may; no time passes."""

@@ -1,14 +1,17 @@
 """Objects as files below a folder: `file:///path`.
 
-An object is written under a name of its own in `.new`, synced, and then linked to its key: a
+An object is written under a name of its own in `~new`, synced, and then linked to its key: a
 link never replaces, so of several creators one wins, and nobody sees a part of an object. The
-folders on the way are synced before and after. What a killed process leaves in `.new` is no
-object; it is removed when the store is opened a day later.
+folders on the way are synced before and after. What a killed process leaves in `~new` is no
+object; it is removed when the store is opened a day later. Who replaces an object or deletes one
+holds the lock `~lock` meanwhile. No key has a `~` in it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import hashlib
 import os
 from builtins import list as List  # noqa: N812 (the port has a method of that name)
 from collections.abc import Iterator, Sequence
@@ -21,7 +24,8 @@ from rookery.clock import Clock, SystemClock, SystemRandom
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.store.port import Buffer, NotFound, Store, Stored, check_key, check_range
 
-_UNFINISHED: Final = ".new"
+_UNFINISHED: Final = "~new"
+_LOCK: Final = "~lock"
 _ABANDONED_MS: Final = 24 * 60 * 60 * 1000
 # What one writev takes at most, on every system that has it.
 _PARTS: Final = 1024
@@ -66,6 +70,20 @@ class FileStore:
         """Return the files whose keys begin with the prefix."""
         return await asyncio.to_thread(self._list, prefix)
 
+    async def read_version(self, key: str) -> tuple[bytes, str] | None:
+        """Return a file and the hash of it, None if there is none."""
+        try:
+            data = await self.read(key)
+        except NotFound:
+            return None
+        return data, _version(data)
+
+    async def replace(self, key: str, data: bytes, version: str) -> str:
+        """Put another file in the place of one that still is of that version."""
+        check_key(key)
+        await asyncio.to_thread(self._replace, key, data, version)
+        return _version(data)
+
     async def delete(self, key: str) -> None:
         """Unlink a file, if it is there. Its folders stay: someone may be about to use them."""
         check_key(key)
@@ -87,6 +105,32 @@ class FileStore:
             finally:
                 unfinished.unlink(missing_ok=True)
             _sync(target.parent)
+
+    def _replace(self, key: str, data: bytes, version: str) -> None:
+        target = self._folder / key
+        unfinished = self._unfinished / SystemRandom().token(16).hex()
+        with _translated(target), self._locked():
+            try:
+                old = self._read(key, 0, None)
+            except NotFound:
+                raise Conflict(f"object {key!r} is gone") from None
+            if _version(old) != version:
+                raise Conflict(f"object {key!r} is no longer version {version!r}")
+            try:
+                _write(unfinished, [data])
+                unfinished.replace(target)
+            finally:
+                unfinished.unlink(missing_ok=True)
+            _sync(target.parent)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        fd = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # Closing the file lets it go.
+            yield
+        finally:
+            os.close(fd)
 
     def _read(self, key: str, start: int, size: int | None) -> bytes:
         path = self._folder / key
@@ -123,7 +167,7 @@ class FileStore:
         except (FileNotFoundError, NotADirectoryError):
             return
         for entry in entries:
-            if entry.name.startswith("."):
+            if entry.name.startswith("~"):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 yield from self._walk(folder / entry.name, f"{path}{entry.name}/")
@@ -132,7 +176,7 @@ class FileStore:
 
     def _delete(self, key: str) -> None:
         path = self._folder / key
-        with _translated(path):
+        with _translated(path), self._locked():
             try:
                 path.unlink()
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -146,6 +190,10 @@ class FileStore:
                     path.unlink()
             except FileNotFoundError:
                 continue  # Its writer has just finished it.
+
+
+def _version(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _write(path: Path, parts: Sequence[Buffer]) -> None:

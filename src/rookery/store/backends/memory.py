@@ -6,6 +6,7 @@ new store each time.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from builtins import list as List  # noqa: N812 (the port has a method of that name)
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from rookery.errors import Conflict
 from rookery.store.port import Buffer, NotFound, Store, Stored, check_key, check_range
 
 _stores: Final[dict[str, dict[str, bytes]]] = {}
-_creating: Final = threading.Lock()
+_changing: Final = threading.Lock()
 
 
 def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
@@ -34,7 +35,7 @@ class MemoryStore:
         """Store the parts as a new object."""
         check_key(key)
         data = b"".join(parts)
-        with _creating:
+        with _changing:
             if key in self._objects:
                 raise Conflict(f"object {key!r} exists already")
             self._objects[key] = data
@@ -60,10 +61,31 @@ class MemoryStore:
         found = ((key, len(data)) for key, data in list(self._objects.items()))
         return sorted(Stored(key, size) for key, size in found if key.startswith(prefix))
 
+    async def read_version(self, key: str) -> tuple[bytes, str] | None:
+        """Return an object and its version, None if there is none."""
+        check_key(key)
+        data = self._objects.get(key)
+        return None if data is None else (data, _version(data))
+
+    async def replace(self, key: str, data: bytes, version: str) -> str:
+        """Replace an object that still is of that version."""
+        check_key(key)
+        with _changing:
+            old = self._objects.get(key)
+            if old is None or _version(old) != version:
+                raise Conflict(f"object {key!r} is no longer version {version!r}")
+            self._objects[key] = bytes(data)
+        return _version(data)
+
     async def delete(self, key: str) -> None:
         """Delete an object, if it is there."""
         check_key(key)
-        self._objects.pop(key, None)
+        with _changing:
+            self._objects.pop(key, None)
 
     async def close(self) -> None:
         """Do nothing: the objects stay for whoever opens the name again."""
+
+
+def _version(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

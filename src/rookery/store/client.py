@@ -1,0 +1,42 @@
+"""What the clients of all object stores are told, and what they say about their options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from obstore.exceptions import BaseError
+
+from rookery.errors import ConfigError
+from rookery.store.address import Address
+from rookery.store.retry import said
+
+if TYPE_CHECKING:  # The library has these names for type checkers alone.
+    from obstore.store import ClientConfig, RetryConfig
+
+NO_RETRIES: Final[RetryConfig] = {"max_retries": 0}
+"""Attempts are made by `rookery.store.retry`."""
+
+
+def client_options(address: Address) -> ClientConfig:
+    """Return how connections are made."""
+    options: ClientConfig = {
+        "connect_timeout": timedelta(milliseconds=address.patience.timeout_ms),
+        # Each attempt has a time of its own, by its size; this only ends what was forgotten.
+        "timeout": timedelta(hours=1),
+    }
+    endpoint = address.options.get("endpoint", address.options.get("base_url", ""))
+    if endpoint.startswith("http://"):
+        options["allow_http"] = True
+    return options
+
+
+@contextmanager
+def wrong_options(address: Address) -> Iterator[None]:
+    """Translate what a client says about its options when it is made."""
+    try:
+        yield
+    except (BaseError, ValueError, TypeError) as error:
+        raise ConfigError(f"store {address.name!r}: {said(error)}") from None

@@ -1,0 +1,122 @@
+"""A store that counts what is asked of another one, in requests, bytes, seconds and dollars."""
+
+from __future__ import annotations
+
+from builtins import list as List  # noqa: N812 (the port has a method of that name)
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final, TypeVar
+
+from rookery.errors import Error
+from rookery.store.meter import (
+    COST_DOLLARS,
+    COST_PER_GB,
+    ERRORS,
+    READ_BYTES,
+    REQUEST_SECONDS,
+    REQUESTS,
+    RETRIES,
+    WRITTEN_BYTES,
+)
+from rookery.store.port import Buffer, Store, Stored
+
+_GB: Final = 1e9
+# How many keys a store lists in one request.
+_PAGE: Final = 1000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a store asks for, in dollars; by default S3 Standard in us-east-1."""
+
+    put: float = field(default=0.005, metadata={"min": 0})
+    """For a thousand requests that create, replace or list."""
+    get: float = field(default=0.0004, metadata={"min": 0})
+    """For a thousand requests that read or ask for a size."""
+    delete: float = field(default=0.0, metadata={"min": 0})
+    """For a thousand requests that delete."""
+    read_gb: float = field(default=0.0, metadata={"min": 0})
+    """For a gigabyte read; nothing within a region."""
+
+    def cost(self) -> float:
+        """Return what this process has spent."""
+        thousands = (
+            self.put * sum(map(_made, ("create", "replace", "list")))
+            + self.get * sum(map(_made, ("read", "size")))
+            + self.delete * _made("delete")
+        )
+        return thousands / 1000 + self.read_gb * READ_BYTES.value / _GB
+
+    def cost_per_gb(self) -> float:
+        """Return what this process has spent for each gigabyte that it wrote."""
+        return self.cost() / max(WRITTEN_BYTES.value / _GB, 1 / _GB)
+
+
+def _made(kind: str) -> float:
+    return REQUESTS.labels(kind).value + RETRIES.labels(kind).value
+
+
+class CountedStore:
+    """Passes everything on and counts it."""
+
+    def __init__(self, store: Store, prices: Prices | None = None) -> None:
+        """Count what is asked of a store; without prices nothing is said of dollars."""
+        self._store = store
+        if prices is not None:
+            COST_DOLLARS.follow(prices.cost)
+            COST_PER_GB.follow(prices.cost_per_gb)
+
+    async def create(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Count and pass on."""
+        await self._count("create", self._store.create(key, parts))
+        WRITTEN_BYTES.inc(sum(memoryview(part).nbytes for part in parts))
+
+    async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
+        """Count and pass on."""
+        data = await self._count("read", self._store.read(key, start, size))
+        READ_BYTES.inc(len(data))
+        return data
+
+    async def size(self, key: str) -> int | None:
+        """Count and pass on."""
+        return await self._count("size", self._store.size(key))
+
+    async def list(self, prefix: str = "") -> List[Stored]:
+        """Count and pass on; every thousand keys are a request."""
+        found = await self._count("list", self._store.list(prefix))
+        REQUESTS.labels("list").inc(max(0, len(found) - 1) // _PAGE)
+        return found
+
+    async def read_version(self, key: str) -> tuple[bytes, str] | None:
+        """Count and pass on."""
+        found = await self._count("read", self._store.read_version(key))
+        READ_BYTES.inc(len(found[0]) if found else 0)
+        return found
+
+    async def replace(self, key: str, data: bytes, version: str) -> str:
+        """Count and pass on."""
+        new_version = await self._count("replace", self._store.replace(key, data, version))
+        WRITTEN_BYTES.inc(len(data))
+        return new_version
+
+    async def delete(self, key: str) -> None:
+        """Count and pass on."""
+        await self._count("delete", self._store.delete(key))
+
+    async def close(self) -> None:
+        """Let the handle go."""
+        await self._store.close()
+
+    async def _count(self, kind: str, request: Awaitable[T]) -> T:
+        REQUESTS.labels(kind).inc()
+        began = perf_counter()
+        try:
+            return await request
+        except Error as error:
+            ERRORS.labels(kind, type(error).__name__).inc()
+            raise
+        finally:
+            REQUEST_SECONDS.labels(kind).observe(perf_counter() - began)

@@ -1,0 +1,263 @@
+"""Objects in a cloud's object store, or in anything that speaks as one: S3, GCS, Azure Blob.
+
+An object is created by one conditional PUT: multipart uploads are not used, since the client
+library knows no condition for them. An attempt without an answer may have created the object all
+the same; when a later one finds the key taken, what is there is compared with what was sent. Keys
+are never used for two contents, so equal bytes are our own.
+"""
+
+from __future__ import annotations
+
+from builtins import list as List  # noqa: N812 (the port has a method of that name)
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from rookery.errors import Conflict, Unavailable
+from rookery.store.address import Address
+from rookery.store.port import Buffer, NotFound, Stored, check_key, check_range
+from rookery.store.retry import Again, Retrier, lacks_bucket
+
+if TYPE_CHECKING:  # The library has these names for type checkers alone.
+    from obstore import GetOptions, ObjectMeta, PutMode, PutResult, UpdateVersion
+
+Client = S3Store | GCSStore | AzureStore
+VersionName = Literal["e_tag", "version"]
+
+MAX_OBJECT_BYTES: Final = 4 * 1024**3
+"""What every one of the stores takes in one PUT, as a round number."""
+
+_COMPARED: Final = 8 * 1024 * 1024
+_PAGE: Final = 1000
+
+
+class ObjectStore:
+    """A store that is a bucket, or what lies below a prefix in one."""
+
+    def __init__(
+        self, address: Address, client: Client, version_name: VersionName = "e_tag"
+    ) -> None:
+        """Take the client; `version_name` is what its store compares before it replaces."""
+        self._name = address.name
+        self._client = client
+        self._version_name: VersionName = version_name
+        self._retrier = Retrier(address)
+        self._limit = address.patience.limit
+
+    async def create(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Put a new object, without a copy of its parts: leave them unchanged meanwhile."""
+        check_key(key)
+        size = sum(memoryview(part).nbytes for part in parts)
+        if size > MAX_OBJECT_BYTES:
+            raise ValueError(f"object {key!r}: {size} bytes; at most {MAX_OBJECT_BYTES}")
+
+        async def attempt(failed: int) -> None:
+            try:
+                await self._put(key, parts, "create")
+            except AlreadyExistsError as error:
+                # 412 is plain. 409 may also mean that others are at it and nothing is there yet.
+                if failed or "409" in str(error).partition("\n")[0]:
+                    await self._settle(key, parts, failed)
+                else:
+                    raise Conflict(f"object {key!r} exists already") from None
+
+        await self._retrier.run("create", key, attempt)
+
+    async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
+        """Return a range of an object."""
+        check_key(key)
+        check_range(key, start, size)
+
+        async def attempt(_: int) -> bytes:
+            return await self._get(key, start, size)
+
+        return await self._retrier.run("read", key, attempt)
+
+    async def size(self, key: str) -> int | None:
+        """Return an object's size, None if there is none."""
+        check_key(key)
+
+        async def attempt(_: int) -> int | None:
+            return await self._head(key)
+
+        return await self._retrier.run("size", key, attempt)
+
+    async def list(self, prefix: str = "") -> List[Stored]:
+        """Return the objects whose keys begin with the prefix."""
+        # The client knows whole parts of a path alone.
+        whole, slash, _ = prefix.rpartition("/")
+        if slash:
+            check_key(whole)
+
+        async def attempt(_: int) -> List[Stored]:
+            found = [stored async for stored in self._pages(whole)]
+            return sorted(stored for stored in found if stored.key.startswith(prefix))
+
+        return await self._retrier.run("list", prefix, attempt)
+
+    async def read_version(self, key: str) -> tuple[bytes, str] | None:
+        """Return an object and its version, None if there is none."""
+        check_key(key)
+
+        async def attempt(_: int) -> tuple[bytes, str] | None:
+            try:
+                data, meta = await self._fetch(key, None)
+            except FileNotFoundError as error:
+                if lacks_bucket(error):
+                    raise
+                return None
+            return data, self._version(key, meta)
+
+        return await self._retrier.run("read", key, attempt)
+
+    async def replace(self, key: str, data: bytes, version: str) -> str:
+        """Replace an object that still is of that version."""
+        check_key(key)
+
+        async def attempt(failed: int) -> str:
+            try:
+                result = await self._put(key, [data], self._is_version(version))
+            except (PreconditionError, FileNotFoundError) as error:
+                if lacks_bucket(error):
+                    raise
+                if failed:
+                    return await self._settle_replaced(key, data)
+                raise Conflict(f"object {key!r} is no longer version {version!r}") from None
+            except AlreadyExistsError as error:
+                raise Again(f"others are at it: {error}") from None
+            return self._version(key, result)
+
+        return await self._retrier.run("replace", key, attempt)
+
+    async def delete(self, key: str) -> None:
+        """Delete an object, if it is there."""
+        check_key(key)
+
+        async def attempt(_: int) -> None:
+            try:
+                async with self._limit():
+                    await obstore.delete_async(self._client, key)
+            except FileNotFoundError as error:
+                if lacks_bucket(error):
+                    raise
+
+        await self._retrier.run("delete", key, attempt)
+
+    async def close(self) -> None:
+        """Do nothing: connections close with the client, when nobody holds it any longer."""
+
+    async def _put(self, key: str, parts: Sequence[Buffer], mode: PutMode) -> PutResult:
+        async with self._limit(sum(memoryview(part).nbytes for part in parts)):
+            return await obstore.put_async(self._client, key, list(parts), mode=mode)
+
+    async def _fetch(self, key: str, options: GetOptions | None) -> tuple[bytes, ObjectMeta]:
+        async with self._limit():
+            result = await obstore.get_async(self._client, key, options=options)
+        start, end = result.range
+        async with self._limit(end - start):
+            return bytes(await result.bytes_async()), result.meta
+
+    async def _get(self, key: str, start: int, size: int | None) -> bytes:
+        if size == 0:
+            return await self._get_nothing(key, start, size)
+        end = None if size is None else start + size
+        options = _range(start, end)
+        try:
+            return (await self._fetch(key, options))[0]
+        except FileNotFoundError as error:
+            if lacks_bucket(error):
+                raise
+            raise NotFound(key) from None
+        except GenericError:
+            if options is None:
+                raise
+            # A range that begins at the end or beyond it is an error to every store.
+            total = await self._head(key)
+            if total is not None and start < total:
+                raise
+            return await self._get_nothing(key, start, size)
+
+    async def _get_nothing(self, key: str, start: int, size: int | None) -> bytes:
+        total = await self._head(key)
+        if total is None:
+            raise NotFound(key)
+        check_range(key, start, size, total)
+        return b""
+
+    async def _head(self, key: str) -> int | None:
+        try:
+            async with self._limit():
+                return (await obstore.head_async(self._client, key))["size"]
+        except FileNotFoundError as error:
+            if lacks_bucket(error):
+                raise
+            return None
+
+    async def _pages(self, folder: str) -> AsyncIterator[Stored]:
+        pages = aiter(obstore.list(self._client, folder or None, chunk_size=_PAGE))
+        while True:
+            # Each page gets a request's time: a large bucket has thousands.
+            async with self._limit():
+                try:
+                    page = await anext(pages)
+                except StopAsyncIteration:
+                    return
+            for meta in page:
+                yield Stored(meta["path"], meta["size"])
+
+    async def _settle(self, key: str, parts: Sequence[Buffer], failed: int) -> None:
+        """Return if the object of that key is what was sent, else raise what follows."""
+        size, is_ours = await self.size(key), False
+        try:
+            if size is not None and failed:
+                is_ours = await self._holds(key, size, parts)
+        except NotFound:
+            size = None
+        if size is None:
+            raise Again(f"object {key!r} exists, said the store, but it is not there")
+        if not is_ours:
+            raise Conflict(f"object {key!r} exists already")
+
+    async def _holds(self, key: str, size: int, parts: Sequence[Buffer]) -> bool:
+        views = [memoryview(part).cast("B") for part in parts if len(part)]
+        if size != sum(map(len, views)):
+            return False
+        start, found = 0, memoryview(b"")
+        for whole in views:
+            view = whole
+            while view:
+                if not found:
+                    found = memoryview(await self.read(key, start, _COMPARED))
+                    start += len(found)
+                common = min(len(view), len(found))
+                if not common or view[:common] != found[:common]:
+                    return False
+                view, found = view[common:], found[common:]
+        return True
+
+    async def _settle_replaced(self, key: str, data: bytes) -> str:
+        found = await self.read_version(key)
+        if found is not None and found[0] == data:
+            return found[1]
+        # An earlier attempt may have won, and another writer come after it.
+        raise Unavailable(
+            f"store {self._name}: it is not known whether {key!r} was replaced: read it again"
+        )
+
+    def _version(self, key: str, meta: ObjectMeta | PutResult) -> str:
+        version = meta[self._version_name]
+        if version is None:
+            raise Unavailable(f"store {self._name}: it tells no version of {key!r}")
+        return version
+
+    def _is_version(self, version: str) -> UpdateVersion:
+        return {"e_tag": version} if self._version_name == "e_tag" else {"version": version}
+
+
+def _range(start: int, end: int | None) -> GetOptions | None:
+    if end is not None:
+        return {"range": (start, end)}
+    return {"range": {"offset": start}} if start else None

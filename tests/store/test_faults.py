@@ -1,0 +1,229 @@
+"""An S3 store whose answers are late, wrong or lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rookery.errors import Conflict, Unavailable
+from rookery.store.meter import RETRIES
+from rookery.store.open import open_store
+from rookery.store.port import NotFound, Store
+from rookery.testing.s3proxy import Delays, Fault, Rule, S3Proxy
+from rookery.testing.seaweed import SeaweedServer
+
+DATA = os.urandom(99_999) + b"!"
+
+WRONG = {"secret_access_key": "wrong-secret-of-mine"}
+
+
+@pytest.fixture
+async def proxy(seaweed: SeaweedServer) -> AsyncIterator[S3Proxy]:
+    async with S3Proxy(seaweed.port) as running:
+        yield running
+
+
+@pytest.fixture
+def path() -> str:
+    return f"faults/{secrets.token_hex(8)}"
+
+
+@pytest.fixture
+def store(seaweed: SeaweedServer, proxy: S3Proxy, path: str) -> Store:
+    return open_store(seaweed.url(path, proxy.endpoint, timeout_ms="2000", deadline_ms="8000"))
+
+
+@pytest.fixture
+def other(seaweed: SeaweedServer, path: str) -> Store:
+    """Return the same store, past the proxy."""
+    return open_store(seaweed.url(path))
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.DROP, Fault.SWALLOW])
+async def test_a_failed_create_is_made_again(proxy: S3Proxy, store: Store, fault: Fault) -> None:
+    proxy.add(Rule(fault, "PUT", times=2))
+    before = RETRIES.labels("create").value
+    await store.create("key", [DATA[:5], DATA[5:]])
+    assert await store.read("key") == DATA
+    assert proxy.faults[fault] == 2
+    assert RETRIES.labels("create").value == before + 2
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 429])
+async def test_answers_that_ask_for_patience_get_it(
+    proxy: S3Proxy, store: Store, status: int
+) -> None:
+    proxy.add(Rule(Fault.ERROR, times=1, status=status))
+    await store.create("key", [DATA])
+    proxy.add(Rule(Fault.ERROR, times=1, status=status))
+    assert await store.read("key") == DATA
+    assert proxy.faults[Fault.ERROR] == 2
+
+
+async def test_a_create_that_was_done_is_not_done_twice(
+    proxy: S3Proxy, store: Store, other: Store
+) -> None:
+    proxy.add(Rule(Fault.SWALLOW, "PUT", times=1))
+    await store.create("key", [DATA])
+    assert proxy.requests["PUT"] == 2
+    assert await other.read("key") == DATA
+    with pytest.raises(Conflict):
+        await store.create("key", [DATA])
+
+
+async def test_an_empty_object_whose_answer_was_lost_is_ours(proxy: S3Proxy, store: Store) -> None:
+    proxy.add(Rule(Fault.SWALLOW, "PUT", times=1))
+    await store.create("key", [])
+    assert await store.size("key") == 0
+
+
+async def test_a_large_object_whose_answer_was_lost_is_compared(
+    proxy: S3Proxy, store: Store, other: Store
+) -> None:
+    parts = [os.urandom(9 << 20), b"", os.urandom(1 << 20)]
+    proxy.add(Rule(Fault.SWALLOW, "PUT", times=1))
+    await store.create("key", parts)
+    assert await other.read("key") == b"".join(parts)
+
+
+@pytest.mark.parametrize("theirs", [DATA[:-1] + b"?", DATA[:-1], DATA + b"?", b""])
+async def test_anothers_object_is_not_taken_for_ours(
+    proxy: S3Proxy, store: Store, other: Store, theirs: bytes
+) -> None:
+    await other.create("key", [theirs])
+    proxy.add(Rule(Fault.DROP, "PUT", times=1))
+    with pytest.raises(Conflict, match="'key' exists"):
+        await store.create("key", [DATA])
+    assert await other.read("key") == theirs
+
+
+async def test_a_late_answer_is_not_waited_for(
+    proxy: S3Proxy, seaweed: SeaweedServer, path: str
+) -> None:
+    store = open_store(seaweed.url(path, proxy.endpoint, timeout_ms="300", deadline_ms="8000"))
+    proxy.add(Rule(Fault.DELAY, "PUT", times=1, delay_ms=60_000))
+    await store.create("key", [DATA])
+    proxy.add(Rule(Fault.DELAY, "GET", times=1, delay_ms=60_000))
+    assert await store.read("key") == DATA
+    assert proxy.faults[Fault.DELAY] == 2
+
+
+async def test_a_paused_server_is_unavailable_and_comes_back(path: str) -> None:
+    with SeaweedServer() as server:
+        store = open_store(server.url(path, timeout_ms="300", deadline_ms="500"))
+        await store.create("before", [DATA])
+        server.pause()
+        with pytest.raises(Unavailable, match=r"'during'.*no answer in time"):
+            await store.create("during", [DATA])
+        server.resume()
+        patient = open_store(server.url(path))
+        assert await patient.read("before") == DATA
+        server.kill()
+        with pytest.raises(Unavailable, match=r"cannot read 'before': \d+ attempts.*refused"):
+            await store.read("before")
+        server.start()
+        assert await patient.read("before") == DATA
+
+
+async def test_the_deadline_ends_it_with_the_stores_words(
+    proxy: S3Proxy, seaweed: SeaweedServer, path: str
+) -> None:
+    store = open_store(seaweed.url(path, proxy.endpoint, deadline_ms="400"))
+    proxy.add(Rule(Fault.ERROR))
+    calls = {
+        "create": store.create("a/b", [DATA]),
+        "read": store.read("a/b"),
+        "size": store.size("a/b"),
+        "replace": store.replace("a/b", DATA, "1"),
+        "delete": store.delete("a/b"),
+    }
+    for kind, call in calls.items():
+        with pytest.raises(Unavailable, match=f"{path}: cannot {kind} 'a/b': .* attempts.*503"):
+            await call
+    with pytest.raises(Unavailable, match=r"cannot list 'a/': .* attempts"):
+        await store.list("a/")
+    with pytest.raises(Unavailable, match="cannot read 'floor'"):
+        await store.read_version("floor")
+
+
+async def test_a_replacement_whose_answer_was_lost_is_ours(
+    proxy: S3Proxy, store: Store, other: Store
+) -> None:
+    await other.create("floor", [b"1"])
+    _, first = await other.read_version("floor") or (b"", "")
+    proxy.add(Rule(Fault.SWALLOW, "PUT", times=1))
+    second = await store.replace("floor", b"2", first)
+    assert await other.read_version("floor") == (b"2", second)
+
+
+async def test_a_replacement_in_doubt_is_not_called_a_conflict(
+    proxy: S3Proxy, store: Store, other: Store
+) -> None:
+    await other.create("floor", [b"1"])
+    _, first = await other.read_version("floor") or (b"", "")
+    await other.replace("floor", b"3", first)
+    proxy.add(Rule(Fault.DROP, "PUT", times=1))
+    with pytest.raises(Unavailable, match="not known whether 'floor' was replaced"):
+        await store.replace("floor", b"2", first)
+    with pytest.raises(Conflict):
+        await store.replace("floor", b"2", first)
+
+
+async def test_wrong_keys_are_told_at_once(seaweed: SeaweedServer, path: str) -> None:
+    store = open_store(seaweed.url(path, **WRONG))
+    with pytest.raises(Unavailable, match="access is refused") as caught:
+        await store.create("key", [DATA])
+    assert "wrong-secret" not in str(caught.value)
+
+
+async def test_a_bucket_that_is_not_there_is_no_missing_object(seaweed: SeaweedServer) -> None:
+    store = open_store(seaweed.url(f"absent-{secrets.token_hex(8)}"))
+    with pytest.raises(Unavailable, match="no such bucket"):
+        await store.read("key")
+    with pytest.raises(Unavailable, match="no such bucket"):
+        await store.read_version("key")
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_any_mixture_of_faults_leaves_the_right_objects(
+    seaweed: SeaweedServer, path: str, seed: int
+) -> None:
+    other = open_store(seaweed.url(path))
+    async with S3Proxy(seaweed.port, seed=seed) as proxy:
+        store = open_store(seaweed.url(path, proxy.endpoint))
+        for fault in (Fault.ERROR, Fault.DROP, Fault.SWALLOW):
+            proxy.add(Rule(fault, rate=0.08))
+
+        async def work(number: int) -> None:
+            key, data = f"{number}", b"%d" % number * 1000
+            await store.create(key, [data])
+            assert await store.read(key) == data
+            with pytest.raises(Conflict):
+                await store.create(key, [b"other"])
+            if number % 2:
+                await store.delete(key)
+                with pytest.raises(NotFound):
+                    await store.read(key)
+
+        await asyncio.gather(*(work(number) for number in range(12)))
+        assert sum(proxy.faults.values()) > 5
+    keys = sorted(f"{number}" for number in range(0, 12, 2))
+    assert [stored.key for stored in await other.list()] == keys
+
+
+async def test_the_proxy_delays_and_counts(seaweed: SeaweedServer, path: str) -> None:
+    now = asyncio.get_running_loop().time
+    async with S3Proxy(seaweed.port, delays=Delays(put_ms=150, get_ms=80)) as proxy:
+        store = open_store(seaweed.url(path, proxy.endpoint))
+        began = now()
+        await store.create("key", [DATA])
+        created = now()
+        assert await store.read("key") == DATA
+        assert created - began >= 0.15
+        assert now() - created >= 0.08
+        await store.list()
+        assert (proxy.requests["PUT"], proxy.requests["GET"], proxy.requests["LIST"]) == (1, 1, 1)
