@@ -1,0 +1,212 @@
+"""A cluster log in an object store, without any other service: `store:` and a store's URL.
+
+    store:s3://bucket/prefix      store:file:///shared/folder      store:memory:name
+
+Every entry is an object, created if absent: of all who want number n, one gets it. Other
+processes find it by asking for it. `poll`, in the URL's query, says how soon they ask again after
+an entry (100 ms; up to ten times that when the log is quiet); all else in the query is the store's.
+
+An append costs one PUT, and a GET and a PUT more for each number that another process took
+first. A process that waits costs a GET per look, and the floor a GET every five minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Final
+
+from rookery.clock import Clock, Random, SystemClock, SystemRandom
+from rookery.cluster.objects.ahead import Ahead
+from rookery.cluster.objects.appender import Appender
+from rookery.cluster.objects.end import End
+from rookery.cluster.objects.entries import Entries
+from rookery.cluster.objects.floor import Floor
+from rookery.cluster.objects.layout import entry_key
+from rookery.cluster.objects.waiters import Waiters
+from rookery.cluster.port import (
+    READ_BYTES,
+    ClusterLog,
+    Durability,
+    Entry,
+    Trimmed,
+    check_beginning,
+    check_empty,
+    check_entry,
+    check_trim,
+)
+from rookery.errors import ConfigError, Corrupt, Unavailable
+from rookery.store.open import open_store
+from rookery.store.port import Store
+from rookery.store.probe import probe
+
+POLL_MS: Final = 100
+_MAX_POLL_MS: Final = 60_000
+_APPEND_SECONDS: Final = 30.0
+# A store that does not answer for so long is worth an error to those who wait for the log.
+_LOOK_SECONDS: Final = 10.0
+_UNITS_MS: Final = {"ms": 1, "s": 1000}
+
+
+def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 (a backend's interface; a store is always durable)
+    """Open a handle on the log in a store."""
+    inner, name, poll_ms = _parse(url)
+    return StoreLog(open_store(inner), name, poll_ms)
+
+
+class StoreLog:
+    """One handle on a log in a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        poll_ms: int = POLL_MS,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        patience: float = _APPEND_SECONDS,
+    ) -> None:
+        """Take over the store, which `close` closes; errors call it by the name given."""
+        self._store = store
+        self._name = name
+        self._patience = patience
+        self._entries = Entries(store)
+        self._floor = Floor(store, self._entries, clock or SystemClock())
+        self._ahead = Ahead()
+        self._waiters = Waiters(self._find_end, poll_ms / 1000, _LOOK_SECONDS)
+        self._end = End(self._entries, self._floor, self._ahead, self._waiters.wake)
+        self._appender = Appender(
+            self._entries, self._floor, self._end, self._ahead, random or SystemRandom()
+        )
+        self._appending = asyncio.Lock()
+        self._probed = False
+        self._closed = False
+
+    async def append(self, data: bytes) -> int:
+        """Create the next entry's object, behind those of this handle that wait already."""
+        self._check_open()
+        check_entry(data)
+        try:
+            async with asyncio.timeout(self._patience), self._appending:
+                await self._probe()
+                return await self._appender.append(bytes(data))
+        except TimeoutError:
+            raise Unavailable(
+                f"the store did not answer for {self._patience} s: it is not known whether the "
+                "entry is in the log"
+            ) from None
+
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+        """Return the entries that follow number `after`."""
+        self._check_open()
+        self._check_floor(after)
+        if taken := self._ahead.take(after, max_bytes):
+            return taken
+        known = self._end.known
+        reading = self._entries.read(after, known, max_bytes)
+        if after < known:
+            # Who is behind is told where to start, even while what it asks for is still there.
+            entries, _ = await asyncio.gather(reading, self._floor.read())
+        else:
+            entries = await reading
+            self._waiters.looked()
+        await self._floor.confirm()
+        self._check_floor(after)
+        if entries:
+            self._end.see(entries[-1].number)
+        elif after < known:
+            raise Corrupt(
+                f"entry {after + 1} is missing, but the log goes on up to {known} at least: "
+                f"someone else has removed {entry_key(after + 1)!r} from {self._name}"
+            )
+        return entries
+
+    async def head(self) -> int:
+        """Return the last entry's number."""
+        self._check_open()
+        return await self._find_end()
+
+    async def wait(self, after: int) -> int:
+        """Return a head above `after`, as soon as a look at the store shows one."""
+        self._check_open()
+        if self._end.known > after:
+            return self._end.known
+        self._ahead.drop(after)
+        return await self._waiters.wait(after)
+
+    async def trim(self, before: int) -> None:
+        """Raise the floor, and delete what has been below it for long enough."""
+        self._check_open()
+        await self._probe()
+        if before - 1 > self._end.known:
+            check_trim(before, await self._find_end())
+        await self._floor.lift(before - 1)
+        self._ahead.drop(self._floor.value)
+        await self._floor.sweep()
+
+    async def floor(self) -> int:
+        """Return the highest number that was trimmed."""
+        self._check_open()
+        return await self._floor.read()
+
+    async def begin_after(self, number: int) -> None:
+        """Put a floor there, if there has never been an entry."""
+        self._check_open()
+        check_beginning(number)
+        await self._probe()
+        check_empty(await self._find_end())
+        await self._floor.begin(number)
+
+    async def close(self) -> None:
+        """Let the handle go, after the appends that wait."""
+        if self._closed:
+            return
+        self._closed = True
+        self._waiters.fail(_closed())
+        await self._waiters.close()
+        async with self._appending:
+            await self._store.close()
+
+    async def _find_end(self) -> int:
+        head = await self._end.find()
+        self._waiters.looked()
+        return head
+
+    async def _probe(self) -> None:
+        """Make sure, once, that the store heeds preconditions: all of this rests on them."""
+        if not self._probed:
+            await probe(self._store, self._name)
+            self._probed = True
+
+    def _check_floor(self, after: int) -> None:
+        if after < self._floor.value:
+            raise Trimmed(after, self._floor.value)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise _closed()
+
+
+def _parse(url: str) -> tuple[str, str, int]:
+    """Split a URL into the store's own, its name for errors, and how often to look."""
+    # The query may hold secrets: errors leave it out.
+    name, _, query = url.removeprefix("store:").partition("?")
+    pairs = query.split("&") if query else []
+    polls = [pair.removeprefix("poll=") for pair in pairs if pair.startswith("poll=")]
+    rest = "&".join(pair for pair in pairs if not pair.startswith("poll="))
+    poll_ms = _milliseconds(name, polls[-1]) if polls else POLL_MS
+    return f"{name}?{rest}" if rest else name, name, poll_ms
+
+
+def _milliseconds(name: str, text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,6})(ms|s)", text)
+    poll_ms = int(match[1]) * _UNITS_MS[match[2]] if match else 0
+    if not 1 <= poll_ms <= _MAX_POLL_MS:
+        raise ConfigError(
+            f"cluster log in {name}: poll={text!r} is no time from 1ms to 60s; write poll=100ms"
+        )
+    return poll_ms
+
+
+def _closed() -> Unavailable:
+    return Unavailable("this handle on the cluster log was closed: open another")

@@ -1,0 +1,48 @@
+"""Entries that were met while looking for the log's end, kept for the read that follows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.cluster.port import Entry
+
+_MAX_BYTES: Final = 1024 * 1024
+
+
+class Ahead:
+    """A few entries by number; the lowest go first when they are too many bytes."""
+
+    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._entries: dict[int, bytes] = {}
+        self._bytes = 0
+
+    def put(self, number: int, data: bytes) -> None:
+        """Keep an entry, and let older ones go for it."""
+        if number in self._entries:
+            return
+        self._entries[number] = data
+        self._bytes += len(data)
+        while self._bytes > self._max_bytes and len(self._entries) > 1:
+            self._pop(min(self._entries))
+
+    def take(self, after: int, max_bytes: int) -> list[Entry]:
+        """Take out the entries that follow number `after`, as far as they are here."""
+        taken: list[Entry] = []
+        number = after + 1
+        while (data := self._entries.get(number)) is not None:
+            max_bytes -= len(data)
+            if taken and max_bytes < 0:
+                break
+            taken.append(Entry(number, data))
+            self._pop(number)
+            number += 1
+        return taken
+
+    def drop(self, until: int) -> None:
+        """Let entries go that nobody will ask for."""
+        for number in [number for number in self._entries if number <= until]:
+            self._pop(number)
+
+    def _pop(self, number: int) -> None:
+        self._bytes -= len(self._entries.pop(number))

@@ -1,0 +1,117 @@
+"""Appending: the one who creates object n, if absent, has written entry n (correctness 1 and 7).
+
+    known n-1 ──► create n ──► done: ours
+                     │ exists, or the answer is lost
+                     ▼
+                  read n ──► ours ──► done
+                     │  └──► another's: n is known, go on with n+1
+                     └─ absent ──► create n again: the same bytes under the same key
+
+A create whose answer was lost may still arrive. It can do no harm: at n it either finds n taken,
+or puts there the very bytes that are being put there again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import count
+from typing import Final, TypeVar
+
+from rookery.clock import Random
+from rookery.cluster.objects.ahead import Ahead
+from rookery.cluster.objects.end import End
+from rookery.cluster.objects.entries import Entries
+from rookery.cluster.objects.floor import Floor
+from rookery.cluster.objects.layout import ID_BYTES, Item
+from rookery.cluster.objects.turns import Turns
+from rookery.errors import Conflict, Unavailable
+
+T = TypeVar("T")
+
+_RETRY_SECONDS: Final = (0.02, 0.1, 0.3, 1.0)
+# Who has lost so many numbers in a row may be far behind.
+_LOSSES: Final = 4
+
+
+class Appender:
+    """Creates entries, one at a time."""
+
+    def __init__(
+        self, entries: Entries, floor: Floor, end: End, ahead: Ahead, random: Random
+    ) -> None:
+        self._entries = entries
+        self._floor = floor
+        self._end = end
+        self._ahead = ahead
+        self._random = random
+        self._turns = Turns(random)
+        self._is_near = False
+
+    async def append(self, data: bytes) -> int:
+        """Put an entry at the log's end and return its number; it never gives up by itself."""
+        await self._turns.wait()
+        item = Item(self._random.token(ID_BYTES), data)
+        while True:
+            await self._catch_up(item)
+            number = self._end.known + 1
+            found = await self._claim(number, item)
+            await self._check_floor(number)
+            self._ahead.put(number, found.data)
+            self._end.see(number)
+            if found.id == item.id:
+                self._turns.won(number)
+                return number
+            self._turns.lost(number, found.losses)
+            item = item._replace(losses=item.losses + 1)
+
+    async def _catch_up(self, item: Item) -> None:
+        """Look for the log's end, if this handle may be far behind it."""
+        floor = await self._patiently(self._floor.confirm)
+        if floor > self._end.known or not self._is_near or item.losses % _LOSSES == _LOSSES - 1:
+            await self._patiently(self._end.find)
+            self._is_near = True
+
+    async def _claim(self, number: int, item: Item) -> Item:
+        """Create an entry, unless another is there; return what is there in the end."""
+        for tries in count():
+            # A conflict is with someone else's, most likely. But clients of stores retry, and
+            # then it is ours.
+            with suppress(Conflict, Unavailable):
+                with self._turns.timed():
+                    await self._entries.create(number, item)
+                return item
+            found = await self._patiently(lambda: self._entries.get(number))
+            if found is not None:
+                return found
+            await self._check_floor(number)
+            await self._pause(tries)
+        raise AssertionError  # for type checkers: the loop has no end
+
+    async def _check_floor(self, number: int) -> None:
+        """Give up if the number was trimmed meanwhile.
+
+        Either the entry was created after others had used and deleted its number, or it was
+        there all right and has been trimmed since: nobody can tell.
+        """
+        floor = await self._patiently(self._floor.confirm)
+        if floor < number:
+            return
+        await self._floor.bury(number)
+        raise Unavailable(
+            f"the log was trimmed up to {floor} while entry {number} was being written: it is not "
+            "known whether it was ever part of the log"
+        )
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until there is an answer; whoever called has a deadline."""
+        for tries in count():
+            with suppress(Unavailable):
+                return await ask()
+            await self._pause(tries)
+        raise AssertionError
+
+    async def _pause(self, tries: int) -> None:
+        seconds = _RETRY_SECONDS[min(tries, len(_RETRY_SECONDS) - 1)]
+        await asyncio.sleep(self._random.jitter(seconds))

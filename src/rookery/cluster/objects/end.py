@@ -1,0 +1,59 @@
+"""The log's end: how far it is known to go, and how to find out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from rookery.cluster.objects.ahead import Ahead
+from rookery.cluster.objects.entries import Entries, last_present
+from rookery.cluster.objects.floor import Floor
+from rookery.cluster.port import Entry
+
+# So many entries are fetched one after the other before the end is looked for without fetching.
+_NEAR: Final = 4
+
+
+class End:
+    """The last entry that a handle knows of; it was there, or it is the floor."""
+
+    def __init__(
+        self, entries: Entries, floor: Floor, ahead: Ahead, when_grown: Callable[[int], None]
+    ) -> None:
+        self.known = 0
+        self._entries = entries
+        self._floor = floor
+        self._ahead = ahead
+        self._when_grown = when_grown
+        self._is_new = False
+
+    def see(self, number: int) -> None:
+        """Note that an entry is there, by an answer that counts (see `floor.py`)."""
+        if number > self.known:
+            self.known = number
+            self._when_grown(number)
+
+    async def find(self) -> int:
+        """Return the last entry's number, at some moment of this call."""
+        while True:
+            start = max(self.known, await self._floor.confirm())
+            met, number = await self._search(start)
+            if await self._floor.confirm() > number:
+                continue  # What was absent had been deleted: look again from the floor on.
+            if number == 0 and not self._is_new:
+                await self._entries.check_empty()
+                self._is_new = True
+            for entry in met:
+                self._ahead.put(*entry)
+            self.see(number)
+            return number
+
+    async def _search(self, start: int) -> tuple[list[Entry], int]:
+        """Return the entries met behind `start`, and the number of the last one that is there."""
+        met: list[Entry] = []
+        for number in range(start + 1, start + 1 + _NEAR):
+            item = await self._entries.get(number)
+            if item is None:
+                return met, number - 1
+            met.append(Entry(number, item.data))
+        return met, await last_present(self._entries.exists, start + _NEAR)

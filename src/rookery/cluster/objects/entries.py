@@ -1,0 +1,111 @@
+"""Entries as objects: one each, created if absent, and looked for by their numbers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from rookery.cluster.objects.layout import (
+    FLOOR_KEY,
+    MAX_OBJECT_BYTES,
+    PREFIX,
+    Item,
+    entry_key,
+    read_item,
+    write_item,
+)
+from rookery.cluster.port import Entry
+from rookery.errors import Corrupt
+from rookery.store.port import NotFound, Store
+
+IN_FLIGHT: Final = 16
+"""How many requests one call has under way at most."""
+
+_TYPICAL_BYTES: Final = 4096
+
+
+class Entries:
+    """The objects of the entries in one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._typical_bytes = _TYPICAL_BYTES
+
+    async def create(self, number: int, item: Item) -> None:
+        """Create an entry's object; raises as the store's `create` does."""
+        await self._store.create(entry_key(number), write_item(number, item))
+
+    async def get(self, number: int) -> Item | None:
+        """Return what an entry's object holds, None if there is none."""
+        try:
+            # One byte more than there can be, so that a foreign object does not fill the memory.
+            found = await self._store.read(entry_key(number), 0, MAX_OBJECT_BYTES + 1)
+        except NotFound:
+            return None
+        return read_item(number, found)
+
+    async def exists(self, number: int) -> bool:
+        """Tell whether an entry's object is there, without fetching it."""
+        return await self._store.size(entry_key(number)) is not None
+
+    async def delete(self, first: int, last: int) -> None:
+        """Delete the objects of a range of entries, if they are there."""
+        for start in range(first, last + 1, IN_FLIGHT):
+            numbers = range(start, min(start + IN_FLIGHT, last + 1))
+            await asyncio.gather(*(self._store.delete(entry_key(n)) for n in numbers))
+
+    async def read(self, after: int, known: int, max_bytes: int) -> list[Entry]:
+        """Return the entries that follow, up to the first that is not there.
+
+        Several are fetched at once: those up to `known`, which are there, and beyond them ever
+        more, as long as all were found.
+        """
+        found: list[Entry] = []
+        left, ahead = max(1, max_bytes), 1
+        while left > 0:
+            fitting = max(1, left // self._typical_bytes)
+            ahead = min(max(known - after, ahead), fitting, IN_FLIGHT)
+            numbers = range(after + 1, after + ahead + 1)
+            for number, item in zip(
+                numbers, await asyncio.gather(*map(self.get, numbers)), strict=True
+            ):
+                if item is None or (found and len(item.data) > left):
+                    return found
+                found.append(Entry(number, item.data))
+                left -= len(item.data)
+            self._learn(found[-ahead:])
+            after, ahead = after + ahead, ahead * 2
+        return found
+
+    async def check_empty(self) -> None:
+        """Refuse a log without a beginning: without its floor, it would be taken for a new one."""
+        keys = [stored.key for stored in await self._store.list(PREFIX)]
+        if keys and FLOOR_KEY not in keys and keys[0] != entry_key(1):
+            raise Corrupt(
+                f"the store holds {keys[0]!r}, but neither what came before it nor "
+                f"{FLOOR_KEY!r}: someone else removed them; restore them, or run `rookery recover`"
+            )
+
+    def _learn(self, entries: list[Entry]) -> None:
+        """Remember how large entries are at present, so that reads fetch what they can return."""
+        mean = sum(len(entry.data) for entry in entries) // len(entries)
+        self._typical_bytes = max(1, (self._typical_bytes + mean) // 2)
+
+
+async def last_present(exists: Callable[[int], Awaitable[bool]], start: int) -> int:
+    """Return the last number that is there, when `start` is, and none is missing in between.
+
+    It takes two questions for each doubling of the distance.
+    """
+    step = 1
+    while await exists(start + step):
+        start, step = start + step, step * 2
+    below, absent = start, start + step
+    while absent - below > 1:
+        middle = (below + absent) // 2
+        if await exists(middle):
+            below = middle
+        else:
+            absent = middle
+    return below

@@ -1,0 +1,154 @@
+"""The floor: how trimmed numbers are kept from coming back (correctness 7).
+
+Once the object of entry n is deleted, a writer that slept through it all could create n again,
+and a reader that slept could take the gap for the log's end. Hence the law:
+
+- The floor is raised first. Objects below it are deleted `DELAY_MS` later, by whoever has seen
+  that floor for so long on a clock of its own.
+- What was found out about object n (it was absent, it was created, it holds this) counts only
+  if the floor, *read afterwards*, is below n. A read of the floor that was sent less than half
+  of `DELAY_MS` ago does as well: what it did not show yet was not deleted yet either.
+
+The clock counts time that the machine was suspended. Wall time is asked too, since it may be the
+only clock that tells when a virtual machine was stopped; if it jumps, that costs one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from rookery.clock import Clock
+from rookery.cluster.objects.entries import Entries
+from rookery.cluster.objects.layout import FLOOR_KEY, Limits, read_limits, write_limits
+from rookery.errors import Conflict, Corrupt
+from rookery.store.port import Store
+
+DELAY_MS: Final = 10 * 60 * 1000
+"""How long trimmed entries stay. All processes must agree on it, so it is not a setting."""
+
+# Deletions are written down every so many entries.
+_STEP: Final = 1024
+_MAX_SIGHTINGS: Final = 64
+
+
+class _Moment(NamedTuple):
+    boottime_ms: int
+    wall_ms: int
+
+
+class _Sighting(NamedTuple):
+    floor: int
+    boottime_ms: int
+
+
+class Floor:
+    """The floor of one log, as a handle knows it."""
+
+    def __init__(self, store: Store, entries: Entries, clock: Clock) -> None:
+        self._store = store
+        self._entries = entries
+        self._clock = clock
+        self._limits = Limits(0, 0)
+        self._asked: _Moment | None = None
+        self._sightings: list[_Sighting] = []
+
+    @property
+    def value(self) -> int:
+        """The highest floor that was seen: the true one may be higher."""
+        return self._limits.floor
+
+    async def read(self) -> int:
+        """Ask the store for the floor."""
+        await self._read()
+        return self.value
+
+    async def confirm(self) -> int:
+        """Return a floor that makes what was found out before this call count, or not."""
+        return self.value if self._is_fresh() else await self.read()
+
+    async def lift(self, floor: int) -> None:
+        """Raise the floor, if it is lower."""
+        await self._change(lambda limits: limits._replace(floor=max(limits.floor, floor)))
+
+    async def begin(self, floor: int) -> None:
+        """Put the first floor there; raises Conflict if there is one already."""
+        limits = Limits(floor, deleted=floor)
+        await self._store.create(FLOOR_KEY, [write_limits(limits)])
+        self._see(limits)
+
+    async def sweep(self) -> None:
+        """Delete what has been below the floor for long enough, and write down how far."""
+        due = self._due()
+        while (first := self._limits.deleted + 1) <= due:
+            last = min(due, first + _STEP - 1)
+            await self._entries.delete(first, last)
+            await self._note_deleted(last)
+
+    async def bury(self, number: int) -> None:
+        """Delete an entry's object that was created after its number had been deleted."""
+        if number <= self._limits.deleted:
+            await self._entries.delete(number, number)
+
+    async def _note_deleted(self, last: int) -> None:
+        await self._change(lambda limits: limits._replace(deleted=max(limits.deleted, last)))
+
+    async def _change(self, change: Callable[[Limits], Limits]) -> None:
+        while True:
+            version = await self._read()
+            changed = change(self._limits)
+            if changed == self._limits:
+                return
+            try:
+                if version is None:
+                    await self._store.create(FLOOR_KEY, [write_limits(changed)])
+                else:
+                    await self._store.replace(FLOOR_KEY, write_limits(changed), version)
+            except Conflict:
+                continue
+            self._see(changed)
+            return
+
+    async def _read(self) -> str | None:
+        """Ask the store; return the version of the object, None if there is none."""
+        asked = self._now()
+        before = self._limits
+        found = await self._store.read_version(FLOOR_KEY)
+        limits = Limits(0, 0) if found is None else read_limits(found[0])
+        if limits.floor < before.floor or limits.deleted < before.deleted:
+            raise Corrupt(
+                f"the log was trimmed up to {before.floor}, but object {FLOOR_KEY!r} now says "
+                f"{limits.floor}: someone else changed or removed it; restore it"
+            )
+        self._see(limits)
+        if self._asked is None or asked.boottime_ms >= self._asked.boottime_ms:
+            self._asked = asked
+        return None if found is None else found[1]
+
+    def _see(self, limits: Limits) -> None:
+        """Take in what the store has by now; answers may come in another order than they left."""
+        self._limits = Limits(*map(max, self._limits, limits))
+        if limits.floor > (self._sightings[-1].floor if self._sightings else 0):
+            # A later time for a floor is always safe, so a full list may lose its last sighting.
+            if len(self._sightings) == _MAX_SIGHTINGS:
+                self._sightings.pop()
+            self._sightings.append(_Sighting(limits.floor, self._clock.boottime_ms()))
+
+    def _due(self) -> int:
+        """Return up to where objects may be deleted."""
+        due_since = self._clock.boottime_ms() - DELAY_MS
+        due = [sighting.floor for sighting in self._sightings if sighting.boottime_ms <= due_since]
+        # The last one due stays, as what the next ones are compared with.
+        del self._sightings[: max(0, len(due) - 1)]
+        return due[-1] if due else 0
+
+    def _is_fresh(self) -> bool:
+        if self._asked is None:
+            return False
+        now = self._now()
+        passed_ms = now.boottime_ms - self._asked.boottime_ms
+        jumped_ms = abs(now.wall_ms - self._asked.wall_ms)
+        return max(passed_ms, jumped_ms) < DELAY_MS // 2
+
+    def _now(self) -> _Moment:
+        return _Moment(self._clock.boottime_ms(), self._clock.now_ms())

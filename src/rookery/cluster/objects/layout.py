@@ -1,0 +1,100 @@
+"""What the log's objects are called and what is in them.
+
+An entry's object is named by its number and repeats it, so that no object can stand in for
+another; the id tells the appender that lost an answer whether the entry is its own. The floor's
+object says what was trimmed (`floor`), and up to where objects were deleted since (`deleted`).
+
+    entry   "RKE1"  crc-32c  number    losses    id, 16 bytes   data …
+    floor   "RKF1"  crc-32c  floor     deleted
+
+All is big-endian; losses are 4 bytes, other numbers 8. The CRC is of all that follows it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from rookery.cluster.port import MAX_ENTRY_BYTES
+from rookery.errors import Corrupt
+from rookery.records.crc import checksum
+
+PREFIX: Final = "_rookery/log/"
+FLOOR_KEY: Final = f"{PREFIX}floor"
+ID_BYTES: Final = 16
+
+_HEAD: Final = struct.Struct(">4sI")
+_ENTRY: Final = struct.Struct(f">QI{ID_BYTES}s")
+_FLOOR: Final = struct.Struct(">QQ")
+_ENTRY_MAGIC: Final = b"RKE1"
+_FLOOR_MAGIC: Final = b"RKF1"
+
+MAX_OBJECT_BYTES: Final = _HEAD.size + _ENTRY.size + MAX_ENTRY_BYTES
+
+
+class Item(NamedTuple):
+    """What the object of an entry holds."""
+
+    id: bytes
+    data: bytes
+    losses: int = 0
+    """How many numbers its writer had lost to others before it got this one (see `turns.py`)."""
+
+
+class Limits(NamedTuple):
+    """What the object of the floor holds; both only ever rise."""
+
+    floor: int
+    deleted: int
+
+
+def entry_key(number: int) -> str:
+    """Return the key of an entry's object; keys sort as numbers do."""
+    return f"{PREFIX}{number:020}"
+
+
+def write_item(number: int, item: Item) -> list[bytes]:
+    """Return the object of an entry, in parts."""
+    fields = _ENTRY.pack(number, item.losses, item.id)
+    crc = checksum(item.data, checksum(fields))
+    return [_HEAD.pack(_ENTRY_MAGIC, crc) + fields, item.data]
+
+
+def read_item(number: int, found: bytes) -> Item:
+    """Return what the object of an entry holds, after checking that it is that entry's."""
+    key = entry_key(number)
+    body = _checked(key, found, _ENTRY_MAGIC, _ENTRY.size)
+    if len(found) > MAX_OBJECT_BYTES:
+        raise Corrupt(f"object {key!r} is larger than any entry: someone else wrote it")
+    written, losses, id_ = _ENTRY.unpack_from(body)
+    if written != number:
+        raise Corrupt(f"object {key!r} holds entry {written}: someone has copied or renamed it")
+    return Item(id_, bytes(body[_ENTRY.size :]), losses)
+
+
+def write_limits(limits: Limits) -> bytes:
+    """Return the object of the floor."""
+    fields = _FLOOR.pack(*limits)
+    return _HEAD.pack(_FLOOR_MAGIC, checksum(fields)) + fields
+
+
+def read_limits(found: bytes) -> Limits:
+    """Return what the object of the floor holds."""
+    body = _checked(FLOOR_KEY, found, _FLOOR_MAGIC, _FLOOR.size)
+    limits = Limits(*_FLOOR.unpack_from(body))
+    if len(body) != _FLOOR.size or limits.deleted > limits.floor:
+        raise Corrupt(f"object {FLOOR_KEY!r} says {limits}, which cannot be: restore it")
+    return limits
+
+
+def _checked(key: str, found: bytes, magic: bytes, size: int) -> memoryview:
+    """Return what follows the CRC, if it is right and at least that long."""
+    if len(found) < _HEAD.size + size:
+        raise Corrupt(f"object {key!r} is cut off after {len(found)} bytes")
+    written, crc = _HEAD.unpack_from(found)
+    body = memoryview(found)[_HEAD.size :]
+    if written != magic:
+        raise Corrupt(f"object {key!r} begins with {written!r}, not {magic!r}: another version?")
+    if checksum(body) != crc:
+        raise Corrupt(f"object {key!r}: its checksum is wrong, some of its bytes have changed")
+    return body
