@@ -20,6 +20,7 @@ SECTION = "broker"
 _DURABILITY = {
     "disk": "synced to disk before it is acknowledged",
     "os": "handed to the operating system before it is acknowledged",
+    "store": "in the store before it is acknowledged",
 }
 
 
@@ -29,8 +30,9 @@ def add(subparsers: Subparsers) -> None:
         subparsers,
         "broker",
         run,
-        summary="Run a broker: Kafka's clients connect to it, its log is a folder.",
-        example="rookery broker --data ./rookery-data --listen 127.0.0.1:9092 --workers 4",
+        summary="Run a broker: Kafka's clients connect to it, its log is a folder or a store.",
+        example="rookery broker --data ./rookery-data --listen 127.0.0.1:9092 --workers 4\n"
+        "  rookery broker --store s3://bucket/log --cluster etcd://10.0.0.5:2379",
     )
     add_config_flags(parser)
     add_flags(parser, BrokerSettings)

@@ -1,0 +1,127 @@
+"""The head of a shared object: what lies in it, and what became of the writer's earlier ones.
+
+    magic "RKOB", version, length, CRC-32C of the manifest ─ manifest ─ batches, end to end
+
+The cluster log says where batches lie, and readers go by it alone. The manifest is for the day on
+which that log is lost: with the snapshots, the manifests in a store are enough to rebuild it. A
+batch's offsets are born after its object was written, so they stand in a later object of the same
+writer, or in a small one of their own.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from rookery.errors import Corrupt, ProtocolError
+from rookery.records.crc import checksum
+from rookery.wire.buffer import Buffer
+from rookery.wire.codec import decode, encode_bytes
+from rookery.wire.message import (
+    Message,
+    Offset,
+    PartitionId,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    TopicName,
+    i8,
+    i16,
+    i32,
+    i64,
+)
+
+MAGIC: Final = b"RKOB"
+VERSION: Final = 0
+_HEAD: Final = Struct(">4sHHII")  # magic, version, zero, length of the manifest, its CRC
+HEAD_BYTES: Final = _HEAD.size
+MAX_MANIFEST_BYTES: Final = 64 * 1024 * 1024
+
+
+class Manifest(Message, versions=range(1), flexible=0):
+    """What a shared object holds."""
+
+    object_id: i64
+    created_ms: i64
+    seen: i64  # the last entry of the cluster log that the writer had applied
+    topics: list[ManifestTopic]
+    extents: list[ManifestExtent]  # in the order in which their bytes lie
+    earlier: list[EarlierObject]
+
+
+class ManifestTopic(Message):
+    """A topic that extents belong to."""
+
+    topic_id: TopicId
+    name: TopicName
+    partitions: i32
+
+
+class ManifestExtent(Message):
+    """A batch as it was sent, or final rows that were merged."""
+
+    topic: i32  # its place in the list of topics
+    partition: PartitionId
+    size: i32
+    kind: i8
+    base_offset: Offset  # of final rows; -1: not born yet
+    records: i32  # offsets taken up
+    attributes: i16
+    max_timestamp: i64
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    base_sequence: i32
+
+
+class EarlierObject(Message):
+    """What became of an earlier object's batches, in the order of its extents."""
+
+    object_id: i64
+    base_offsets: list[Offset]  # -1: refused, or a repetition
+    append_times: list[i64]  # -1: the producers' times hold
+
+
+def write_head(manifest: Manifest) -> bytes:
+    """Write the beginning of an object; its batches follow at once."""
+    body = encode_bytes(manifest, VERSION)
+    return _HEAD.pack(MAGIC, VERSION, 0, len(body), checksum(body)) + body
+
+
+def manifest_length(head: Buffer) -> int:
+    """Return the length of head and manifest together, from an object's first `HEAD_BYTES`.
+
+    Raises:
+        Corrupt: it is no shared object, or one of a newer program.
+    """
+    return HEAD_BYTES + _length(head)
+
+
+def read_head(data: Buffer) -> tuple[Manifest, int]:
+    """Read the beginning of an object; return the manifest and where the batches begin.
+
+    Raises:
+        Corrupt: it is no shared object, it is damaged, or it ends too soon.
+    """
+    length = _length(data)
+    body = memoryview(data)[HEAD_BYTES : HEAD_BYTES + length]
+    if len(body) < length:
+        raise Corrupt(f"a shared object ends within its manifest of {length} bytes")
+    if checksum(body) != _HEAD.unpack_from(data)[4]:
+        raise Corrupt("the manifest of a shared object is damaged (the checksum is wrong)")
+    try:
+        return decode(Manifest, VERSION, body), HEAD_BYTES + length
+    except ProtocolError as error:
+        raise Corrupt(f"the manifest of a shared object cannot be read: {error}") from error
+
+
+def _length(head: Buffer) -> int:
+    if len(head) < HEAD_BYTES:
+        raise Corrupt(f"a shared object ends after {len(head)} bytes, within its head")
+    magic, version, _, length, _ = _HEAD.unpack_from(head)
+    if magic != MAGIC:
+        raise Corrupt(f"an object begins with {bytes(magic)!r}, so it is no shared object")
+    if version != VERSION:
+        raise Corrupt(f"a shared object has version {version}; this program reads {VERSION}")
+    if length > MAX_MANIFEST_BYTES:
+        raise Corrupt(f"a manifest of {length} bytes: the bound is {MAX_MANIFEST_BYTES}")
+    return int(length)

@@ -1,0 +1,159 @@
+"""The `.kfs` segment: the batches of one partition between a header and a footer, big-endian.
+
+    header   0 "KAFS" (4)   4 version (2)   6 flags (2)   8 base offset (8)   16 message count (4)
+            20 created, Unix ms (8)   28 reserved (4)
+    batches, one behind the other, exactly as Kafka's format 2 has them
+    footer   0 CRC-32C of all batches (4)   4 last offset (8)   12 "END!" (4)
+
+Flags and reserved are 0. A segment stands for the offsets from base to last, all of them, even
+where compaction has dropped records: the message count counts the records that are there. Index
+positions are 31 bits wide, so a segment stays below 2 GiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rookery.errors import ApiError, Corrupt
+from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
+from rookery.records.crc import checksum
+from rookery.records.kernel import Buffer
+
+MAGIC: Final = b"KAFS"
+FOOTER_MAGIC: Final = b"END!"
+VERSION: Final = 1
+HEADER_BYTES: Final = 32
+FOOTER_BYTES: Final = 16
+MAX_SEGMENT_BYTES: Final = (1 << 31) - 1
+MAX_MESSAGES: Final = (1 << 31) - 1
+
+_HEADER: Final = Struct(">4sHHqiqi")
+_FOOTER: Final = Struct(">Iq4s")
+
+
+class SegmentHeader(NamedTuple):
+    """What a segment begins with."""
+
+    base_offset: int
+    message_count: int
+    created_ms: int
+
+    def pack(self) -> bytes:
+        """Write the 32 bytes."""
+        return _HEADER.pack(MAGIC, VERSION, 0, *self, 0)
+
+
+class SegmentFooter(NamedTuple):
+    """What a segment ends with."""
+
+    crc: int
+    last_offset: int
+
+    def pack(self) -> bytes:
+        """Write the 16 bytes."""
+        return _FOOTER.pack(*self, FOOTER_MAGIC)
+
+
+class Segment(NamedTuple):
+    """A whole segment that has been checked; batches are positioned within the body."""
+
+    header: SegmentHeader
+    footer: SegmentFooter
+    body: memoryview
+    batches: list[BatchHeader]
+
+
+def parse_header(data: Buffer, name: str = "segment") -> SegmentHeader:
+    """Read the header from a file's first bytes.
+
+    Raises:
+        Corrupt: it is none that this version can read; the text begins with the name.
+    """
+    if len(data) < HEADER_BYTES:
+        raise Corrupt(f"{name}: ends after {len(data)} bytes, within its header")
+    magic, version, flags, base, count, created, reserved = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise Corrupt(f"{name}: begins with {magic!r}, not with {MAGIC!r}; it is no segment")
+    if version != VERSION:
+        raise Corrupt(f"{name}: segment version {version}; this Rookery reads {VERSION} only")
+    if flags or reserved:
+        raise Corrupt(f"{name}: flags {flags:#x} and reserved {reserved:#x} should be 0")
+    if base < 0 or count < 0:
+        raise Corrupt(f"{name}: base offset {base} or message count {count} is below 0")
+    return SegmentHeader(base, count, created)
+
+
+def parse_footer(data: Buffer, name: str = "segment") -> SegmentFooter:
+    """Read the footer from a file's last bytes.
+
+    Raises:
+        Corrupt: the file does not end as a segment does.
+    """
+    if len(data) < FOOTER_BYTES:
+        raise Corrupt(f"{name}: {len(data)} bytes hold no footer")
+    crc, last_offset, magic = _FOOTER.unpack_from(data, len(data) - FOOTER_BYTES)
+    if magic != FOOTER_MAGIC:
+        raise Corrupt(f"{name}: ends with {magic!r}, not with {FOOTER_MAGIC!r}; it is cut off")
+    return SegmentFooter(crc, last_offset)
+
+
+def verify_segment(data: Buffer, name: str = "segment") -> Segment:
+    """Check a whole segment: both ends, the CRC over all batches, each batch, and its offsets.
+
+    No checksum of the format covers the two ends: that they begin too early, end too late or tell
+    a wrong time of creation is found with the times file (`Layout.open_whole`).
+
+    Raises:
+        Corrupt: something is wrong; the text begins with the name.
+    """
+    header = parse_header(data, name)
+    if len(data) < HEADER_BYTES + FOOTER_BYTES:
+        raise Corrupt(f"{name}: ends after {len(data)} bytes, before its footer")
+    footer = parse_footer(data, name)
+    check_ends(header, footer, name)
+    body = memoryview(data)[HEADER_BYTES : len(data) - FOOTER_BYTES]
+    if checksum(body) != footer.crc:
+        raise Corrupt(f"{name}: the CRC-32C of its batches is not the one in its footer")
+    headers = verify_batches(body, HEADER_BYTES, name)
+    check_offsets(headers, header.base_offset, footer.last_offset, name)
+    count = sum(one.record_count for one in headers)
+    if count != header.message_count:
+        raise Corrupt(f"{name}: holds {count} records, its header says {header.message_count}")
+    return Segment(header, footer, body, headers)
+
+
+def check_ends(header: SegmentHeader, footer: SegmentFooter, name: str) -> None:
+    """Refuse a header and a footer that do not fit each other."""
+    offsets = footer.last_offset - header.base_offset + 1
+    if offsets < 1 or header.message_count > offsets:
+        raise Corrupt(
+            f"{name}: {header.message_count} records cannot lie in the offsets "
+            f"{header.base_offset} to {footer.last_offset}"
+        )
+
+
+def verify_batches(data: Buffer, position: int, name: str) -> list[BatchHeader]:
+    """Check every batch of a piece that begins at this position of the file.
+
+    Raises:
+        Corrupt: one is damaged, or the piece does not end where a batch ends.
+    """
+    try:
+        return batches.verify(data)
+    except (Corrupt, ApiError) as error:
+        raise Corrupt(f"{name}: in the bytes from {position} on: {error}") from error
+
+
+def check_offsets(headers: Iterable[BatchHeader], start: int, last: int, name: str) -> None:
+    """Refuse batches that overlap, go back, or leave the offsets from start to last."""
+    expected = start
+    for header in headers:
+        if header.base_offset < expected or header.last_offset > last:
+            raise Corrupt(
+                f"{name}: a batch with the offsets {header.base_offset} to {header.last_offset} "
+                f"where {expected} to {last} can be"
+            )
+        expected = header.last_offset + 1

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from rookery.formats.examine import examine
+from rookery.formats.segmentwriter import SegmentWriter
+from tests.formats import byhand, golden
+
+FILES = (golden.SEGMENT, golden.INDEX, golden.TIMES)
+
+
+def test_sound_files_have_no_faults() -> None:
+    found = examine(*FILES)
+
+    assert found.faults == []
+    assert [one.header.position for one in found.batches] == golden.POSITIONS
+    assert all(one.is_sound for one in found.batches)
+    assert examine(golden.DENSE, golden.DENSE_INDEX).faults == []
+    assert examine(golden.SEGMENT).faults == []
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+def test_no_flipped_byte_goes_unseen(number: int, mask: int) -> None:
+    for at in range(len(FILES[number])):
+        damaged = bytearray(FILES[number])
+        damaged[at] ^= mask
+        files = [*FILES[:number], bytes(damaged), *FILES[number + 1 :]]
+
+        assert examine(*files).faults, f"byte {at}"
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_no_cut_goes_unseen(number: int) -> None:
+    for size in range(len(FILES[number])):
+        files = [*FILES[:number], FILES[number][:size], *FILES[number + 1 :]]
+
+        assert examine(*files).faults, f"{size} bytes"
+
+
+def test_faults_of_several_batches_are_all_named() -> None:
+    damaged = bytearray(golden.SEGMENT)
+    for position in golden.POSITIONS:
+        damaged[position + 65] ^= 1
+
+    found = examine(damaged)
+
+    places = [fault.position for fault in found.faults]
+    assert places == [*golden.POSITIONS, len(golden.SEGMENT) - 16]
+    assert [one.is_sound for one in found.batches] == [False] * 3
+
+
+def test_without_index_or_times_the_walk_ends_at_a_broken_batch() -> None:
+    damaged = bytearray(golden.SEGMENT)
+    damaged[golden.POSITIONS[1] + 16] = 9
+
+    found = examine(damaged)
+
+    assert len(found.batches) == 1
+    assert found.faults[0].position == golden.POSITIONS[1]
+
+
+def test_with_an_index_it_goes_on_behind_it() -> None:
+    damaged = bytearray(golden.SEGMENT)
+    damaged[golden.POSITIONS[1] + 16] = 9
+
+    found = examine(damaged, golden.INDEX)
+
+    assert [one.header.base_offset for one in found.batches] == [1000, 1009]
+
+
+def test_batches_out_of_order_and_wrong_entries_are_named() -> None:
+    batches = [byhand.batch(9, [b"x"], 1), byhand.batch(4, [b"y"], 1)]
+    segment = byhand.segment(0, 8, 2, 1, batches)
+
+    found = examine(segment, byhand.index(1, [(9, 32), (10, 33)]))
+
+    second = 32 + len(batches[0])
+    assert [(fault.ending, fault.position) for fault in found.faults] == [
+        (".kfs", 32),
+        (".kfs", second),
+        (".index", 28),
+    ]
+
+
+def test_files_of_different_segments_are_told_apart() -> None:
+    found = examine(golden.DENSE, golden.DENSE_INDEX, golden.TIMES)
+
+    assert {fault.ending for fault in found.faults} == {".kfs", ".index"}
+
+
+def test_an_empty_segment_is_sound() -> None:
+    files = SegmentWriter(5).finish(golden.ORIGIN, 9, 1)
+
+    assert examine(b"".join(files.parts), files.index, files.times).faults == []

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.errors import Corrupt
+from rookery.formats.index import Index, parse_index
+from rookery.formats.layout import Layout, Span
+from rookery.formats.segment import parse_footer, parse_header
+from rookery.formats.segmentwriter import SegmentWriter
+from rookery.formats.times import parse_times
+from rookery.records.batch import BatchHeader
+from tests.formats import byhand, golden
+
+WHOLE = 1 << 31
+
+
+def _timed() -> Layout:
+    return Layout.from_times(parse_times(golden.TIMES), "a.kfs")
+
+
+def _indexed(segment: bytes = golden.DENSE, index: bytes = golden.DENSE_INDEX) -> Layout:
+    header, footer = parse_header(segment), parse_footer(segment)
+    return Layout.from_index(parse_index(index), header, footer, len(segment), "a.kfs")
+
+
+def _read(layout: Layout, data: bytes | bytearray, span: Span | None) -> list[BatchHeader]:
+    assert span is not None
+    return layout.open(span, data[span.position : span.position + span.size])
+
+
+@pytest.mark.parametrize(
+    ("offset", "bases"),
+    [(0, [1000, 1002]), (1000, [1000, 1002]), (1004, [1000, 1002]), (1008, [1000, 1002]),
+     (1009, [1009]), (1012, [1009])],
+)  # fmt: skip
+def test_an_offset_is_found_in_its_block(offset: int, bases: list[int]) -> None:
+    layout = _timed()
+
+    headers = _read(layout, golden.SEGMENT, layout.find(offset, 1))
+
+    assert [one.base_offset for one in headers] == bases
+
+
+def test_more_blocks_come_if_they_fit() -> None:
+    layout = _timed()
+    size = len(golden.SEGMENT) - 48
+
+    whole, less = layout.find(1000, size), layout.find(1000, size - 1)
+
+    assert whole == (0, 2, 32, size)
+    assert less is not None
+    assert (less.stop, layout.next_offset(less)) == (1, 1009)
+    assert layout.next_offset(whole) == 1013
+    assert len(_read(layout, golden.SEGMENT, whole)) == 3
+
+
+@pytest.mark.parametrize(
+    ("time", "first"), [(-1, 0), (4000, 0), (6002, 0), (6003, None), (10**15, None)]
+)
+def test_a_time_is_found_in_the_first_block_that_reaches_it(time: int, first: int | None) -> None:
+    found = _timed().find_time(time, 1)
+
+    assert (None if found is None else found.first) == first
+
+
+def test_times_are_searched_by_what_each_block_reaches() -> None:
+    writer = SegmentWriter(0, interval=1)
+    for offset, time in enumerate((50, 20, 70, 60)):
+        writer.add(byhand.batch(offset, [b"x"], time))
+    files = writer.finish(golden.ORIGIN, 3, 1)
+    layout = Layout.from_times(parse_times(files.times), "a.kfs")
+
+    found = [layout.find_time(time, 1) for time in (50, 51, 70)]
+    behind = [layout.find_time(time, 1, start=1) for time in (20, 50, 71)]
+
+    assert [one and one.first for one in found] == [0, 2, 2]
+    assert [one and one.first for one in behind] == [1, 2, None]
+
+
+def test_without_a_times_file_any_block_may_hold_any_time() -> None:
+    assert _indexed().find_time(10**15, 1) == _indexed().find(0, 1)
+
+
+def test_an_empty_segment_has_nothing_to_read() -> None:
+    files = SegmentWriter(5).finish(golden.ORIGIN, 9, 1)
+    data = b"".join(files.parts)
+    timed = Layout.from_times(parse_times(files.times), "a.kfs")
+    indexed = _indexed(data, files.index)
+
+    for layout in (timed, indexed):
+        assert layout.find(5, 100) is None
+        assert layout.find_time(0, 100) is None
+        assert layout.open_whole(data).batches == []
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x10, 0x80, 0xFF])
+def test_no_flipped_byte_is_served_by_range(mask: int) -> None:
+    layout = _timed()
+    spans = [layout.span(0, 1), layout.span(1, 1), layout.span(0, WHOLE)]
+    for at in range(len(golden.SEGMENT)):
+        damaged = bytearray(golden.SEGMENT)
+        damaged[at] ^= mask
+        for span in spans:
+            if span.position <= at < span.position + span.size:
+                with pytest.raises(Corrupt, match=r"a\.kfs"):
+                    _read(layout, damaged, span)
+            else:
+                _read(layout, damaged, span)
+        with pytest.raises(Corrupt, match=r"a\.kfs"):
+            layout.open_whole(damaged)
+
+
+def _epochs() -> set[int]:
+    """Where the leader epochs of the dense segment's batches lie."""
+    return {start + at for start in golden.POSITIONS for at in range(12, 16)}
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x10, 0x80, 0xFF])
+def test_without_a_times_file_only_leader_epochs_are_left_open(mask: int) -> None:
+    layout = _indexed()
+    for at in range(32, len(golden.DENSE) - 16):
+        damaged = bytearray(golden.DENSE)
+        damaged[at] ^= mask
+        for span in (layout.span(0, 1), layout.span(1, 1), layout.span(0, WHOLE)):
+            is_inside = span.position <= at < span.position + span.size
+            if is_inside and at not in _epochs():
+                with pytest.raises(Corrupt):
+                    _read(layout, damaged, span)
+            else:
+                _read(layout, damaged, span)
+        with pytest.raises(Corrupt):
+            layout.open_whole(damaged)
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x10, 0x80, 0xFF])
+def test_a_flipped_index_never_leads_past_a_record(mask: int) -> None:
+    for at in range(len(golden.DENSE_INDEX)):
+        damaged = bytearray(golden.DENSE_INDEX)
+        damaged[at] ^= mask
+        try:
+            layout = _indexed(index=bytes(damaged))
+            found = [_read(layout, golden.DENSE, layout.find(n, 1)) for n in range(1000, 1006)]
+        except Corrupt:
+            continue
+        assert 10 <= at < 14, "only the interval, which nothing depends on, may go unseen"
+        for offset, headers in zip(range(1000, 1006), found, strict=True):
+            assert any(one.base_offset <= offset <= one.last_offset for one in headers)
+
+
+def test_where_records_are_missing_each_block_must_begin_with_its_entrys_batch() -> None:
+    layout = _indexed(golden.SEGMENT, golden.INDEX)
+    assert not layout.is_dense
+    _read(layout, golden.SEGMENT, layout.span(0, WHOLE))
+    damaged = bytearray(golden.SEGMENT)
+    damaged[golden.POSITIONS[2] + 7] ^= 0x02  # offset 1009 becomes 1011, which is free, too
+
+    with pytest.raises(Corrupt, match="no batch with offset 1009 begins, but 1011"):
+        _read(layout, damaged, layout.span(1, 1))
+
+
+def test_an_entry_that_points_into_a_batch_is_refused() -> None:
+    layout = _indexed(golden.SEGMENT, byhand.index(3, [(1000, 32), (1002, 40)]))
+
+    with pytest.raises(Corrupt, match="at byte 40 no batch with offset 1002 begins, but none"):
+        _read(layout, golden.SEGMENT, layout.span(0, WHOLE))
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_range_must_come_whole(change: int) -> None:
+    layout = _timed()
+    span = layout.span(0, 1)
+
+    with pytest.raises(Corrupt, match=f"{span.size + change} bytes came from 32 on"):
+        layout.open(span, golden.SEGMENT[32 : 32 + span.size + change])
+
+
+def test_a_first_batch_without_an_entry_is_found() -> None:
+    for index in (byhand.index(100, []), byhand.index(100, [(1005, golden.POSITIONS[2])])):
+        layout = _indexed(index=index)
+
+        headers = _read(layout, golden.DENSE, layout.find(1002, 1))
+
+        assert headers[0].base_offset == 1000
+
+
+def test_a_first_batch_behind_a_gap_is_found_without_an_entry() -> None:
+    layout = _indexed(golden.SEGMENT[:15] + b"\xe7" + golden.SEGMENT[16:], byhand.index(9, []))
+
+    assert layout.header.base_offset == 999
+    assert _read(layout, golden.SEGMENT, layout.find(999, 1))[0].base_offset == 1000
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([(999, 32)], "begins before its base offset 1000"),
+        ([(1000, 32), (1006, 99)], "lies behind"),
+        ([(1000, 32), (1005, 100_000)], "lies behind"),
+    ],
+)
+def test_an_index_of_another_segment_is_refused(entries: list[tuple[int, int]], words: str) -> None:
+    with pytest.raises(Corrupt, match=words):
+        _indexed(index=byhand.index(100, entries))
+
+
+def test_a_file_shorter_than_its_ends_is_refused() -> None:
+    header, footer = parse_header(golden.DENSE), parse_footer(golden.DENSE)
+
+    with pytest.raises(Corrupt):
+        Layout.from_index(parse_index(golden.DENSE_INDEX), header, footer, 40, "a.kfs")
+
+
+def test_another_segment_is_not_opened_as_this_one() -> None:
+    with pytest.raises(Corrupt, match="times file"):
+        _timed().open_whole(golden.DENSE)
+    with pytest.raises(Corrupt, match="has changed since"):
+        _indexed().open_whole(golden.SEGMENT)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4)), min_size=1, max_size=10),
+    st.integers(1, 6),
+    st.integers(1, 2000),
+)
+def test_every_record_is_reached_from_every_offset(
+    steps: list[tuple[int, int]], interval: int, max_bytes: int
+) -> None:
+    writer = SegmentWriter(0, interval=interval)
+    for gap, count in steps:
+        writer.add(byhand.batch(writer.next_offset + gap, [b"x"] * count, 1))
+    last = writer.next_offset + 2
+    files = writer.finish(golden.ORIGIN, last, 1)
+    data = b"".join(files.parts)
+    bases = [one.base for one in byhand.read_segment(data).batches]
+    timed = Layout.from_times(parse_times(files.times), "a.kfs")
+
+    for layout in (timed, _indexed(data, files.index)):
+        for offset in range(last + 1):
+            first = next((n for n in bases if n >= offset), None)
+            seen, at = [], offset
+            while at <= last:
+                span = layout.find(at, max_bytes)
+                seen += [one.base_offset for one in _read(layout, data, span)]
+                assert span is not None
+                at = layout.next_offset(span)
+            assert first is None or first in seen
+            assert seen == bases[len(bases) - len(seen) :]
+        assert [one.base_offset for one in layout.open_whole(data).batches] == bases
+
+
+def test_the_layout_of_an_index_alone_knows_no_times() -> None:
+    layout = _indexed()
+
+    assert layout.times is None
+    assert layout.is_dense
+    assert {block.crc for block in layout.blocks} == {None}
+    assert parse_index(golden.DENSE_INDEX) == Index(100, parse_index(golden.DENSE_INDEX).entries)

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import struct
+from itertools import accumulate
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.errors import Corrupt
+from rookery.formats import segmentwriter
+from rookery.formats.segment import MAX_MESSAGES, MAX_SEGMENT_BYTES, verify_segment
+from rookery.formats.segmentwriter import SegmentFiles, SegmentWriter
+from rookery.formats.times import AbortedTransaction, LeaderEpoch, parse_times
+from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader, parse
+from tests.formats import byhand, golden
+
+
+def _finish(writer: SegmentWriter, last: int) -> SegmentFiles:
+    return writer.finish(golden.ORIGIN, last, 1)
+
+
+def test_it_writes_the_golden_files() -> None:
+    writer = SegmentWriter(1000, interval=3)
+    for batch in golden.BATCHES:
+        writer.add(batch)
+    files = writer.finish(
+        golden.ORIGIN,
+        1012,
+        1_767_225_600_000,
+        aborted=[golden.ABORTED],
+        epochs=golden.EPOCHS,
+    )
+
+    assert b"".join(files.parts) == golden.SEGMENT
+    assert files.index == golden.INDEX
+    assert files.times == golden.TIMES
+    assert files.size == len(golden.SEGMENT)
+    assert files.max_timestamp == 6002
+
+
+@pytest.mark.parametrize("cut", [1, 16, 20, 21, 22, 60, 61, 70])
+def test_a_batch_may_come_in_pieces(cut: int) -> None:
+    batch = golden.BATCHES[0]
+    whole, pieces = SegmentWriter(1000), SegmentWriter(1000)
+
+    whole.add(batch)
+    pieces.add(batch[:cut], b"", memoryview(batch)[cut:])
+
+    assert b"".join(_finish(pieces, 1001).parts) == b"".join(_finish(whole, 1001).parts)
+
+
+def test_a_stamped_batch_is_taken_and_its_payload_is_not_copied() -> None:
+    batch = byhand.batch(0, [b"x" * 10_000], 1)
+    writer = SegmentWriter(5)
+
+    writer.add(*batches.stamp(batch, 7, 3))
+    files = _finish(writer, 9)
+
+    assert any(isinstance(part, memoryview) and part.obj is batch for part in files.parts)
+    (one,) = byhand.read_segment(b"".join(files.parts)).batches
+    assert (one.base, one.epoch) == (7, 3)
+
+
+def test_small_pieces_are_joined() -> None:
+    writer = SegmentWriter(0)
+    for offset in range(50):
+        writer.add(byhand.batch(offset, [b"x"], 1))
+
+    assert len(_finish(writer, 49).parts) == 3
+
+
+def test_it_knows_its_size_as_it_grows() -> None:
+    writer = SegmentWriter(1000)
+    assert writer.size == 48
+
+    header = writer.add(golden.BATCHES[0])
+
+    assert writer.size == 48 + len(golden.BATCHES[0])
+    assert writer.next_offset == header.last_offset + 1 == 1002
+    assert writer.messages == 2
+
+
+def test_an_empty_segment_stands_for_its_offsets() -> None:
+    files = _finish(SegmentWriter(5), 9)
+
+    segment = verify_segment(b"".join(files.parts))
+    assert (segment.header.message_count, segment.batches) == (0, [])
+    assert byhand.read_index(files.index) == (100, [])
+    assert parse_times(files.times).blocks == []
+    assert files.max_timestamp == -1
+
+
+def test_only_what_belongs_to_the_segment_is_kept() -> None:
+    writer = SegmentWriter(100)
+    writer.add(byhand.batch(100, [b"x"], 1))
+    aborted = [
+        AbortedTransaction(1, 90, 200),
+        AbortedTransaction(2, 80, 99),
+        AbortedTransaction(3, 80, 100),
+        AbortedTransaction(4, 109, 300),
+        AbortedTransaction(5, 110, 300),
+    ]
+    epochs = [LeaderEpoch(n, start) for n, start in enumerate((0, 50, 100, 105, 110))]
+
+    files = writer.finish(golden.ORIGIN, 109, 1, aborted=aborted, epochs=epochs)
+
+    times = parse_times(files.times)
+    assert [one.producer_id for one in times.aborted] == [3, 1, 4]
+    assert [one.epoch for one in times.epochs] == [2, 3]
+
+
+def test_the_epoch_that_a_segment_begins_in_is_kept() -> None:
+    files = SegmentWriter(100).finish(
+        golden.ORIGIN, 109, 1, epochs=[LeaderEpoch(0, 0), LeaderEpoch(1, 50)]
+    )
+
+    assert parse_times(files.times).epochs == [LeaderEpoch(1, 50)]
+
+
+@pytest.mark.parametrize("at", range(len(golden.BATCHES[0])))
+def test_damage_is_not_taken(at: int) -> None:
+    damaged = bytearray(golden.BATCHES[0])
+    damaged[at] ^= 0x01
+    writer = SegmentWriter(0)
+    if at < 8 or 12 <= at < 16:
+        # Offset and leader epoch are given by whoever writes, just before.
+        assert writer.add(damaged) == parse(damaged)
+    else:
+        with pytest.raises(Corrupt):
+            writer.add(damaged)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [(), (b"",), (golden.BATCHES[0][:60],), (golden.BATCHES[0][:-1],), (golden.BATCHES[0], b"x"),
+     (golden.BATCHES[0], golden.BATCHES[1])],
+)  # fmt: skip
+def test_anything_but_one_batch_is_refused(parts: tuple[bytes, ...]) -> None:
+    with pytest.raises(Corrupt):
+        SegmentWriter(0).add(*parts)
+
+
+def test_counts_below_zero_are_refused() -> None:
+    batch = bytearray(byhand.batch(5, [b"x"], 1))
+    batch[57:61] = struct.pack(">i", -1)
+    batch[17:21] = struct.pack(">I", byhand.crc32c(batch[21:]))
+
+    with pytest.raises(Corrupt, match="below 0"):
+        SegmentWriter(0).add(batch)
+
+
+def test_offsets_must_rise() -> None:
+    writer = SegmentWriter(1001)
+    with pytest.raises(ValueError, match="offset 1000, where 1001 may come next"):
+        writer.add(golden.BATCHES[0])
+    writer = SegmentWriter(1000)
+    writer.add(golden.BATCHES[0])
+    with pytest.raises(ValueError, match="where 1002 may come next"):
+        writer.add(golden.BATCHES[0])
+    with pytest.raises(ValueError, match="last offset 1000 lies before 1001"):
+        _finish(writer, 1000)
+    with pytest.raises(ValueError, match="last offset 4"):
+        _finish(SegmentWriter(5), 4)
+    with pytest.raises(ValueError, match="below 0"):
+        SegmentWriter(-1)
+
+
+def _sized(size: int, records: int) -> BatchHeader:
+    return parse(golden.BATCHES[0])._replace(batch_length=size - 12, record_count=records)
+
+
+def test_a_segment_stays_below_two_gib_and_counts_in_31_bits() -> None:
+    writer = SegmentWriter(0)
+
+    assert writer.has_room(_sized(MAX_SEGMENT_BYTES - 48, 1))
+    assert not writer.has_room(_sized(MAX_SEGMENT_BYTES - 47, 1))
+    writer.add(byhand.batch(0, [b"x"], 1))
+    assert writer.has_room(_sized(100, MAX_MESSAGES - 1))
+    assert not writer.has_room(_sized(100, MAX_MESSAGES))
+
+
+def test_a_batch_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segmentwriter, "MAX_SEGMENT_BYTES", 200)
+    writer = SegmentWriter(0)
+    writer.add(byhand.batch(0, [b"x"], 1))
+
+    with pytest.raises(ValueError, match="has no room"):
+        writer.add(byhand.batch(1, [b"x" * 100], 1))
+
+
+class _Sketch(NamedTuple):
+    """A batch to be: offsets skipped before it, its values, offsets dropped at its end, time."""
+
+    gap: int
+    values: list[bytes]
+    dropped: int
+    time: int
+
+
+SKETCHES = st.lists(
+    st.builds(
+        _Sketch, st.integers(0, 5), st.lists(st.binary(max_size=20), max_size=4),
+        st.integers(0, 3), st.integers(-1, 10_000),
+    ),
+    max_size=8,
+)  # fmt: skip
+
+
+def _draw(base: int, sketches: list[_Sketch]) -> list[bytes]:
+    drawn, offset = [], base
+    for gap, values, dropped, time in sketches:
+        width = max(len(values) + dropped, 1)
+        drawn.append(byhand.batch(offset + gap, values, time, width=width))
+        offset += gap + width
+    return drawn
+
+
+@given(st.integers(0, 1 << 40), SKETCHES, st.integers(0, 4), st.integers(1, 6))
+def test_what_is_written_is_read_by_others(
+    base: int, sketches: list[_Sketch], beyond: int, interval: int
+) -> None:
+    drawn = _draw(base, sketches)
+    writer = SegmentWriter(base, interval=interval, interval_bytes=300)
+    for batch in drawn:
+        writer.add(batch)
+    last = max(writer.next_offset - 1, base) + beyond
+
+    files = _finish(writer, last)
+
+    data = b"".join(files.parts)
+    read = byhand.read_segment(data)
+    assert len(data) == files.size
+    assert [one.data for one in read.batches] == drawn
+    assert (read.base, read.last) == (base, last)
+    assert read.messages == sum(len(one.values) for one in sketches)
+    _, entries = byhand.read_index(files.index)
+    bases = {one.position: one.base for one in read.batches}
+    assert all(bases[position] == offset for offset, position in entries)
+    assert [position for _, position in entries[:1]] == [32] * bool(drawn)
+    _assert_blocks(read, byhand.read_times(files.times)[3], data)
+
+
+def _assert_blocks(read: byhand.ReadSegment, section: bytes, data: bytes) -> None:
+    rows = [struct.unpack(">qiqI", section[at : at + 24]) for at in range(0, len(section), 24)]
+    ends = [row[1] for row in rows[1:]] + [len(data) - 16]
+    for (_, start, time, crc), end in zip(rows, ends, strict=False):
+        inside = [one for one in read.batches if start <= one.position < end]
+        assert crc == byhand.crc32c(data[start:end])
+        assert time == max(one.max_time for one in inside)
+
+
+@given(SKETCHES)
+def test_entries_are_never_further_apart_than_asked_for(sketches: list[_Sketch]) -> None:
+    drawn = _draw(0, sketches)
+    writer = SegmentWriter(0, interval=3)
+    for batch in drawn:
+        writer.add(batch)
+
+    _, entries = byhand.read_index(_finish(writer, writer.next_offset).index)
+
+    found = {position for _, position in entries}
+    since = 0
+    for batch, position in zip(drawn, accumulate(map(len, drawn), initial=32), strict=False):
+        since = 0 if position in found else since
+        assert since < 3
+        since += parse(batch).record_count
