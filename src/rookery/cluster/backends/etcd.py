@@ -1,0 +1,116 @@
+"""A cluster log in etcd, shared by brokers on many hosts: `etcd://host:2379,host:2379/name`.
+
+Any number of logs may live in one etcd, each under its name; `cluster/etcd/address.py` has the
+options of the URL. etcd syncs every transaction on a majority of its members, so that an append
+is on disks whatever the handle's durability.
+
+Opening makes no connection: whether etcd is there is known at the first call. Trimming deletes
+entries and compacts etcd's history, that of all keys: let no program that needs older revisions
+share the etcd. It does not shrink the members' files, which are used again; to have them shrunk,
+run `etcdctl defrag`, one member after the other, for a member stands still meanwhile.
+"""
+
+from __future__ import annotations
+
+from rookery.clock import Random, SystemRandom
+from rookery.cluster.port import (
+    READ_BYTES,
+    ClusterLog,
+    Durability,
+    Entry,
+    check_beginning,
+    check_entry,
+    check_trim,
+)
+from rookery.errors import ConfigError, Unavailable
+
+try:
+    import grpc  # noqa: F401 (asked for here, so that the advice can be given)
+except ImportError as error:
+    raise ConfigError("a cluster log in etcd needs grpcio: pip install 'rookery[etcd]'") from error
+
+from rookery.cluster.etcd.address import Address, parse
+from rookery.cluster.etcd.appender import Appender
+from rookery.cluster.etcd.beginning import begin_after
+from rookery.cluster.etcd.client import Client
+from rookery.cluster.etcd.layout import Layout
+from rookery.cluster.etcd.reader import Reader
+from rookery.cluster.etcd.trimming import trim
+from rookery.cluster.etcd.watch import HeadWatch
+
+
+def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 (a backend's interface)
+    """Open a handle on the log that the URL names."""
+    return EtcdLog(parse(url))
+
+
+class EtcdLog:
+    """One handle on a log in etcd."""
+
+    def __init__(self, address: Address, random: Random | None = None) -> None:
+        self._client = Client(address)
+        self._layout = Layout(address.name)
+        self._watch = HeadWatch(self._client, self._layout)
+        self._reader = Reader(self._client, self._layout)
+        self._appender = Appender(self._client, self._layout, random or SystemRandom(), self._watch)
+        self._closed = False
+
+    async def append(self, data: bytes) -> int:
+        """Commit one entry, together with others that wait."""
+        self._check_open()
+        check_entry(data)
+        return await self._appender.append(bytes(data))
+
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+        """Return the entries that follow number `after`."""
+        self._check_open()
+        entries = await self._reader.read(after, max_bytes)
+        if entries:
+            self._watch.moved(entries[-1].number)
+        return entries
+
+    async def head(self) -> int:
+        """Return the last entry's number."""
+        self._check_open()
+        return await self._watch.look()
+
+    async def wait(self, after: int) -> int:
+        """Return a head above `after`, as soon as there is one."""
+        self._check_open()
+        return await self._watch.wait(after)
+
+    async def trim(self, before: int) -> None:
+        """Delete what lies below, and let etcd forget it."""
+        self._check_open()
+        bounds = await self._reader.bounds()
+        check_trim(before, bounds.head)
+        await trim(self._client, self._layout, bounds, before)
+
+    async def floor(self) -> int:
+        """Return the highest number that was trimmed."""
+        self._check_open()
+        return (await self._reader.bounds()).floor
+
+    async def begin_after(self, number: int) -> None:
+        """Begin after a number, if there has never been an entry."""
+        self._check_open()
+        check_beginning(number)
+        await begin_after(self._client, self._layout, number)
+        self._watch.moved(number)
+
+    async def close(self) -> None:
+        """Let the handle go, after the appends that are under way."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._watch.close(_closed())
+        await self._appender.close()
+        await self._client.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise _closed()
+
+
+def _closed() -> Unavailable:
+    return Unavailable("this handle on the cluster log was closed: open another")

@@ -1,0 +1,1 @@
+"""A cluster log in etcd: what `backends/etcd.py` is made of."""

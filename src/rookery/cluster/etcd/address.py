@@ -1,0 +1,127 @@
+"""From a URL to where the members of etcd are, and how to speak to them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from rookery.errors import ConfigError
+
+DEFAULT_NAME: Final = "rookery"
+DEFAULT_PORT: Final = 2379
+DEFAULT_TIMEOUT_SECONDS: Final = 10.0
+
+_OPTIONS: Final = frozenset({"user", "password_file", "tls", "ca", "cert", "key", "timeout"})
+_ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>\d{1,5}))?")
+# A log keeps its keys under these: one of such a name would lie inside another.
+_NAME: Final = re.compile(r"(?!(.*/)?(entry|writer)(/|$))[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One log in one etcd."""
+
+    endpoints: tuple[str, ...]
+    """`host:port` of the members, each of which can serve every call."""
+    name: str = DEFAULT_NAME
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    """How long a call tries one member after the other."""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    tls: bool = False
+    ca: bytes | None = None
+    """Who signs the members' certificates; None: those that the machine trusts."""
+    cert: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"etcd at {', '.join(self.endpoints)}"
+
+
+def parse(url: str) -> Address:
+    """Read `etcd://host:port,host:port/name?user=…&password_file=…&ca=…&cert=…&key=…&timeout=…`.
+
+    `ca` is a file with the certificates to trust, and `tls=on` alone trusts those that the
+    machine does; without either, nothing is encrypted.
+
+    Raises:
+        ConfigError: the URL cannot be used, or a file that it names cannot be read.
+    """
+    parts = urlsplit(url)
+    options = _options(url, parts.query)
+    name = unquote(parts.path).strip("/") or DEFAULT_NAME
+    if parts.fragment or _NAME.fullmatch(name) is None:
+        raise _refused(url, f"{name!r} cannot be a log's name; use letters, digits, . _ - and /")
+    user = options.get("user", "")
+    if bool(user) != ("password_file" in options):
+        raise _refused(url, "user and password_file belong together")
+    if ("cert" in options) != ("key" in options):
+        raise _refused(url, "cert and key belong together")
+    tls = _tls(url, options)
+    return Address(
+        endpoints=tuple(_endpoint(url, text) for text in parts.netloc.split(",")),
+        name=name,
+        timeout_seconds=_timeout(url, options),
+        user=user,
+        password=(_file(url, options, "password_file") or b"").decode().rstrip("\r\n"),
+        tls=tls,
+        ca=_file(url, options, "ca"),
+        cert=_file(url, options, "cert"),
+        key=_file(url, options, "key"),
+    )
+
+
+def _options(url: str, query: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise _refused(url, f"{query!r} is not a list of options") from None
+    options = dict(pairs)
+    if unknown := sorted(options.keys() - _OPTIONS):
+        raise _refused(url, f"no option {unknown[0]!r}; there are {', '.join(sorted(_OPTIONS))}")
+    if len(options) < len(pairs):
+        raise _refused(url, "an option is there twice")
+    return options
+
+
+def _tls(url: str, options: dict[str, str]) -> bool:
+    wanted = options.get("tls", "on" if "ca" in options else "off")
+    if wanted not in {"on", "off"}:
+        raise _refused(url, f"tls={wanted}: choose on or off")
+    if wanted == "off" and options.keys() & {"ca", "cert", "key"}:
+        raise _refused(url, "ca, cert and key are for TLS: add ca=… or tls=on")
+    return wanted == "on"
+
+
+def _timeout(url: str, options: dict[str, str]) -> float:
+    text = options.get("timeout", str(DEFAULT_TIMEOUT_SECONDS))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 3600:
+        raise _refused(url, f"timeout={text}: give seconds, between 0.1 and 3600")
+    return seconds
+
+
+def _endpoint(url: str, text: str) -> str:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or not 0 < int(match["port"] or DEFAULT_PORT) < 65536:
+        raise _refused(url, f"{text!r} is not host:port; write etcd://host:2379,host:2379/name")
+    return f"{match['host']}:{match['port'] or DEFAULT_PORT}"
+
+
+def _file(url: str, options: dict[str, str], option: str) -> bytes | None:
+    if option not in options:
+        return None
+    try:
+        return Path(options[option]).read_bytes()
+    except OSError as error:
+        raise _refused(url, f"{option}: {error.strerror}: {options[option]}") from error
+
+
+def _refused(url: str, why: str) -> ConfigError:
+    return ConfigError(f"cluster log {url!r}: {why}")

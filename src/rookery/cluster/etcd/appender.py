@@ -1,0 +1,199 @@
+"""Appends: one transaction at a time, which carries everything that waits.
+
+A transaction says "if the head is n - 1, then it is n, and this is entry n". Where several write,
+another is often faster; so that this costs no second try, the transaction goes on like a ladder:
+"else, if the head is n, then it is n + 1, and this is entry n + 1", and so on, as many rungs as
+lately were needed.
+
+Every rung also says "and if this handle's last append is still the one before", and puts down the
+new one. So a transaction can have its effect only once. That is why it may be sent again when its
+answer is lost; what the handle's key says then is where the first copy got to. And an append that
+was given up cannot turn up behind a later one of the same handle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final, NamedTuple
+
+from rookery.clock import Random
+from rookery.cluster.etcd.client import Answer, Client
+from rookery.cluster.etcd.layout import (
+    WRITER_BYTES,
+    LastAppend,
+    Layout,
+    check_head,
+    read_last,
+    write_head,
+    write_value,
+)
+from rookery.cluster.etcd.messages import (
+    TXN,
+    get,
+    is_absent,
+    nested,
+    put,
+    range_request,
+    read_txn,
+    txn_request,
+    value_is,
+)
+from rookery.cluster.etcd.reader import ask_first, read_bounds
+from rookery.cluster.etcd.watch import HeadWatch
+from rookery.errors import Error, Unavailable
+
+MAX_RUNGS: Final = 16
+"""How many numbers a transaction tries at most."""
+
+# etcd takes 128 steps and 1.5 MiB by default, all rungs counted; two steps are not for entries.
+_MAX_STEPS: Final = 128
+_OTHER_STEPS: Final = 2
+_MAX_BYTES: Final = 1 << 20
+# Every rung repeats the entries, and etcd writes all of them into its own log.
+_LADDER_BYTES: Final = 64 << 10
+
+
+class _Waiting(NamedTuple):
+    """An entry, and who waits for its number."""
+
+    data: bytes
+    future: asyncio.Future[int]
+
+
+class Appender:
+    """Puts the entries of one handle at the log's end, in the order in which they come."""
+
+    def __init__(self, client: Client, layout: Layout, random: Random, watch: HeadWatch) -> None:
+        self._client = client
+        self._layout = layout
+        self._watch = watch
+        self._queue: deque[_Waiting] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._writer = layout.writer(random.token(WRITER_BYTES))
+        self._turn = 0
+        # What our key in etcd says, as far as we know; empty: it is not there.
+        self._last = b""
+        self._rungs = 1
+
+    async def append(self, data: bytes) -> int:
+        """Put an entry into the next transaction; return its number."""
+        waiting = _Waiting(data, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._append_all())
+        return await waiting.future
+
+    async def close(self) -> None:
+        """Return when all that waited is in the log, or known not to get there."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _append_all(self) -> None:
+        while self._queue:
+            batch = self._gather()
+            try:
+                first = await self._append([write_value(waiting.data) for waiting in batch])
+            except Error as error:
+                # Those behind have waited as long, and would have to wait as long again.
+                _fail([*batch, *self._queue], error)
+                self._queue.clear()
+                return
+            except BaseException:
+                _fail([*batch, *self._queue], Unavailable("the event loop stops"))
+                self._queue.clear()
+                raise
+            self._settle(batch, first)
+
+    def _gather(self) -> list[_Waiting]:
+        """Take what waits, as much as a transaction may hold."""
+        batch = [self._queue.popleft()]
+        size = len(batch[0].data)
+        while self._queue and len(batch) < _MAX_STEPS - _OTHER_STEPS:
+            size += len(self._queue[0].data)
+            if size > _MAX_BYTES:
+                break
+            batch.append(self._queue.popleft())
+        return batch
+
+    def _settle(self, batch: list[_Waiting], first: int) -> None:
+        for number, waiting in enumerate(batch, first):
+            if not waiting.future.done():
+                waiting.future.set_result(number)
+        self._watch.moved(first + len(batch) - 1)
+
+    async def _append(self, values: list[bytes]) -> int:
+        """Try at the log's end until nobody else was faster; return the first entry's number."""
+        self._turn += 1
+        landed = None
+        while landed is None:
+            number = self._watch.head + 1
+            rungs = self._affordable_rungs(values)
+            answer = await self._client.call(TXN, self._ladder(number, rungs, values))
+            landed = self._landed(number, answer)
+        self._last = LastAppend(self._turn, landed).write()
+        return landed
+
+    def _affordable_rungs(self, values: list[bytes]) -> int:
+        """Return as many rungs as are wanted and fit; every one holds all the values."""
+        by_steps = _MAX_STEPS // (len(values) + _OTHER_STEPS)
+        by_bytes = _LADDER_BYTES // max(1, sum(map(len, values)))
+        return max(1, min(self._rungs, by_steps, by_bytes))
+
+    def _ladder(self, number: int, rungs: int, values: list[bytes]) -> bytes:
+        """Write the transaction, from the last rung to the first."""
+        looks = (ask_first(self._layout), range_request(self._layout.head))
+        otherwise = [get(look) for look in (*looks, range_request(self._writer))]
+        request = b""
+        for at in reversed(range(number, number + rungs)):
+            request = self._rung(at, values, otherwise)
+            otherwise = [nested(request)]
+        return request
+
+    def _rung(self, number: int, values: list[bytes], otherwise: list[bytes]) -> bytes:
+        head = self._layout.head
+        conditions = [
+            value_is(head, write_head(number - 1)) if number > 1 else is_absent(head),
+            value_is(self._writer, self._last) if self._last else is_absent(self._writer),
+        ]
+        steps = [
+            put(head, write_head(number + len(values) - 1)),
+            put(self._writer, LastAppend(self._turn, number).write()),
+        ]
+        steps += [put(self._layout.entry(at), value) for at, value in enumerate(values, number)]
+        return txn_request(conditions, steps, otherwise)
+
+    def _landed(self, number: int, answer: Answer) -> int | None:
+        """Return the number that the first entry got; None if others were faster on all rungs."""
+        done, rung = read_txn(answer.data), 0
+        while not done.succeeded and done.inner:
+            done, rung = read_txn(done.inner), rung + 1
+        if done.succeeded:
+            self._rungs = min(MAX_RUNGS, max(self._rungs - 1, 2 * rung + 1))
+            return number + rung
+        first, head, writer = done.found
+        bounds = read_bounds(self._layout, first, head)
+        check_head(self._layout.name, bounds.head, number - 1)
+        self._watch.moved(bounds.head)
+        self._rungs = min(MAX_RUNGS, 2 * (bounds.head - number + 1) + 1)
+        if not writer and answer.tries > 1 and bounds.floor >= number:
+            raise self._unknown(number)
+        self._last = writer[0].value if writer else b""
+        return self._landed_before()
+
+    def _landed_before(self) -> int | None:
+        """Return the number that our key says this append got, by an earlier try."""
+        last = read_last(self._writer, self._last) if self._last else None
+        return last.number if last and last.turn == self._turn else None
+
+    def _unknown(self, number: int) -> Unavailable:
+        return Unavailable(
+            f"the answer to an append to {self._layout.name!r} was lost, and what this handle "
+            f"appended has been trimmed since: read on after {number - 1} and look for the entry"
+        )
+
+
+def _fail(batch: list[_Waiting], error: Exception) -> None:
+    for waiting in batch:
+        if not waiting.future.done():
+            waiting.future.set_exception(error)

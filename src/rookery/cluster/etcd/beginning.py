@@ -1,0 +1,36 @@
+"""A log that begins elsewhere than at 1: a head without an entry below it."""
+
+from __future__ import annotations
+
+from rookery.cluster.etcd.client import Client
+from rookery.cluster.etcd.layout import Layout, write_head
+from rookery.cluster.etcd.messages import (
+    TXN,
+    get,
+    is_absent,
+    put,
+    range_request,
+    read_txn,
+    txn_request,
+)
+from rookery.cluster.etcd.reader import Bounds, ask_first, read_bounds
+from rookery.cluster.port import check_empty
+
+
+async def begin_after(client: Client, layout: Layout, number: int) -> None:
+    """Put a head where there is none.
+
+    Raises:
+        Conflict: there is one.
+    """
+    begin = put(layout.head, write_head(number))
+    looks = [get(ask_first(layout)), get(range_request(layout.head))]
+    request = txn_request([is_absent(layout.head)], [begin], looks)
+    answer = await client.call(TXN, request)
+    done = read_txn(answer.data)
+    if done.succeeded:
+        return
+    bounds = read_bounds(layout, *done.found)
+    # Nobody else uses the log now: if it looks like this, an earlier try has had its effect.
+    if answer.tries == 1 or bounds != Bounds(number, number):
+        check_empty(bounds.head)

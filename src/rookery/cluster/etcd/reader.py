@@ -1,0 +1,126 @@
+"""Reads: entries, and between which numbers they lie.
+
+Plain ranges only: some versions of etcd refuse all transactions when they are full. Ranges that
+must fit together name one revision.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from rookery.cluster.etcd.client import Client
+from rookery.cluster.etcd.layout import Layout, read_value
+from rookery.cluster.etcd.messages import RANGE, Found, Pair, range_request, read_range
+from rookery.cluster.etcd.refusal import Compacted
+from rookery.cluster.port import READ_BYTES, Entry, Trimmed
+from rookery.errors import Corrupt
+
+# A range is limited by its number of entries, not by its bytes: of the largest entries this many
+# are 32 MiB, which etcd and we have to hold.
+_MAX_RANGE: Final = 64
+
+
+class Bounds(NamedTuple):
+    """Where the log begins and ends: entries are there from `floor + 1` to `head`."""
+
+    floor: int
+    head: int
+
+
+def ask_first(layout: Layout, revision: int = 0) -> bytes:
+    """Ask for the key of the first entry."""
+    return range_request(layout.entry(0), layout.end, limit=1, revision=revision, keys_only=True)
+
+
+def read_bounds(layout: Layout, first: list[Pair], head: list[Pair]) -> Bounds:
+    """Return where the log begins and ends, from both keys as of one revision."""
+    end = layout.read_head(head[0].value) if head else 0
+    return Bounds(layout.number(first[0].key) - 1 if first else end, end)
+
+
+class Reader:
+    """Reads one log."""
+
+    def __init__(self, client: Client, layout: Layout) -> None:
+        self._client = client
+        self._layout = layout
+        # How large entries were lately: so many are asked for as may be wanted.
+        self._usual_bytes = READ_BYTES // 16
+
+    async def bounds(self) -> Bounds:
+        """Find out where the log begins and ends, both as of one moment."""
+        while True:
+            try:
+                return await self._bounds()
+            except Compacted:
+                # Between the two looks; the next ones are at a newer revision.
+                continue
+
+    async def read(self, after: int, max_bytes: int) -> list[Entry]:
+        """Return the entries that follow number `after`, as many as fit, but one at least.
+
+        Raises:
+            Trimmed: some of them are gone.
+            Corrupt: an entry that must be there is not, or is not what was written.
+        """
+        found: list[Entry] = []
+        room = max_bytes
+        while True:
+            limit = max(1, min(_MAX_RANGE, room // self._usual_bytes + 1))
+            try:
+                entries = await self._range(after + len(found), limit)
+            except Trimmed:
+                if found:
+                    return found
+                raise
+            for entry in entries:
+                room -= len(entry.data)
+                if found and room < 0:
+                    return found
+                found.append(entry)
+            if len(entries) < limit or room <= 0:
+                return found
+
+    async def _range(self, after: int, limit: int) -> list[Entry]:
+        start = self._layout.entry(max(after + 1, 0))
+        found = await self._ask(range_request(start, self._layout.end, limit=limit))
+        entries = [self._entry(pair) for pair in found.pairs]
+        if not entries or entries[0].number != after + 1:
+            return await self._without_next(entries, after, found.revision)
+        for expected, entry in enumerate(entries, after + 1):
+            if entry.number != expected:
+                raise self._missing(expected)
+        self._usual_bytes = max(1, sum(len(entry.data) for entry in entries) // len(entries))
+        return entries
+
+    async def _without_next(self, entries: list[Entry], after: int, revision: int) -> list[Entry]:
+        """Find out why entry `after + 1` was not there as of a revision."""
+        try:
+            bounds = await self._bounds(revision)
+        except Compacted:
+            bounds = await self.bounds()
+            if bounds.floor <= after < bounds.head:
+                # It has come since, or is missing: look again.
+                return await self._range(after, len(entries) or 1)
+        if bounds.floor > after:
+            raise Trimmed(after, bounds.floor)
+        if entries or bounds.head > after:
+            raise self._missing(after + 1)
+        return []
+
+    async def _bounds(self, revision: int = 0) -> Bounds:
+        first = await self._ask(ask_first(self._layout, revision))
+        head = range_request(self._layout.head, revision=revision or first.revision)
+        return read_bounds(self._layout, first.pairs, (await self._ask(head)).pairs)
+
+    async def _ask(self, request: bytes) -> Found:
+        return read_range((await self._client.call(RANGE, request)).data)
+
+    def _entry(self, pair: Pair) -> Entry:
+        return Entry(self._layout.number(pair.key), read_value(pair.key, pair.value))
+
+    def _missing(self, number: int) -> Corrupt:
+        return Corrupt(
+            f"entry {number} of the cluster log {self._layout.name!r} in etcd is missing: was its "
+            "key deleted by hand? Stop all brokers"
+        )

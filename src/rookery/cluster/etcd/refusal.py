@@ -1,0 +1,75 @@
+"""What etcd says when it refuses a call, and what follows from it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+
+from rookery.cluster.etcd.address import Address
+from rookery.errors import Conflict, Corrupt, Unavailable
+
+
+class Full(Unavailable):
+    """There is no space for more; deleting is possible."""
+
+
+class Compacted(Conflict):
+    """The history asked for is gone: read what is there now."""
+
+
+class StaleToken(Conflict):
+    """The token counts no longer: ask for another."""
+
+
+# Another member may do better, or the same one in a moment.
+_PASSING: Final = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.ABORTED,
+    }
+)
+_FULL: Final = "database space exceeded"
+_BUSY: Final = "too many requests"
+_OLD_TOKEN: Final = ("invalid auth token", "revision of auth store is old")
+
+
+def refusal(address: Address, error: grpc.aio.AioRpcError) -> Exception | None:
+    """Return what a caller is told, or None if the call may be made again."""
+    code, details = error.code(), error.details() or ""
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and _FULL in details:
+        return _full(address)
+    if code in _PASSING or _BUSY in details:
+        return None
+    if any(words in details for words in _OLD_TOKEN):
+        return StaleToken(details)
+    if code is grpc.StatusCode.OUT_OF_RANGE:
+        return Compacted(details)
+    if code is grpc.StatusCode.DATA_LOSS:
+        return Corrupt(
+            f"{address}: {details}: members hold different data (alarm CORRUPT); replace the "
+            "member that is wrong, then disarm the alarm"
+        )
+    return Unavailable(f"{address} refuses: {details or code.name}{_advice(details)}")
+
+
+def _full(address: Address) -> Full:
+    return Full(
+        f"{address} is full (alarm NOSPACE): its database has reached --quota-backend-bytes. "
+        "Let a broker trim the cluster log or delete other keys and compact, then run "
+        "`etcdctl defrag --cluster` and `etcdctl alarm disarm`, or give etcd a larger quota"
+    )
+
+
+def _advice(details: str) -> str:
+    if "too large" in details or "too many operations" in details:
+        return "; leave etcd's --max-request-bytes and --max-txn-ops at their defaults or above"
+    if "permission denied" in details:
+        return "; grant the user readwrite on the log's prefix"
+    if "user name is empty" in details:
+        return "; add user and password_file to the URL"
+    return ""

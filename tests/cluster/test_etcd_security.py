@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from rookery.cluster.open import open_log
+from rookery.errors import Unavailable
+from rookery.testing.certificates import Certificates
+from rookery.testing.etcd import EtcdCluster, EtcdMember, EtcdSettings
+from rookery.testing.ports import HOST
+from tests.contracts.cluster_log import read_all
+
+WORDS = "correct horse"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("tls"), HOST)
+
+
+@pytest.fixture(scope="module")
+def encrypted(certificates: Certificates) -> Iterator[EtcdCluster]:
+    settings = EtcdSettings(certificates=certificates, client_certificates=True)
+    with EtcdCluster(settings=settings) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EtcdCluster]:
+    """Return an etcd where `writer` may use the log `allowed`, and nobody anything else."""
+    with EtcdCluster() as cluster:
+        guard(cluster.members[0])
+        yield cluster
+
+
+def text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def guard(member: EtcdMember) -> None:
+    member.call("auth/role/add", name="rookery")
+    prefix = {"key": text(b"allowed/"), "range_end": text(b"allowed0")}
+    member.call("auth/role/grant", name="rookery", perm={"permType": "READWRITE", **prefix})
+    for user, role in (("root", "root"), ("writer", "rookery")):
+        member.call("auth/user/add", name=user, password=WORDS)
+        member.call("auth/user/grant", user=user, role=role)
+    member.call("auth/enable")
+
+
+@pytest.fixture
+def password(tmp_path: Path) -> Path:
+    path = tmp_path / "password"
+    path.write_text(f"{WORDS}\n")
+    return path
+
+
+@pytest.fixture
+def wrong_password(tmp_path: Path) -> Path:
+    path = tmp_path / "wrong"
+    path.write_text("wrong horse\n")
+    return path
+
+
+async def test_a_log_over_tls(encrypted: EtcdCluster, certificates: Certificates) -> None:
+    files = certificates
+    log = open_log(encrypted.url(ca=files.ca, cert=files.client, key=files.client))
+    assert await log.append(b"x" * 100_000) == 1
+    assert await log.wait(0) == 1
+    assert [len(e.data) for e in await read_all(log)] == [100_000]
+    await log.close()
+
+
+async def test_a_stranger_is_not_spoken_to(
+    encrypted: EtcdCluster, certificates: Certificates, tmp_path: Path
+) -> None:
+    files, others = certificates, Certificates.make(tmp_path, HOST)
+    port = urlsplit(encrypted.url()).port
+    for query in (
+        f"ca={others.ca}&cert={files.client}&key={files.client}",
+        f"ca={files.ca}",
+        f"ca={files.ca}&cert={others.client}&key={others.client}",
+        "tls=off",
+    ):
+        log = open_log(f"etcd://{HOST}:{port}/log?timeout=0.3&{query}")
+        with pytest.raises(Unavailable):
+            await log.append(b"x")
+        await log.close()
+
+
+async def test_a_user_with_a_password(guarded: EtcdCluster, password: Path) -> None:
+    log = open_log(guarded.url("allowed", user="writer", password_file=password))
+    assert await log.append(b"x") == 1
+    assert await log.wait(0) == 1
+    await log.append(b"y")
+    await log.trim(2)
+    assert (await log.floor(), await log.head()) == (1, 2)
+    await log.close()
+
+
+async def test_a_token_that_counts_no_longer_is_renewed(
+    guarded: EtcdCluster, password: Path
+) -> None:
+    log = open_log(guarded.url("allowed", user="writer", password_file=password))
+    last = await log.append(b"x")
+    # Simple tokens live in the member's memory.
+    guarded.restart(guarded.members[0])
+    assert await log.append(b"y") == last + 1
+    assert await log.wait(last) == last + 1
+    await log.close()
+
+
+async def test_a_user_without_rights_is_told(guarded: EtcdCluster, password: Path) -> None:
+    log = open_log(guarded.url("forbidden", user="writer", password_file=password))
+    for call in (log.append(b"x"), log.read(0), log.head(), log.wait(0)):
+        with pytest.raises(Unavailable, match="permission denied; grant the user readwrite"):
+            await call
+    await log.close()
+
+
+async def test_who_gives_no_or_a_wrong_password_is_told(
+    guarded: EtcdCluster, wrong_password: Path
+) -> None:
+    log = open_log(guarded.url("allowed"))
+    with pytest.raises(Unavailable, match="add user and password_file to the URL"):
+        await log.head()
+    await log.close()
+    log = open_log(guarded.url("allowed", user="writer", password_file=wrong_password))
+    with pytest.raises(Unavailable, match="authentication failed"):
+        await log.head()
+    await log.close()
