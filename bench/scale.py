@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import selectors
 import socket
 import sys
 import tempfile
@@ -38,6 +39,7 @@ from rookery.wire.messages.produce import (
     PRODUCE,
     PartitionProduceData,
     ProduceRequest,
+    ProduceResponse,
     TopicProduceData,
 )
 
@@ -138,7 +140,11 @@ def produce_to(
 
 
 def _write(client: Client, request: ProduceRequest) -> None:
-    for topic in client.ask(PRODUCE, 9, request).responses:
+    _check(client.ask(PRODUCE, 9, request))
+
+
+def _check(response: ProduceResponse) -> None:
+    for topic in response.responses:
         refused = {part.error_code for part in topic.partition_responses} - {ErrorCode.NONE}
         if refused:
             raise RuntimeError(f"the broker refused records: {refused}")
@@ -256,6 +262,46 @@ def _rate(served: BrokerProcess, topic: str, partitions: int, count: int = 500_0
     return count / (time.perf_counter() - started)
 
 
+def small() -> None:
+    """Send records one by one: what a request costs the broker, gathered or each on its own."""
+    with broker("--durability", "os") as served:
+        make_topic(served, "small", 4)
+        for connections, in_flight, goal in ((4, 50, "<= 40"), (16, 1, "")):
+            clients = [Client(served) for _ in range(connections)]
+            _exchange(clients, in_flight, 1.0)
+            before = cpu(served.pid)
+            count = _exchange(clients, in_flight, 5.0)
+            spent = (cpu(served.pid) - before) / count * 1e6
+            what = f"small produce, {connections} connections x {in_flight} in flight, CPU"
+            show(what, spent, "us", goal)
+            for client in clients:
+                client.socket.close()
+
+
+def _exchange(clients: Sequence[Client], in_flight: int, seconds: float) -> int:
+    """Keep so many requests of each client in flight for so long; return how many were answered."""
+    selector = selectors.DefaultSelector()
+    frames = [
+        b"".join(request_frame(PRODUCE, 9, 1, "scale", produce_to("small", [index % 4])))
+        for index in range(len(clients))
+    ]
+    for client, frame in zip(clients, frames, strict=True):
+        selector.register(client.socket, selectors.EVENT_READ, (client, frame))
+        client.socket.sendall(frame * in_flight)
+    waiting, done, end = len(clients) * in_flight, 0, time.perf_counter() + seconds
+    while waiting:
+        for key, _ in selector.select():
+            client, frame = key.data
+            _check(client.receive(PRODUCE, 9))
+            done += 1
+            if time.perf_counter() < end:
+                client.socket.sendall(frame)
+            else:
+                waiting -= 1
+    selector.close()
+    return done
+
+
 def start() -> None:
     """Measure the time from the start of the process to its first answers."""
     with broker("--durability", "os") as served:
@@ -303,7 +349,7 @@ def _connect(served: BrokerProcess) -> Client:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "memory": memory, "idle": idle, "spread": spread, "start": start,
+    "memory": memory, "idle": idle, "spread": spread, "small": small, "start": start,
 }  # fmt: skip
 
 

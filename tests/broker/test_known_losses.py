@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from rookery.errors import ErrorCode
+from rookery.log.journal import Journal
 from rookery.records import record as records
 from rookery.testing.cluster import Fault, FaultyLog
 from rookery.testing.served import ServedBroker
@@ -30,11 +31,18 @@ def settle(request: pytest.FixtureRequest, broker: ServedBroker) -> Callable[[],
     return (lambda: None) if request.param == "memory" else lambda: forget_tail(broker)
 
 
+def journal_of(broker: ServedBroker) -> Journal:
+    """Return the journal that a broker writes."""
+    assert broker.broker.journal is not None
+    return broker.broker.journal
+
+
 def bad_disk(broker: ServedBroker) -> FaultyDisk:
     """Put a disk that fails to order below the journal, which must not have a file yet."""
-    assert broker.broker.journal.current is None
+    journal = journal_of(broker)
+    assert journal.current is None
     disk = FaultyDisk()
-    broker.broker.journal._appender._disk = disk
+    journal._appender._disk = disk
     return disk
 
 
@@ -85,7 +93,7 @@ async def test_no_record_of_a_failed_flush_is_acknowledged(
     broker = start()
     create(broker, "t")
     disk = bad_disk(broker)
-    broker.broker.journal._appender._durability = "disk"
+    journal_of(broker)._appender._durability = "disk"
     disk.fail(call, *[EIO] * ATTEMPTS)
     # Too large for an entry's payload, so that the journal has to take them.
     sent = [b"%d " % number * 50 * KIBIBYTE for number in range(7)]

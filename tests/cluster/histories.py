@@ -13,16 +13,21 @@ from rookery.cluster.events.brokers import (
     ClusterCreated,
     ConfigChange,
     ConfigsChanged,
+    ProcessRegistered,
 )
 from rookery.cluster.events.log import (
     Committed,
     Extent,
     IdleProducer,
+    ObjectsCondemned,
     ObjectsDropped,
-    PayloadMove,
-    PayloadsMoved,
+    Piece,
     ProducerIdsAllotted,
     ProducersExpired,
+    Replaced,
+    ReplacedRange,
+    SegmentsStaged,
+    StagedSegment,
 )
 from rookery.cluster.events.topics import (
     LogStartMoved,
@@ -49,6 +54,9 @@ class Historian:
             return self._write(0, 0, [ClusterCreated(cluster_id="c", feature_level=1)], state)
         if not state.brokers.by_node or self.random.random() < 0.05:
             return self._write(0, 0, [self._registration()], state)
+        if self.random.random() < 0.02:
+            process = ProcessRegistered(process_id=self.random.randbytes(16), purpose="caretaker")
+            return self._write(0, 0, [process], state)
         incarnation = self.random.choice(sorted(state.brokers.sequences))
         sequence = state.brokers.sequences[incarnation] + 1
         if self.random.random() < 0.05:
@@ -81,6 +89,8 @@ class Historian:
         end = partition.next_offset if partition else 5
         if random.random() < 0.6:
             return self._commit(state)
+        if random.random() < 0.5:
+            return self._rewrite(state)
         return random.choice(
             (
                 TopicDeleted(topic_id=topic.id),
@@ -109,13 +119,8 @@ class Historian:
                     partition=index,
                     producers=[IdleProducer(producer_id=1, last_sequence=random.randrange(9))],
                 ),
-                PayloadsMoved(
-                    moves=[
-                        PayloadMove(entry=-one, object_id=1 << 24, position=100)
-                        for one in sorted(state.payloads)[:2]
-                    ]
-                ),
-                ObjectsDropped(object_ids=sorted(state.objects)[:2]),
+                ObjectsDropped(object_ids=list(state.objects.condemned)[:2]),
+                ObjectsCondemned(object_ids=list(state.objects.empty(state.brokers.sequences))[:2]),
                 BrokerBeat(),
                 BrokerLeft(),
                 BrokerExpired(
@@ -123,6 +128,40 @@ class Historian:
                 ),
             )
         )
+
+    def _rewrite(self, state: State) -> Message:
+        """Replace some rows of a partition, exactly or not; or stage a segment for it."""
+        random = self.random
+        topic = random.choice(list(state.topics))
+        partition = random.choice(topic.partitions)
+        object_id = random.choice(((3 << 24) + 1, (4 << 24) + random.randrange(9)))
+        if random.random() < 0.3 or not partition.base_offsets:
+            staged = StagedSegment(
+                object_id=object_id,
+                topic_id=topic.id,
+                partition=partition.index,
+                base_offset=partition.log_start,
+            )
+            return SegmentsStaged(segments=[staged])
+        first = random.randrange(len(partition.base_offsets))
+        last = random.randrange(first, len(partition.base_offsets))
+        bases = [partition.row(index).base_offset for index in range(first, last + 1)]
+        kept = [base for base in bases[1:] if random.random() < 0.5]
+        fingerprint = partition.fingerprint(range(first, last + 1))
+        one = ReplacedRange(
+            topic_id=topic.id,
+            partition=partition.index,
+            base_offset=bases[0],
+            end_offset=partition.row(last).end_offset,
+            fingerprint=fingerprint + (random.random() < 0.2),
+            kind=random.choice((2, 6)),
+            cleaned_to=random.choice((-1, bases[0])),
+            pieces=[
+                Piece(base_offset=base, position=at * 100, size=90, max_timestamp=self.clock)
+                for at, base in enumerate([bases[0], *kept])
+            ],
+        )
+        return Replaced(object_id=object_id, ranges=[one])
 
     def _topic(self) -> TopicCreated:
         random = self.random

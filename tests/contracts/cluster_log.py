@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from rookery.cluster.open import open_log
 from rookery.cluster.port import MAX_ENTRY_BYTES, ClusterLog, Entry, Trimmed
-from rookery.errors import Unavailable
+from rookery.errors import Conflict, Unavailable
 from rookery.testing.cluster import Fault, FaultyLog
 
 Opener = Callable[[], ClusterLog]
@@ -322,6 +322,55 @@ class ClusterLogContract:
                 await call
         log.mend()
         assert await log.append(b"after") == 2
+
+    # Beginning elsewhere.
+
+    async def test_an_empty_log_can_begin_after_a_number(self, opened: Opener) -> None:
+        log = opened()
+        await log.begin_after(1_000_000_007)
+        assert await log.head() == await log.floor() == 1_000_000_007
+        assert await log.read(1_000_000_007) == []
+        with pytest.raises(Trimmed):
+            await log.read(0)
+        other = opened()
+        assert await other.head() == await other.floor() == 1_000_000_007
+        assert await other.append(b"first") == 1_000_000_008
+        assert await log.append(b"second") == 1_000_000_009
+        assert [e.data for e in await read_all(opened(), 1_000_000_007)] == [b"first", b"second"]
+
+    async def test_a_log_that_began_elsewhere_can_be_trimmed(self, opened: Opener) -> None:
+        log = opened()
+        await log.begin_after(500)
+        await append_many(log, "a", 5)
+        await log.trim(504)
+        assert await log.floor() == 503
+        assert await log.append(b"x") == 506
+
+    async def test_only_a_log_without_a_past_can_begin_elsewhere(self, opened: Opener) -> None:
+        log = opened()
+        await log.append(b"x")
+        with pytest.raises(Conflict, match="has had entries"):
+            await log.begin_after(500)
+        await log.trim(2)
+        with pytest.raises(Conflict, match="has had entries"):
+            await opened().begin_after(500)
+        assert await log.append(b"y") == 2
+
+    async def test_a_log_begins_elsewhere_only_once(self, opened: Opener) -> None:
+        log = opened()
+        await log.begin_after(500)
+        with pytest.raises(Conflict, match="has had entries"):
+            await opened().begin_after(600)
+        with pytest.raises(ValueError, match="begin after 0"):
+            await log.begin_after(0)
+        assert await log.head() == 500
+
+    async def test_who_waits_hears_of_what_follows_the_beginning(self, opened: Opener) -> None:
+        log, other = opened(), opened()
+        await log.begin_after(500)
+        waiting = asyncio.create_task(other.wait(500))
+        await log.append(b"x")
+        assert await waiting == 501
 
     # Closing.
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import ConfigError, Corrupt, Unavailable
-from rookery.formats.keys import object_id
+from rookery.formats.keys import STORED, object_id
+from rookery.log import cache as cache_module
 from rookery.log.cache import BlockCache
 from rookery.log.settings import CacheSettings
 
@@ -119,6 +120,7 @@ async def test_nonsense_is_refused(position: int, size: int) -> None:
     "bad",
     [
         CacheSettings(block_bytes=0),
+        CacheSettings(stored_block_bytes=0),
         CacheSettings(max_bytes=-1),
         CacheSettings(probation_percent=101),
     ],
@@ -414,3 +416,123 @@ def test_whatever_happens_committed_bytes_are_read(
 
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(scenario())
+
+
+S, T = object_id(1, STORED), object_id(1, STORED + 1)
+
+
+def make_stored(source: Source, *, blocks: int = 16, percent: int = 50) -> BlockCache:
+    bounds = CacheSettings(
+        max_bytes=blocks * STEP,
+        block_bytes=7,
+        stored_block_bytes=STEP,
+        probation_percent=percent,
+        ahead_blocks=4,
+    )
+    source.objects |= {S: content(S, 2050), T: content(T, 2050)}
+    return BlockCache(source.read, bounds)
+
+
+async def test_stored_objects_have_blocks_of_their_own_size() -> None:
+    source = Source()
+    cache = make_stored(source)
+    assert await cache.read(S, 90, 20) == source.objects[S][90:110]
+    assert await cache.read(A, 7, 3) == source.objects[A][7:10]
+    assert source.reads == [(S, 0), (S, 100), (A, 7)]
+    assert (cache.stored_block_bytes, cache.ahead_bytes) == (STEP, 4 * STEP)
+
+
+async def test_the_end_of_a_stored_object_is_final() -> None:
+    source = Source()
+    cache = make_stored(source)
+    assert await cache.read(S, 2000, 10) == source.objects[S][2000:2010]
+    assert await cache.read(S, 2010, 40) == source.objects[S][2010:]
+    assert source.reads == [(S, 2000)]
+    with pytest.raises(Corrupt, match=r"object _rookery/objects/.* 2051 were committed"):
+        await cache.read(S, 2010, 41)
+
+
+async def test_what_is_wanted_is_read_once_and_side_by_side() -> None:
+    source = Source()
+    cache = make_stored(source)
+    source.gate.clear()
+    cache.want(S, 150, 250)
+    cache.want(S, 150, 250)
+    reading = asyncio.ensure_future(cache.read(S, 200, 50))
+    await settle()
+    assert source.reads == [(S, 100), (S, 200), (S, 300)]
+    source.gate.set()
+    assert await reading == source.objects[S][200:250]
+    await cache.close()
+    assert (cache.ahead, cache.joined, cache.misses) == (3, 1, 0)
+
+
+async def test_what_is_read_ahead_is_bounded_until_it_is_asked_for() -> None:
+    source = Source()
+    cache = make_stored(source)
+    cache.want(S, 0, 2000)
+    await cache.close()
+    # Half of probation, which is half of 16 blocks.
+    assert len(source.reads) == 4
+    cache.want(T, 0, 2000)
+    await cache.close()
+    assert len(source.reads) == 4
+    await cache.read(S, 0, 10)
+    cache.want(T, 0, 2000)
+    await cache.close()
+    assert source.reads[4:] == [(T, 0)]
+
+
+async def test_what_failed_or_was_forgotten_makes_room() -> None:
+    source = Source()
+    cache = make_stored(source)
+    source.failures = [Unavailable("away"), Unavailable("away")]
+    cache.want(S, 0, 400)
+    await cache.close()
+    cache.want(T, 0, 200)
+    await cache.close()
+    assert cache.held_bytes == 4 * STEP
+    cache.invalidate(T)
+    cache.want(S, 0, 200)
+    await cache.close()
+    assert cache.held_bytes == 4 * STEP
+
+
+async def test_what_nobody_asks_for_does_not_stop_reading_ahead_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cache_module, "_ABANDONED_S", -1.0)
+    source = Source()
+    cache = make_stored(source)
+    cache.want(S, 0, 400)
+    await cache.close()
+    cache.want(T, 0, 400)
+    await cache.close()
+    assert len(source.reads) == 8
+
+
+async def test_a_cold_scan_with_blocks_read_ahead_leaves_the_hot_blocks() -> None:
+    source = Source()
+    cache = make_stored(source, percent=25)
+    for _ in range(3):
+        await cache.read(T, 0, 1000)
+    misses = cache.misses
+    for at in range(0, 2000, 50):
+        cache.want(S, at + 50, 200)
+        await cache.read(S, at, 50)
+        await settle()
+    # No block that was read ahead was pushed out before its turn.
+    assert len([1 for identity, _ in source.reads if identity == S]) <= 22
+    assert cache.misses == misses
+    await cache.read(T, 0, 1000)
+    assert cache.misses == misses
+
+
+async def test_damaged_bytes_are_dropped() -> None:
+    source = Source()
+    cache = make_stored(source)
+    await cache.read(S, 0, 400)
+    cache.drop(S, 150, 100)
+    source.reads.clear()
+    await cache.read(S, 0, 400)
+    assert source.reads == [(S, 100), (S, 200)]

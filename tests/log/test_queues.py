@@ -44,16 +44,16 @@ def test_reading_a_block_once_in_steps_does_not_protect_it() -> None:
     queues = TwoQueues(40, 10, 1)
     queues.put((1, 0), Block(bytes(10)))
     for _ in range(10):
-        queues.use((1, 0), 1)
+        queues.use((1, 0), 2)  # each step begins within the last
     for number in range(1, 5):
         queues.put((1, number), Block(bytes(10)))
     assert (1, 0) not in queues
 
 
-def test_reading_a_block_more_than_once_protects_it() -> None:
+def test_reading_a_block_more_than_twice_protects_it() -> None:
     queues = TwoQueues(40, 10, 1)
     queues.put((1, 0), Block(bytes(10)))
-    for _ in range(11):
+    for _ in range(21):
         queues.use((1, 0), 1)
     for number in range(1, 20):
         queues.put((1, number), Block(bytes(10)))
@@ -72,7 +72,7 @@ def test_the_oldest_protected_block_goes_when_probation_has_its_share_only() -> 
     queues = TwoQueues(40, 10, 1)
     for number in range(4):
         queues.put((1, number), Block(bytes(10)))
-        queues.use((1, number), 11)
+        queues.use((1, number), 21)
     queues.use((1, 0), 1)
     queues.put((2, 0), Block(bytes(10)))
     assert [(1, number) in queues for number in range(4)] == [True, False, True, True]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,15 +12,17 @@ from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.state import Appended
 from rookery.errors import ErrorCode, Unavailable
+from rookery.log.batch import Batch
 from rookery.log.journal import Journal, Written
+from rookery.log.medium import FlushSettings, JournalMedium, NoMedium
 from rookery.log.tail import Tail
-from rookery.log.writer import Batch, Writer
+from rookery.log.writer import Writer
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, Record, build
 from rookery.testing.clock import ManualClock
 from rookery.testing.cluster import FaultyLog
-from rookery.wire.buffer import Buffer
 
 TOPIC = bytes(range(16))
 
@@ -32,7 +34,7 @@ class Setting:
         self.replica, self.log, self.journal = replica, log, journal
         self.tail = Tail()
         self.writer = Writer(replica, self.tail)
-        self.writer.use(journal)
+        self.writer.use(JournalMedium(journal))
 
     def end(self, partition: int = 0) -> int:
         return self.replica.state.topics.by_name["t"].partitions[partition].next_offset
@@ -113,8 +115,8 @@ async def test_batches_are_stamped_for_readers(setting: Setting) -> None:
 
 
 async def test_a_failed_write_fails_its_batches_and_no_others(setting: Setting) -> None:
-    class Broken:
-        async def append(self, parts: list[Buffer]) -> Written:
+    class Broken(NoMedium):
+        async def write(self, batches: Sequence[Batch]) -> Written:
             raise Unavailable("the disk is full")
 
     await setting.writer.append([batch()])
@@ -124,7 +126,7 @@ async def test_a_failed_write_fails_its_batches_and_no_others(setting: Setting) 
     assert setting.end() == 1
     # Small ones do not need the journal, and large ones can go on when it works again.
     assert (await setting.writer.append([batch()]))[0].base_offset == 1
-    setting.writer.use(setting.journal)
+    setting.writer.use(JournalMedium(setting.journal))
     assert (await setting.writer.append([batch(100_000)]))[0].base_offset == 2
 
 
@@ -132,3 +134,72 @@ async def test_drain_waits_for_all(setting: Setting) -> None:
     futures = [setting.writer.append([batch(size)]) for size in (10, 100_000, 10)]
     await setting.writer.drain()
     assert all(future.done() for future in futures)
+
+
+class SlowStore(NoMedium):
+    """Takes flushes, each for as long as the test says."""
+
+    def __init__(self) -> None:
+        self.begun: list[asyncio.Event] = []
+        self.again = asyncio.Event()
+        self.sizes: list[int] = []
+        self.settled: list[tuple[int, list[int]]] = []
+
+    async def write(self, batches: Sequence[Batch]) -> Written:
+        number = len(self.begun)
+        size = sum(len(batch.data) for batch in batches)
+        self.begun.append(asyncio.Event())
+        self.sizes.append(size)
+        if number:
+            self.again.set()
+        await self.begun[number].wait()
+        if number == 1:
+            raise Unavailable("the second one fails")
+        return Written((9 << 24) + number, 0, size)
+
+    def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
+        self.settled.append((identity, [one.base_offset for one in outcomes]))
+
+
+async def test_objects_are_committed_in_the_order_in_which_they_were_begun(
+    setting: Setting,
+) -> None:
+    store = SlowStore()
+    writer = Writer(setting.replica, setting.tail, FlushSettings(0, 100_000, lanes=3))
+    writer.use(store)
+    futures = []
+    for _ in range(4):
+        futures.append(writer.append([batch(100_000)]))
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(store.begun) == 3  # as many as there are lanes
+    store.begun[2].set()
+    store.begun[1].set()
+    await asyncio.sleep(0)
+    assert not any(future.done() for future in futures)
+    store.begun[0].set()
+    assert (await futures[0])[0].base_offset == 0
+    with pytest.raises(Unavailable, match="second one"):
+        await futures[1]
+    assert (await futures[2])[0].base_offset == 1
+    store.begun[3].set()
+    assert (await futures[3])[0].base_offset == 2
+    assert store.settled == [(9 << 24, [0]), ((9 << 24) + 2, [1]), ((9 << 24) + 3, [2])]
+
+
+async def test_small_flushes_to_a_store_wait_for_the_interval(setting: Setting) -> None:
+    store = SlowStore()
+    writer = Writer(
+        setting.replica, setting.tail, FlushSettings(0, 1_000_000, lanes=8, interval_ms=20)
+    )
+    writer.use(store)
+    futures = []
+    for _ in range(10):
+        futures.append(writer.append([batch(10)]))
+        await asyncio.sleep(0)
+    assert len(store.begun) == 1
+    async with asyncio.timeout(10):
+        await store.again.wait()
+    assert store.sizes[1] == 9 * store.sizes[0]
+    store.begun[0].set()
+    await futures[0]

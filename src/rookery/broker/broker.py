@@ -4,45 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
-from pathlib import Path
-from typing import Final
 
-from rookery.broker import configs
+from rookery.broker import memory
 from rookery.broker.call import Services
+from rookery.broker.caretaking import Caretaking
 from rookery.broker.chores import Chores
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.membership import Membership
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage import Storage
 from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
-from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import FEATURE_LEVEL, Applied
-from rookery.errors import ConfigError, Error, Unavailable
+from rookery.errors import ConfigError, Error
 from rookery.log import snapshots
 from rookery.log.cache import BlockCache
-from rookery.log.files import Files
 from rookery.log.journal import Journal
+from rookery.log.medium import JournalMedium
 from rookery.log.reader import Reader
-from rookery.log.settings import CacheSettings
+from rookery.log.segmentindex import Layouts
 from rookery.log.survey import Survey
 from rookery.log.tail import Tail
-from rookery.log.upkeep import Upkeep
+from rookery.log.uploads import Numbers
 from rookery.log.writer import Writer
 from rookery.model.address import parse_address
 from rookery.model.uuid import uuid_text
+from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
 from rookery.net.listener import Listener, ListenerSettings
-from rookery.store.open import open_store
 
 log = logging.getLogger(__name__)
-
-# The newest payloads stay in their entries: most of them are read again soon, or never.
-_PAYLOADS_KEPT: Final = 64
 
 
 class Broker:
@@ -65,32 +60,21 @@ class Broker:
         """Has an exception when the broker cannot go on."""
         self._clock = clock or SystemClock()
         self._random = random or SystemRandom()
-        self._folder = Path(settings.data).absolute()
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self.cluster_log = open_log(
-            f"sqlite://{self._folder / 'cluster.sqlite'}", durability=settings.durability
+        self.storage = Storage(settings)
+        self.cluster_log = self.storage.cluster_log
+        self.replica = Replica(
+            self.cluster_log, self._clock, lambda: snapshots.load(self.storage.store)
         )
-        self._store = open_store(f"file://{self._folder / 'store'}")
-        self.replica = Replica(self.cluster_log, self._clock, lambda: snapshots.load(self._store))
         self.replica.when_failed = self._fail
         self.replica.when_jumped = self._drop_clients
         self.tail = Tail(settings.tail_bytes)
-        self._files = Files(self._folder / "journal")
-        self.cache = BlockCache(self._files.read, CacheSettings(max_bytes=settings.cache_bytes))
+        self.places = self.storage.places(lambda: self.replica.state)
+        self.cache = BlockCache(self.places.read, self.storage.cache_settings(settings))
         self.waiting = Waiting()
         self.chores = Chores()
         self.membership = Membership(self.replica, self._clock, settings)
-        self.upkeep = Upkeep(
-            self.replica,
-            self.cluster_log,
-            self._files,
-            self.cache,
-            self._clock,
-            lambda topic: configs.of(self.replica.state, topic),
-        )
+        self.caretaking = Caretaking(settings, lambda: self.membership.keeps_caretaker)
         self.listeners: list[Listener] = []
-        self.snapshot_at = 0
-        self._snapshot_bytes = 0
         self.lost_records = 0
         """Records that were acknowledged without a sync and did not survive the machine."""
         self._is_stopping = False
@@ -99,9 +83,8 @@ class Broker:
 
     async def start(self) -> None:
         """Join the cluster and serve."""
+        await self.storage.check()
         await self.replica.open()
-        # Not what is applied: a broker that is restarted often would never write a snapshot.
-        self.snapshot_at = self.replica.opened_at
         if not self.replica.state.cluster_id:
             cluster_id = uuid_text(self._random.token(16))
             await self.replica.create_cluster(
@@ -112,8 +95,8 @@ class Broker:
             clock=self._clock,
             random=self._random,
             replica=self.replica,
-            writer=Writer(self.replica, self.tail),
-            reader=Reader(self.cluster_log, self.cache, self.tail, self._files.read),
+            writer=Writer(self.replica, self.tail, self.storage.flush_settings(self.settings)),
+            reader=self._reader(),
             waiting=self.waiting,
             producer_ids=ProducerIds(self.replica),
         )
@@ -127,24 +110,31 @@ class Broker:
         self._is_stopping = True
         self.services.is_draining = True
         await self.chores.stop()
+        await self.caretaking.stop()
         self.waiting.hurry_all()
         grace_ms = self.settings.drain_timeout_ms
         await asyncio.gather(*(listener.stop(grace_ms) for listener in self.listeners))
         await self.services.writer.drain()
         try:
+            await self.medium.finish()
             await self.replica.propose([BrokerLeft()])
         except Error as error:
             log.warning("could not leave the cluster in order: %s", error)
         await self.replica.close()
-        await self.journal.close()
+        await self.medium.close()
         await self.cache.close()
-        await self._files.close()
-        await self._store.close()
-        await self.cluster_log.close()
+        await self.storage.close()
+
+    def _reader(self) -> Reader:
+        # Long runs of a local disk are read past the cache: the system keeps its pages.
+        direct = self.places.read if self.storage.is_local else None
+        layouts = Layouts(self.places, self.cache.read)
+        return Reader(self.cluster_log, self.cache, self.tail, direct, layouts)
 
     async def _listen(self) -> None:
         settings = self.settings
         dispatcher, budget = Dispatcher(self.services), Budget(settings.request_bytes)
+        answers = AnswerBudget(settings.answer_bytes, settings.unread_timeout_ms)
         # The own port first: it is the one that clients are told.
         for name, text in (("listen", settings.listen), ("bootstrap", settings.bootstrap)):
             if not text:
@@ -156,7 +146,7 @@ class Broker:
                 reuse_port=name == "bootstrap",
                 max_connections=settings.max_connections,
             )
-            listener = Listener(dispatcher, options, budget=budget)
+            listener = Listener(dispatcher, options, budget=budget, answers=answers)
             await listener.start()
             self.listeners.append(listener)
 
@@ -165,8 +155,13 @@ class Broker:
         """The broker's own port, which clients are told."""
         return self.listeners[0]
 
+    @property
+    def journal(self) -> Journal | None:
+        """The journal under way; None if this broker writes to a store."""
+        return self.medium.journal if isinstance(self.medium, JournalMedium) else None
+
     async def _join(self) -> None:
-        """Register, and write into a journal of the new incarnation from now on."""
+        """Register, and write under the name of the new incarnation from now on."""
         address = parse_address(
             self.settings.advertise or self.settings.listen, "advertise", lowest_port=0
         )
@@ -180,17 +175,20 @@ class Broker:
                 rack=self.settings.rack or None,
             )
         )
-        self.journal = Journal(
-            self._folder / "journal", incarnation, self.settings.durability, clock=self._clock
-        )
-        self.services.writer.use(self.journal)
+        self.numbers = Numbers(incarnation)
+        self.medium = self.storage.medium(self.settings, self.replica, self._clock, self.numbers)
+        self.services.writer.use(self.medium)
         broker = self.replica.state.brokers.of(incarnation)
         self.services.node_id = broker.node_id if broker else -1
         log.info("broker %d serves on port %d", self.services.node_id, self.listener.port)
 
     def _node_id(self, host: str, port: int) -> int:
-        """Take the place of a broker that had our port: it is dead, or we would not have it."""
-        if self.settings.node_id >= 0 or self.settings.advertise:
+        """Take the place of a broker that had our port: it is dead, or we would not have it.
+
+        Only where the address says which host it is: on several, all may listen on 0.0.0.0.
+        """
+        is_anywhere = host in {"0.0.0.0", "::", ""}  # noqa: S104 (it is compared, not listened on)
+        if self.settings.node_id >= 0 or self.settings.advertise or is_anywhere:
             return self.settings.node_id
         brokers = self.replica.state.brokers.by_node.values()
         return next((one.node_id for one in brokers if (one.host, one.port) == (host, port)), -1)
@@ -198,14 +196,15 @@ class Broker:
     async def _rejoin(self) -> None:
         """Come back as a new incarnation: the others took us for dead."""
         log.warning("broker %d was expired and joins again", self.services.node_id)
-        await self.journal.close()
+        await self.medium.close()
         await self._join()
 
     async def _survey(self) -> None:
         """Look for what a machine that went down may have taken along, if that is possible."""
-        if self.settings.durability == "disk":
+        files = self.storage.files
+        if self.settings.durability == "disk" or files is None:
             return
-        survey = Survey(self.replica, self._files, self._folder / "boot-id")
+        survey = Survey(self.replica, files, self.storage.folder / "boot-id")
         if survey.is_due:
             log.warning("the machine was started anew: all journals are checked")
             self.lost_records = await survey.run()
@@ -215,45 +214,39 @@ class Broker:
         settings, chores = self.settings, self.chores
         chores.every(settings.beat_interval_ms, "beat", self.membership.beat)
         chores.every(settings.beat_interval_ms, "looking for the dead", self.membership.look)
-        chores.every(settings.upkeep_interval_ms, "upkeep of the log", self._tidy)
-        chores.every(1000, "a look at the disk", self._try_disk)
-        # Looked at often: a broker that is killed again and again must not replay ever more.
-        chores.every(min(settings.upkeep_interval_ms, 1000), "snapshot", self._snapshot)
+        chores.every(1000, "upkeep of what this broker writes", self._look_after)
+        chores.every(memory.INTERVAL_MS, "giving memory back", memory.Memory().tidy)
+        if settings.caretaker == "process":
+            self.caretaking.start()
+        elif settings.caretaker == "inline":
+            self.caretaker = self.storage.caretaker(
+                settings, self.replica, self._clock, self._next_id
+            )
+            chores.every(settings.upkeep_interval_ms, "upkeep of the log", self._round)
 
-    async def _try_disk(self) -> None:
-        """Find out that a disk that failed works again, also if no client writes much."""
-        if self.journal.failure:
-            with suppress(Unavailable):
-                await self.journal.append([b"a look at the disk"])
+    def _next_id(self) -> int:
+        # Not the numbers themselves: a broker that joins again has others.
+        return self.numbers()
 
-    async def _tidy(self) -> None:
-        if not self.membership.is_caretaker or not self.membership.is_clock_sound:
-            return
-        await self.upkeep.retain()
-        await self.upkeep.move_payloads(self.journal, keep=_PAYLOADS_KEPT)
-        await self.upkeep.drop_journals(self.journal, self.settings.delete_delay_ms)
-        await self.upkeep.expire_producers(self.settings.producer_expiration_ms)
+    async def _round(self) -> None:
+        """Be the caretaker for a moment."""
+        if self.membership.keeps_caretaker:
+            await self.caretaker.round()
 
-    async def _snapshot(self) -> None:
-        """Write a snapshot when the log has grown, and let go what it covers."""
-        settings, replica = self.settings, self.replica
-        is_long = (
-            replica.state.applied - self.snapshot_at >= settings.snapshot_entries
-            or replica.log_bytes - self._snapshot_bytes >= settings.snapshot_bytes
-        )
-        if not is_long or not self.membership.is_caretaker:
-            return
-        self._snapshot_bytes = replica.log_bytes
-        await self.upkeep.move_payloads(self.journal)
-        number = await snapshots.save(self._store, self.replica.state)
-        self.snapshot_at = number
-        await snapshots.prune(self._store)
-        oldest_payload = min((-one for one in self.replica.state.payloads), default=number + 1)
-        await self.cluster_log.trim(min(number + 1, oldest_payload))
+    async def _look_after(self) -> None:
+        """See that a medium that failed is tried again, and that names do not run out."""
+        await self.medium.look_after()
+        if self.numbers.is_nearly_spent:
+            await self.services.writer.drain()
+            await self._rejoin()
 
     def _applied(self, applied: Applied, _entry: Entry) -> None:
         if applied.grown:
             self.waiting.grown(applied.grown)
+        for object_id in applied.dropped:
+            self.cache.invalidate(object_id)
+            if self.storage.files is not None:
+                self.storage.files.forget(object_id)
         replica = self.replica
         if replica.incarnation and replica.incarnation not in replica.state.brokers.sequences:
             self._fenced()

@@ -17,10 +17,12 @@ from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerBeat, BrokerExpired
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Applied
+from rookery.cluster.state.topics import leader_of
 
 log = logging.getLogger(__name__)
 
 MAX_SKEW_MS: Final = 10_000
+_CARETAKER: Final = b"the caretaker..."
 
 
 class Membership:
@@ -43,14 +45,15 @@ class Membership:
         return not others or abs(median_low(others)) <= MAX_SKEW_MS
 
     @property
-    def is_caretaker(self) -> bool:
-        """Whether this broker does what one broker must do for all: the one with the lowest id.
+    def keeps_caretaker(self) -> bool:
+        """Whether this broker is the one that keeps a caretaker, and its clock can be trusted.
 
-        Two who both believe it do no harm: what they propose is checked when it is applied.
+        Chosen by hash, as leaders are. Two who both believe it do no harm: what their caretakers
+        propose is checked when it is applied.
         """
         broker = self._replica.state.brokers.of(self._replica.incarnation)
-        nodes = self._replica.state.brokers.nodes
-        return broker is not None and bool(nodes) and nodes[0] == broker.node_id
+        chosen = leader_of(_CARETAKER, 0, self._replica.state.brokers.nodes)
+        return broker is not None and chosen == broker.node_id and self.is_clock_sound
 
     def _applied(self, applied: Applied, entry: Entry) -> None:
         if applied.is_void:

@@ -66,6 +66,18 @@ _JOURNAL_PENDING: Final = metrics.gauge(
 _JOURNAL_ABANDONED: Final = metrics.counter(
     "rookery_log_journal_abandoned_total", "Journal files given up after a failed write or sync."
 )
+_CARE_ROUNDS: Final = metrics.counter(
+    "rookery_caretaker_rounds_total", "Rounds of upkeep by caretakers of this broker."
+)
+_CARE_DEATHS: Final = metrics.counter(
+    "rookery_caretaker_deaths_total", "Caretakers of this broker that died and were replaced."
+)
+_REWRITE_LAG_BYTES: Final = metrics.gauge(
+    "rookery_rewriter_lag_bytes", "Bytes that wait to be merged or to become segments."
+)
+_REWRITE_LAG_SECONDS: Final = metrics.gauge(
+    "rookery_rewriter_lag_seconds", "How long the oldest of them has waited beyond its time."
+)
 _APPLIED: Final = metrics.gauge(
     "rookery_cluster_applied_entry", "Number of the last cluster log entry applied here."
 )
@@ -118,7 +130,7 @@ class Observer:
             "cluster log": self._out_of_reach,
             "replica": self._behind,
             "membership": self._not_a_member,
-            "disk": lambda: self._broker.journal.failure or "",
+            "disk" if self._broker.storage.is_local else "store": self._cannot_write,
         }
 
     async def refresh(self) -> None:
@@ -146,6 +158,9 @@ class Observer:
         failed = self._broker.failed
         error = failed.exception() if failed.done() and not failed.cancelled() else None
         return str(error or "")
+
+    def _cannot_write(self) -> str:
+        return self._broker.medium.failure or ""
 
     def _draining(self) -> str:
         return "the broker is stopping" if self._broker.services.is_draining else ""
@@ -196,12 +211,27 @@ def _numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]
         (_CACHE_AHEAD, lambda: cache.ahead),
         (_CACHE_EVICTED, lambda: cache.evicted),
         (_CACHE_BYTES, lambda: cache.held_bytes),
-        # The journal is another one after the broker had to join again: ask for it each time.
-        (_JOURNAL_BYTES, lambda: broker.journal.written_bytes),
-        (_JOURNAL_APPENDS, lambda: broker.journal.appends),
-        (_JOURNAL_GROUPS, lambda: broker.journal.groups),
-        (_JOURNAL_PENDING, lambda: broker.journal.pending_bytes),
-        (_JOURNAL_ABANDONED, lambda: broker.journal.abandoned),
+        (_CARE_ROUNDS, lambda: broker.caretaking.rounds),
+        (_CARE_DEATHS, lambda: broker.caretaking.deaths),
+        (_REWRITE_LAG_BYTES, lambda: broker.caretaking.report.get("lag_bytes", 0)),
+        (_REWRITE_LAG_SECONDS, lambda: broker.caretaking.report.get("lag_ms", 0) / 1000),
+        *_journal_numbers(broker),
         (_APPLIED, lambda: replica.state.applied),
         (_PROPOSALS, lambda: replica.waiting),
     ]
+
+
+def _journal_numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]]:
+    names: dict[Counter | Gauge, str] = {
+        _JOURNAL_BYTES: "written_bytes",
+        _JOURNAL_APPENDS: "appends",
+        _JOURNAL_GROUPS: "groups",
+        _JOURNAL_PENDING: "pending_bytes",
+        _JOURNAL_ABANDONED: "abandoned",
+    }
+
+    def reading(name: str) -> Callable[[], float]:
+        # The journal is another one after the broker had to join again: ask for it each time.
+        return lambda: float(getattr(broker.journal, name, 0))
+
+    return [(metric, reading(name)) for metric, name in names.items()]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+from rookery.log.caretaker import CareSettings
+from rookery.log.plan import RewriteSettings
+from rookery.store.counted import Prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +16,22 @@ class BrokerSettings:
 
     data: str = "rookery-data"
     """The folder of the log and of the cluster's log; brokers of one host may share it."""
+    store: str = field(default="", metadata={"secret": True})
+    """The object store of the log, for brokers on many hosts, such as s3://bucket/prefix; the data
+    folder is not used then."""
+    cluster: str = field(default="", metadata={"secret": True})
+    """Where these brokers agree, such as etcd://host:2379; if empty, in the store itself."""
+    namespace: str = "default"
+    """What the keys of this cluster's segments begin with."""
+    inline_bytes: int = field(default=-1, metadata={"min": -1, "max": 65_536})
+    """Flushes up to this size ride in the cluster log's entry; -1 takes 64 KiB, but none in etcd,
+    which would be the only place that has them."""
+    upload_bytes: int = field(default=8_388_608, metadata={"min": 65_536, "max": 268_435_456})
+    """A flush to the store takes no more than this into one object."""
+    uploads: int = field(default=8, metadata={"min": 1, "max": 256})
+    """Flushes to the store at the same time."""
+    flush_interval_ms: int = field(default=25, metadata={"min": 0, "max": 60_000})
+    """While one flush is under way, the next small one begins after this long: requests cost."""
     listen: str = "127.0.0.1:9092"
     """Where clients connect; port 0 lets the system choose."""
     advertise: str = ""
@@ -38,6 +58,10 @@ class BrokerSettings:
     """Memory for what is read from disk."""
     request_bytes: int = field(default=536_870_912, metadata={"min": 1_048_576})
     """Memory for requests that are not answered yet, of all clients together."""
+    answer_bytes: int = field(default=268_435_456, metadata={"min": 1_048_576})
+    """Memory for answers that are not read yet, of all clients together."""
+    unread_timeout_ms: int = field(default=30_000, metadata={"min": 1})
+    """How long a client may leave its answers unread while that memory is short."""
     max_connections: int = field(default=10_000, metadata={"min": 1})
     """Clients at the same time."""
     session_timeout_ms: int = field(default=10_000, metadata={"min": 1})
@@ -51,10 +75,38 @@ class BrokerSettings:
     snapshot_bytes: int = field(default=67_108_864, metadata={"min": 1})
     """… or after so many bytes of them: a restart has to read what comes after the snapshot."""
     delete_delay_ms: int = field(default=60_000, metadata={"min": 0})
-    """How long a journal that nothing lives in stays, for readers that are still at it."""
+    """How long an object that nothing lives in stays until it is condemned, and then until it is
+    deleted: for readers that are still at it."""
+    orphan_interval_ms: int = field(default=600_000, metadata={"min": 1})
+    """How often objects are looked for that were written but never committed."""
+    caretaker: Literal["process", "inline", "off"] = "process"
+    """Where the log's upkeep runs: in a child process, in this one, or in no process of this
+    broker's."""
+    rewrite: RewriteSettings = field(default_factory=RewriteSettings)
+    """How batches are brought into larger objects and segments."""
+    prices: Prices = field(default_factory=Prices)
+    """What the store asks for, for the metrics."""
     producer_expiration_ms: int = field(default=86_400_000, metadata={"min": 1})
     """After so long an idle producer is forgotten (Kafka's producer.id.expiration.ms)."""
     drain_timeout_ms: int = field(default=4_000, metadata={"min": 0})
     """How long a stopping broker waits for requests in flight."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is worth a line in the log."""
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> BrokerSettings:
+        """Return settings from what `dataclasses.asdict` makes of them, for a child process."""
+        nested = {
+            "rewrite": RewriteSettings(**values["rewrite"]),
+            "prices": Prices(**values["prices"]),
+        }
+        return cls(**(values | nested))
+
+    def care(self) -> CareSettings:
+        """Return what the caretaker goes by."""
+        return CareSettings(
+            snapshot_entries=self.snapshot_entries,
+            snapshot_bytes=self.snapshot_bytes,
+            snapshot_age_ms=6 * self.upkeep_interval_ms,
+            producer_expiration_ms=self.producer_expiration_ms,
+        )

@@ -114,7 +114,8 @@ class Workers:
         """
         if settings.bootstrap:
             raise ConfigError("bootstrap: with workers the shared address is that of `listen`")
-        check_folder(settings.data)
+        if not settings.store:
+            check_folder(settings.data)
         self._settings = settings
         self._when_ready = when_ready
         listen = parse_address(settings.listen, "listen", lowest_port=0)
@@ -264,7 +265,7 @@ def main() -> int:
         return FAILED
     orders = json.loads(line)
     number = orders.pop("number")
-    settings = BrokerSettings(**orders)
+    settings = BrokerSettings.from_json(orders)
     logs.set_up(settings.log_level, worker=number)
     try:
         return run(_work(settings))

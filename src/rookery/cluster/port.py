@@ -101,6 +101,17 @@ class ClusterLog(Protocol):
     async def floor(self) -> int:
         """Return the highest number that was trimmed, 0 if none: reads may start after it."""
 
+    async def begin_after(self, number: int) -> None:
+        """Make an empty log begin after a number: head and floor are that number from now on.
+
+        For a log whose data was lost and is rebuilt elsewhere: numbers that were given once must
+        not be given again. Let no other process use the log meanwhile.
+
+        Raises:
+            Conflict: the log has, or has had, an entry; it is untouched.
+            ValueError: the number is below 1.
+        """
+
     async def close(self) -> None:
         """Let the handle go; closing twice is no error.
 
@@ -121,3 +132,17 @@ def check_trim(before: int, head: int) -> None:
     """Refuse to trim what has not been written yet."""
     if before > head + 1:
         raise ValueError(f"cannot trim entries before {before}: the log ends at {head}")
+
+
+def check_beginning(number: int) -> None:
+    """Refuse a number that no log needs to begin after."""
+    if number < 1:
+        raise ValueError(f"a log cannot be made to begin after {number}: it begins after 0 anyhow")
+
+
+def check_empty(head: int) -> None:
+    """Refuse to let a log begin elsewhere that has had entries."""
+    if head:
+        raise Conflict(
+            f"the cluster log has had entries, up to {head}: only an empty one can begin elsewhere"
+        )

@@ -119,13 +119,17 @@ class Replica:
         self.when_failed: Callable[[Exception], None] = lambda _: None
         """Called once if the replica cannot go on; the process must stop."""
 
-    async def open(self) -> None:
-        """Start from the newest snapshot, apply what the log has beyond it, then follow it."""
+    async def open(self, *, follow: bool = True) -> None:
+        """Start from the newest snapshot, apply what the log has beyond it, then follow it.
+
+        Who does not follow reads on by `barrier`, and with what it proposes itself.
+        """
         found = await self._load_snapshot() if self._load_snapshot else None
         self.state = found or self.state
         self.opened_at = self.state.applied
         await self._catch_up()
-        self._follower = asyncio.create_task(self._follow())
+        if follow:
+            self._follower = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
         """Stop following; what waits is told that it is not known."""

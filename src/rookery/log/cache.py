@@ -1,10 +1,11 @@
-"""Blocks of journal files kept in memory, with one read for all who want the same block.
+"""Blocks of objects kept in memory, with one read for all who want the same block.
 
-Bytes of a file never change once they are committed, so a block never grows stale; but the last
-block of a file that is being written grows, and what lies behind the committed bytes may be half
-written. So a block that the file's end cuts short is kept only as far as its first reader asked,
-and is read anew for whoever needs more. A whole block is final: files are written from front to
-back, and their size never runs ahead of their bytes (none is preallocated).
+Objects in the store are whole before anything names them, so all their blocks are final. Journal
+files grow. Their bytes never change once they are committed, so a block never grows stale; but the
+last block of a file that is being written grows, and what lies behind the committed bytes may be
+half written. So a block that the file's end cuts short is kept only as far as its first reader
+asked, and is read anew for whoever needs more. A whole block is final: files are written from front
+to back, and their size never runs ahead of their bytes (none is preallocated).
 
 The views that are handed out keep their block alive after it was pushed out.
 """
@@ -13,15 +14,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rookery.errors import ConfigError, Corrupt
-from rookery.formats.keys import journal_name
+from rookery.formats.keys import is_stored, journal_name, object_key
 from rookery.log.queues import Block, Key, TwoQueues
 from rookery.log.settings import CacheSettings
 
 Read = Callable[[int, int, int], Awaitable[bytes]]
 """Reads (object id, position, size); returns fewer bytes only where the object ends."""
+
+# Who has not asked for a block that was read ahead for so long will hardly do so.
+_ABANDONED_S: Final = 10.0
 
 
 class _Span(NamedTuple):
@@ -42,7 +46,20 @@ class _Load(NamedTuple):
 class BlockCache:
     """Reads through memory bounded in bytes; for one event loop."""
 
-    def __init__(self, read: Read, settings: CacheSettings | None = None) -> None:
+    def __init__(
+        self,
+        read: Read,
+        settings: CacheSettings | None = None,
+        name: Callable[[int], str] | None = None,
+    ) -> None:
+        """Keep nothing yet.
+
+        Args:
+            read: reads what is not in memory.
+            settings: the bounds.
+            name: says what an object is called, for messages.
+        """
+        self._name = name or _name
         self._settings = settings = settings or CacheSettings()
         _check(settings)
         self._read = read
@@ -54,6 +71,9 @@ class BlockCache:
         self._loads: dict[Key, _Load] = {}
         self._tasks: set[asyncio.Task[bytes]] = set()
         self._aheads: set[asyncio.Task[bytes]] = set()
+        # Blocks of stored objects that were read ahead and not asked for yet, and since when.
+        self._unasked: dict[Key, float] = {}
+        self._max_unasked = max(1, self._blocks.probation_bytes // 2 // settings.stored_block_bytes)
         self.hits = 0
         """Blocks that were in memory when asked for."""
         self.misses = 0
@@ -73,6 +93,16 @@ class BlockCache:
         """Blocks pushed out for want of room."""
         return self._blocks.evicted
 
+    @property
+    def stored_block_bytes(self) -> int:
+        """How much of an object in the store is read at once."""
+        return self._settings.stored_block_bytes
+
+    @property
+    def ahead_bytes(self) -> int:
+        """How far ahead of one reader objects in the store are read."""
+        return self._settings.ahead_blocks * self._settings.stored_block_bytes
+
     async def read(self, object_id: int, position: int, size: int) -> memoryview:
         """Return bytes that are committed: a view of one block, a copy if they span several.
 
@@ -88,7 +118,7 @@ class BlockCache:
 
     def cached(self, object_id: int, position: int, size: int) -> memoryview | None:
         """Return committed bytes at once if one block that was read from before has them all."""
-        number, start = divmod(position, self._settings.block_bytes)
+        number, start = divmod(position, self._step(object_id))
         key = (object_id, number)
         block = self._blocks.get(key)
         # The first look at a block may have to read ahead, which `views` does.
@@ -109,11 +139,29 @@ class BlockCache:
         for span, block in zip(spans, found, strict=True):
             data = block.data if isinstance(block, Block) else await self._wait(span, block)
             self._blocks.use(span.key, span.end - span.start)
+            self._unasked.pop(span.key, None)
             views.append(memoryview(data)[span.start : span.end])
         return views
 
+    def want(self, object_id: int, position: int, size: int) -> None:
+        """Begin to read blocks that will be asked for soon, as far as there is room for them."""
+        for span in self._spans(object_id, position, size):
+            key = span.key
+            if key in self._blocks or key in self._loads:
+                continue
+            if not self._has_room():
+                return
+            self.ahead += 1
+            self._unasked[key] = asyncio.get_running_loop().time()
+            self._start(key, 0)
+
+    def drop(self, object_id: int, position: int, size: int) -> None:
+        """Forget bytes that turned out to be damaged: they may have been damaged on the way."""
+        for span in self._spans(object_id, position, size):
+            self._blocks.remove(span.key)
+
     def invalidate(self, object_id: int) -> None:
-        """Forget a file after it was unlinked; reads under way end without being kept."""
+        """Forget an object after it was deleted; reads under way end without being kept."""
         self._blocks.remove_all(object_id)
         for key in [key for key in self._loads if key[0] == object_id]:
             del self._loads[key]
@@ -125,7 +173,7 @@ class BlockCache:
     def _spans(self, object_id: int, position: int, size: int) -> list[_Span]:
         if position < 0 or size < 0:
             raise ValueError(f"cannot read {size} bytes at position {position}")
-        step = self._settings.block_bytes
+        step = self._step(object_id)
         end = position + size
         return (
             [
@@ -172,10 +220,10 @@ class BlockCache:
 
     async def _fill(self, key: Key, needed: int) -> bytes:
         task = asyncio.current_task()
-        step = self._settings.block_bytes
+        step = self._step(key[0])
         try:
             data = await self._read(key[0], key[1] * step, step)
-            if len(data) < step:
+            if len(data) < step and not is_stored(key[0]):
                 data = data[:needed]
             if data and self._is_wanted(key, task):
                 self._blocks.put(key, Block(data))
@@ -189,8 +237,13 @@ class BlockCache:
         return load is not None and load.task is task
 
     def _read_ahead(self, spans: list[_Span], last: Block | _Load) -> None:
-        """Begin to read the next block if this is the first look at one that follows another."""
+        """Begin to read the next block if this is the first look at one that follows another.
+
+        What lies behind in an object of the store may be another partition's: see `want`.
+        """
         object_id, number = spans[-1].key
+        if is_stored(object_id):
+            return
         following = (object_id, number + 1)
         if len(self._aheads) >= self._settings.max_ahead or self._is_old(last):
             return
@@ -211,18 +264,40 @@ class BlockCache:
         block = self._blocks.get(key)
         return block is not None and block.served_bytes > 0
 
+    def _step(self, object_id: int) -> int:
+        settings = self._settings
+        return settings.stored_block_bytes if is_stored(object_id) else settings.block_bytes
+
+    def _has_room(self) -> bool:
+        """Whether one more block of the store may be read ahead."""
+        unasked = self._unasked
+        if len(unasked) >= self._max_unasked:
+            old = asyncio.get_running_loop().time() - _ABANDONED_S
+            for key, since in list(unasked.items()):
+                if since < old or (key not in self._blocks and key not in self._loads):
+                    del unasked[key]
+        return len(unasked) < self._max_unasked
+
     def _too_short(self, span: _Span, length: int) -> Corrupt:
         object_id, number = span.key
-        start = number * self._settings.block_bytes
+        start = number * self._step(object_id)
         return Corrupt(
-            f"journal file {journal_name(object_id)} ends at or before position {start + length},"
-            f" but bytes up to {start + span.end} were committed to it; the file was cut off"
+            f"{self._name(object_id)} ends at or before position {start + length}, but bytes up to"
+            f" {start + span.end} were committed to it; it was cut off"
         )
 
 
+def _name(object_id: int) -> str:
+    if is_stored(object_id):
+        return f"object {object_key(object_id)}"
+    return f"journal file {journal_name(object_id)}"
+
+
 def _check(settings: CacheSettings) -> None:
-    if settings.block_bytes < 1:
-        raise ConfigError(f"block_bytes is {settings.block_bytes}; it must be 1 or more")
+    for name in ("block_bytes", "stored_block_bytes"):
+        value = getattr(settings, name)
+        if value < 1:
+            raise ConfigError(f"{name} is {value}; it must be 1 or more")
     if settings.max_bytes < 0:
         raise ConfigError(f"max_bytes is {settings.max_bytes}; it must be 0 or more")
     if not 0 <= settings.probation_percent <= 100:

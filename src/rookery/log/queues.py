@@ -1,8 +1,8 @@
 """Which blocks stay in memory: two queues, so that one long scan does not push out what is hot.
 
-A block that is new goes to probation. It moves to the protected part when more bytes have been
-served from it than it holds, so that some were asked for twice; reading a block once, in steps of
-any size and order, cannot do that. A block that is read again soon after it was pushed out goes to
+A block that is new goes to probation. It moves to the protected part when more than twice its bytes
+have been served from it. Reading a block once, in steps of any size, cannot do that, even though a
+reader asks again for the batch that did not fit into his last answer. A block that is read again soon after it was pushed out goes to
 the protected part at once: its number is remembered. Probation may use what is free, but
 when there is no room it is the first to shrink, down to its share.
 
@@ -12,6 +12,9 @@ This is the 2Q policy (Johnson and Shasha, 1994) with a stricter test for "used 
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Final
+
+_HOT_TIMES: Final = 2
 
 Key = tuple[int, int]
 """Object id and number of the block within it."""
@@ -32,7 +35,8 @@ class TwoQueues:
 
     def __init__(self, max_bytes: int, probation_bytes: int, max_remembered: int) -> None:
         self._max_bytes = max_bytes
-        self._probation_bytes = probation_bytes
+        self.probation_bytes = probation_bytes
+        """The share that probation is left with when there is no room."""
         self._max_remembered = max_remembered
         self._probation: OrderedDict[Key, Block] = OrderedDict()
         self._protected: OrderedDict[Key, Block] = OrderedDict()
@@ -49,6 +53,11 @@ class TwoQueues:
     def __contains__(self, key: Key) -> bool:
         return key in self._probation or key in self._protected
 
+    @property
+    def protected(self) -> list[Key]:
+        """The blocks that are hot, the one used longest ago first."""
+        return list(self._protected)
+
     def get(self, key: Key) -> Block | None:
         """Return a block without counting it as used."""
         return self._protected.get(key) or self._probation.get(key)
@@ -61,7 +70,7 @@ class TwoQueues:
         block.served_bytes += size
         if key in self._protected:
             self._protected.move_to_end(key)
-        elif block.served_bytes > len(block.data):
+        elif block.served_bytes > _HOT_TIMES * len(block.data):
             del self._probation[key]
             self._in_probation_bytes -= len(block.data)
             self._protected[key] = block
@@ -104,7 +113,7 @@ class TwoQueues:
             del self._remembered[key]
 
     def _evict(self) -> None:
-        over = self._in_probation_bytes > self._probation_bytes
+        over = self._in_probation_bytes > self.probation_bytes
         if self._probation and (over or not self._protected):
             key, block = self._probation.popitem(last=False)
             self._in_probation_bytes -= len(block.data)

@@ -40,8 +40,13 @@ class CacheSettings:
     max_bytes: int = 256 * 1024 * 1024
     """Bytes of blocks kept."""
     block_bytes: int = 1024 * 1024
-    """Size of a block; reads start at multiples of it."""
+    """Size of a block of a journal file; reads start at multiples of it."""
+    stored_block_bytes: int = 4 * 1024 * 1024
+    """Size of a block of an object in the store, where a request costs more than its bytes."""
     probation_percent: int = 25
     """Part of the cache in which blocks that were read once push out each other only."""
     max_ahead: int = 8
-    """Blocks read ahead at the same time; 0 reads only what is asked for."""
+    """Blocks of journal files read ahead at the same time; 0 reads only what is asked for."""
+    ahead_blocks: int = 8
+    """Blocks of objects in the store read ahead of one reader; all readers together have half of
+    probation for what was read ahead and not yet asked for."""

@@ -17,6 +17,7 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Corrupt
+from rookery.formats.keys import is_stored
 from rookery.log.files import Files
 from rookery.log.openfiles import Missing
 from rookery.records import batch as batches
@@ -86,7 +87,7 @@ class Survey:
         for topic in list(self._replica.state.topics):
             for partition in topic.partitions:
                 rows = [partition.row(index) for index in range(len(partition.base_offsets))]
-                yield from ((topic, partition, row) for row in rows if row.object_id > 0)
+                yield from ((topic, partition, row) for row in rows if _is_in_journal(row))
 
     async def _is_whole(self, row: Row) -> bool:
         try:
@@ -96,3 +97,8 @@ class Survey:
             return False
         records = sum(header.last_offset_delta + 1 for header in headers)
         return len(data) == row.size and records == row.end_offset - row.base_offset
+
+
+def _is_in_journal(row: Row) -> bool:
+    # A store has its objects on disk when it says so; entries are the cluster log's matter.
+    return row.object_id > 0 and not is_stored(row.object_id)

@@ -1,38 +1,39 @@
 """Gathers the batches of all connections, makes them durable, commits them, then answers.
 
     append ──► pending ──┬─ small: in the commit's own entry ───────────────► propose ──► offsets
-                         └─ large: journal (write, sync), then its extents ─►    │
+                         └─ large: journal or object, then its extents ─────►    │
                                                                                  └──► answer
 
 When nothing is under way a flush starts at once; while one is, whatever arrives is gathered for
-the next. Batches are committed in the order in which they came, so that the sequences of
-idempotent producers stay in order: a small flush never overtakes a large one.
+the next. Several objects may be on their way to a store at once. Batches are committed in the order
+in which they came, so that the sequences of idempotent producers stay in order: a small flush never
+overtakes a large one, nor an object that was quick one that was slow.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Sequence
 from time import perf_counter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 from rookery import metrics
-from rookery.cluster.entry import MAX_EVENTS, MAX_PAYLOAD_BYTES
+from rookery.cluster.entry import MAX_EVENTS
 from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Appended, Outcome
 from rookery.cluster.state.topics import Topic
-from rookery.errors import ErrorCode, Unavailable
+from rookery.errors import ErrorCode
+from rookery.log.batch import Batch
 from rookery.log.journal import Written
+from rookery.log.medium import FlushSettings, Medium, NoMedium
 from rookery.log.tail import Tail
 from rookery.log.traffic import WRITTEN
 from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
 from rookery.wire.buffer import Buffer
 
 _NONE: Final = ErrorCode.NONE
-# A flush takes no more than this from what is pending: beyond it latency grows and nothing else.
-MAX_FLUSH_BYTES: Final = 16 * 1024 * 1024
 
 FLUSH_BYTES: Final = metrics.histogram(
     "rookery_log_flush_bytes", "Bytes of batches that were committed together.", metrics.BYTES
@@ -40,29 +41,6 @@ FLUSH_BYTES: Final = metrics.histogram(
 FLUSH_SECONDS: Final = metrics.histogram(
     "rookery_log_flush_seconds", "From taking what waits to its commit: journal, then cluster log."
 )
-
-
-class Batch(NamedTuple):
-    """A batch that was checked: whose it is, its bytes, its header."""
-
-    topic_id: bytes
-    partition: int
-    data: memoryview
-    header: BatchHeader
-
-
-class Bytes(Protocol):
-    """Where large flushes are made durable: a journal, or objects in a store."""
-
-    async def append(self, parts: list[Buffer]) -> Written:
-        """Make bytes durable; return where they lie. Raises Unavailable if they do not."""
-
-
-class _NoJournal:
-    """Stands for the journal until the broker has joined the cluster."""
-
-    async def append(self, parts: list[Buffer]) -> Written:
-        raise Unavailable(f"this broker has not joined the cluster yet; {len(parts)} batches wait")
 
 
 class _Work:
@@ -78,27 +56,43 @@ class _Work:
         self.started = 0.0  # of the flush that begins with it
 
 
+class _Write:
+    """A flush on its way to the medium."""
+
+    __slots__ = ("error", "is_done", "task", "works", "written")
+
+    def __init__(self, works: list[_Work]) -> None:
+        self.works = works
+        self.is_done = False
+        self.written: Written | None = None
+        self.error: BaseException | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
 class Writer:
     """The one way into the log."""
 
-    def __init__(self, replica: Replica, tail: Tail) -> None:
+    def __init__(self, replica: Replica, tail: Tail, settings: FlushSettings | None = None) -> None:
         self.flushes = 0
         self.flushed_bytes = 0
+        self._settings = settings or FlushSettings()
         self._replica = replica
-        self._journal: Bytes = _NoJournal()
+        self._medium: Medium = NoMedium()
         self._tail = tail
         self._loop = asyncio.get_running_loop()
         self._pending: list[_Work] = []
         self._pending_bytes = 0
         self._is_flush_due = False
-        self._is_writing = False
+        self._writes: deque[_Write] = deque()
+        self._last_write = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._commits = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def use(self, journal: Bytes) -> None:
+    def use(self, medium: Medium) -> None:
         """Write large flushes there from now on."""
-        self._journal = journal
+        self._medium = medium
 
     def append(self, work: Sequence[Batch]) -> asyncio.Future[list[Appended]]:
         """Write batches; the future has one outcome for each, in the same order.
@@ -121,31 +115,50 @@ class Writer:
 
     def _flush(self) -> None:
         self._is_flush_due = False
-        if not self._pending or self._is_writing:
-            return
-        is_small = self._pending_bytes <= MAX_PAYLOAD_BYTES
-        if is_small and self._commits:
-            return  # it goes with whatever comes until that commit is through
-        works = self._take()
-        self.flushes += 1
-        size = sum(work.size for work in works)
-        self.flushed_bytes += size
-        FLUSH_BYTES.observe(size)
-        works[0].started = perf_counter()
-        if size <= MAX_PAYLOAD_BYTES:
-            self._commit(works, object_id=0, position=0)
-        else:
-            self._is_writing = True
-            task = self._loop.create_task(self._write(works))
-            task.add_done_callback(lambda _: self._flush())
+        while self._pending and self._may_flush():
+            works = self._take()
+            self.flushes += 1
+            size = sum(work.size for work in works)
+            self.flushed_bytes += size
+            FLUSH_BYTES.observe(size)
+            works[0].started = perf_counter()
+            if size <= self._settings.inline_bytes and not self._writes:
+                self._commit(works, object_id=0, position=0)
+            else:
+                self._last_write = self._loop.time()
+                write = _Write(works)
+                self._writes.append(write)
+                write.task = self._loop.create_task(self._write(write))
+
+    def _may_flush(self) -> bool:
+        """Whether what is pending goes now, or waits for more to come along."""
+        settings = self._settings
+        if self._pending_bytes <= settings.inline_bytes:
+            # It goes with whatever comes until what is under way is through.
+            return not self._commits and not self._writes
+        if len(self._writes) >= settings.lanes:
+            return False
+        if not self._writes or self._pending_bytes >= settings.flush_bytes:
+            return True
+        rest = self._last_write + settings.interval_ms / 1000 - self._loop.time()
+        if rest <= 0:
+            return True
+        if self._timer is None:
+            self._timer = self._loop.call_later(rest, self._interval_over)
+        return False
+
+    def _interval_over(self) -> None:
+        self._timer = None
+        self._flush()
 
     def _take(self) -> list[_Work]:
         """Take works from the pending ones, up to the bounds of a flush."""
         count = size = extents = 0
+        limit = self._settings.flush_bytes
         for work in self._pending:
             size += work.size
             extents += len(work.batches)
-            if count and (size > MAX_FLUSH_BYTES or extents > MAX_EVENTS):
+            if count and (size > limit or extents > MAX_EVENTS):
                 break
             count += 1
         works = self._pending[:count]
@@ -153,16 +166,26 @@ class Writer:
         self._pending_bytes -= sum(work.size for work in works)
         return works
 
-    async def _write(self, works: list[_Work]) -> None:
+    async def _write(self, write: _Write) -> None:
         try:
-            written = await self._journal.append(_parts(works))
+            write.written = await self._medium.write(
+                [batch for work in write.works for batch in work.batches]
+            )
         except Exception as error:  # noqa: BLE001 (whatever it is, nothing was acknowledged)
-            self._is_writing = False
-            _fail(works, error)
-            self._rest()
-            return
-        self._is_writing = False
-        self._commit(works, written.object_id, written.position)
+            write.error = error
+        write.is_done = True
+        self._commit_written()
+        self._flush()
+
+    def _commit_written(self) -> None:
+        """Commit what is written, as far as nothing before it is still on its way."""
+        while self._writes and self._writes[0].is_done:
+            write = self._writes.popleft()
+            if write.written is not None:
+                self._commit(write.works, write.written.object_id, write.written.position)
+            else:
+                _fail(write.works, write.error or asyncio.CancelledError())
+                self._rest()
 
     def _commit(self, works: list[_Work], object_id: int, position: int) -> None:
         extents: list[Extent] = []
@@ -181,9 +204,9 @@ class Writer:
             for start in range(0, len(extents), MAX_EVENTS)
         ]
         done = futures[0] if len(futures) == 1 else asyncio.gather(*futures)
-        done.add_done_callback(lambda done: self._committed(works, done))
+        done.add_done_callback(lambda done: self._committed(works, object_id, done))
 
-    def _committed(self, works: list[_Work], done: asyncio.Future[Any]) -> None:
+    def _committed(self, works: list[_Work], object_id: int, done: asyncio.Future[Any]) -> None:
         self._commits -= 1
         FLUSH_SECONDS.observe(perf_counter() - works[0].started)
         error = None if done.cancelled() else done.exception()
@@ -193,6 +216,7 @@ class Writer:
             outcomes: list[Appended] = []
             for result in _flat(done.result()):
                 outcomes += result.value
+            self._medium.settle(object_id, outcomes)
             self._answer(works, outcomes)
         self._flush()
         self._rest()
@@ -229,7 +253,7 @@ class Writer:
         WRITTEN.add(topic_id, topic.name, count, len(data))
 
     def _rest(self) -> None:
-        if not self._pending and not self._commits and not self._is_writing:
+        if not self._pending and not self._commits and not self._writes:
             self._idle.set()
 
 

@@ -127,7 +127,7 @@ class BrokerProcess:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for pid in workers:
-            _wait_gone(pid)
+            wait_gone(pid)
 
     def _running(self) -> Process:
         if self._process is None:
@@ -135,7 +135,7 @@ class BrokerProcess:
         return self._process
 
 
-def _wait_gone(pid: int) -> None:
+def wait_gone(pid: int) -> None:
     """Wait for a process that is not a child of ours."""
     deadline = monotonic() + _START_SECONDS
     while monotonic() < deadline:

@@ -93,6 +93,11 @@ class FaultyLog:
         self._check()
         return await self._log.floor()
 
+    async def begin_after(self, number: int) -> None:
+        """Begin elsewhere, if the log is in reach."""
+        self._check()
+        await self._log.begin_after(number)
+
     async def close(self) -> None:
         """Close the log underneath."""
         await self._log.close()

@@ -43,7 +43,11 @@ class ServedBroker:
         """
         self.port = free_port()
         self.settings = replace(
-            settings or BrokerSettings(), data=str(folder), listen=self.bootstrap, http_listen=""
+            settings or BrokerSettings(),
+            data=str(folder),
+            listen=self.bootstrap,
+            http_listen="",
+            caretaker="inline",
         )
         self.broker: Broker
         """The broker itself; what changes it must run in its own loop, by `do`."""

@@ -16,6 +16,8 @@ from rookery.cluster.port import (
     Durability,
     Entry,
     Trimmed,
+    check_beginning,
+    check_empty,
     check_entry,
     check_trim,
 )
@@ -143,6 +145,14 @@ class MemoryLog:
         self._check_open()
         with self._shared.lock:
             return self._shared.floor
+
+    async def begin_after(self, number: int) -> None:
+        """Begin after a number, if there has never been an entry."""
+        self._check_open()
+        check_beginning(number)
+        with self._shared.lock:
+            check_empty(self._shared.head)
+            self._shared.floor = number
 
     async def close(self) -> None:
         """Let the handle go; the log itself stays."""

@@ -22,7 +22,14 @@ from urllib.parse import unquote, urlsplit
 from rookery.cluster.local.appender import Appender
 from rookery.cluster.local.database import LAID_OUT_BYTES, PAGE_BYTES, Database
 from rookery.cluster.local.worker import Worker, settle
-from rookery.cluster.port import READ_BYTES, ClusterLog, Durability, Entry, check_entry
+from rookery.cluster.port import (
+    READ_BYTES,
+    ClusterLog,
+    Durability,
+    Entry,
+    check_beginning,
+    check_entry,
+)
 from rookery.errors import ConfigError, Error, Unavailable
 
 _PATIENCE_SECONDS: Final = 10.0
@@ -120,6 +127,13 @@ class SqliteLog:
         """Return the highest number that was trimmed."""
         self._check_open()
         return await self._reader.call(Database.floor)
+
+    async def begin_after(self, number: int) -> None:
+        """Begin after a number, if there has never been an entry."""
+        self._check_open()
+        check_beginning(number)
+        await self._appender.call(lambda database: database.begin_after(number))
+        self._committed(number)
 
     async def close(self) -> None:
         """Let the handle go."""

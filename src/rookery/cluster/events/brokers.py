@@ -62,3 +62,13 @@ class ConfigChange(Message):
 
     name: str
     value: str | None = field(default=None)
+
+
+class ProcessRegistered(Message, key=8, versions=range(1), flexible=0):
+    """A process that serves no clients joins, to write objects and commit them.
+
+    As with a broker, the number of the entry becomes its incarnation.
+    """
+
+    process_id: Uuid
+    purpose: str

@@ -9,6 +9,7 @@ from rookery.wire.message import (
     ProducerEpoch,
     ProducerId,
     TopicId,
+    i8,
     i16,
     i32,
     i64,
@@ -37,22 +38,8 @@ class Extent(Message):
     base_sequence: i32
 
 
-class PayloadsMoved(Message, key=41, versions=range(1), flexible=0):
-    """Payloads of earlier entries now lie in a journal, so that those entries may be trimmed."""
-
-    moves: list[PayloadMove]
-
-
-class PayloadMove(Message):
-    """The payload of one entry, as a whole."""
-
-    entry: i64
-    object_id: i64
-    position: i64
-
-
 class ObjectsDropped(Message, key=42, versions=range(1), flexible=0):
-    """Journals that nothing lives in were unlinked."""
+    """Condemned objects were deleted, and need not be remembered any more."""
 
     object_ids: list[i64]
 
@@ -84,3 +71,53 @@ class RowsLost(Message, key=45, versions=range(1), flexible=0):
     topic_id: TopicId
     partition: PartitionId
     base_offsets: list[Offset]
+
+
+class SegmentsStaged(Message, key=46, versions=range(1), flexible=0):
+    """Segments are about to be written: their names are settled by this, before their bytes."""
+
+    segments: list[StagedSegment]
+
+
+class StagedSegment(Message):
+    """A segment to be; its outcome says whether it has the plain name or one with its id in it."""
+
+    object_id: i64
+    topic_id: TopicId
+    partition: PartitionId
+    base_offset: Offset
+
+
+class Replaced(Message, key=47, versions=range(1), flexible=0):
+    """Rows were rewritten into an object; each range counts only if its rows are still the same."""
+
+    object_id: i64
+    ranges: list[ReplacedRange]
+
+
+class ReplacedRange(Message):
+    """Whole rows of one partition, and what stands for the same offsets from now on."""
+
+    topic_id: TopicId
+    partition: PartitionId
+    base_offset: Offset
+    end_offset: Offset
+    fingerprint: i64  # of the rows that were read
+    kind: i8
+    cleaned_to: Offset  # -1: not compacted
+    pieces: list[Piece]
+
+
+class Piece(Message):
+    """One new row."""
+
+    base_offset: Offset
+    position: i64
+    size: i32
+    max_timestamp: i64
+
+
+class ObjectsCondemned(Message, key=48, versions=range(1), flexible=0):
+    """Objects that nothing lives in are going to be deleted: no later commit may name them."""
+
+    object_ids: list[i64]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rookery.cluster.port import Durability, Entry, Trimmed, check_trim
+from rookery.cluster.port import Durability, Entry, Trimmed, check_empty, check_trim
 from rookery.errors import ConfigError, Corrupt, Error, Unavailable
 from rookery.records.crc import checksum
 
@@ -122,6 +122,19 @@ class Database:
         """Trim what is below a number, as far as readers can see."""
         check_trim(before, self.head())
         self._connection.execute("UPDATE log SET floor = max(floor, ?)", (before - 1,))
+
+    def begin_after(self, number: int) -> None:
+        """Let an empty log go on behind a number: it gets an entry that was trimmed already."""
+        run = self._connection.execute
+        run("BEGIN IMMEDIATE")
+        try:
+            check_empty(self.head())
+            run("INSERT INTO entry VALUES (?, ?, ?)", (number, checksum(b""), b""))
+            run("UPDATE log SET floor = ?", (number,))
+            run("COMMIT")
+        except BaseException:
+            run("ROLLBACK")
+            raise
 
     def delete_some(self) -> bool:
         """Delete some of what was trimmed; tell whether there is more."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rookery.cluster.events.brokers import BrokerRegistered
+from rookery.cluster.events.brokers import BrokerRegistered, ProcessRegistered
 
 
 class Broker(NamedTuple):
@@ -22,13 +22,23 @@ class Broker(NamedTuple):
     process_id: bytes
 
 
+class Process(NamedTuple):
+    """A live process that is no broker, such as the one that rewrites the log."""
+
+    incarnation: int
+    purpose: str
+    process_id: bytes
+
+
 class Brokers:
     """The live incarnations, by number and by node id."""
 
-    __slots__ = ("by_node", "sequences", "stamps")
+    __slots__ = ("by_node", "processes", "sequences", "stamps")
 
     def __init__(self) -> None:
         self.by_node: dict[int, Broker] = {}
+        self.processes: dict[int, Process] = {}
+        """Those that are no brokers, by their incarnations."""
         self.sequences: dict[int, int] = {}
         """The last entry that counted, of each live incarnation."""
         self.stamps: dict[int, int] = {}
@@ -55,17 +65,27 @@ class Brokers:
             self.remove(before.incarnation)
         broker = Broker(node_id, incarnation, event.host, event.port, event.rack, event.process_id)
         self.by_node[node_id] = broker
+        self._live(incarnation, stamp_ms)
+        return broker
+
+    def admit(self, incarnation: int, event: ProcessRegistered, stamp_ms: int) -> None:
+        """Let a process live that is no broker."""
+        self.processes[incarnation] = Process(incarnation, event.purpose, event.process_id)
+        self._live(incarnation, stamp_ms)
+
+    def _live(self, incarnation: int, stamp_ms: int) -> None:
         self.sequences[incarnation] = 0
         self.stamps[incarnation] = stamp_ms
-        return broker
 
     def remove(self, incarnation: int) -> bool:
         """Let an incarnation live no longer."""
         if self.sequences.pop(incarnation, None) is None:
             return False
         self.stamps.pop(incarnation, None)
-        node_id = next(b.node_id for b in self.by_node.values() if b.incarnation == incarnation)
-        del self.by_node[node_id]
+        broker = self.of(incarnation)
+        if broker is not None:
+            del self.by_node[broker.node_id]
+        self.processes.pop(incarnation, None)
         return True
 
     def of(self, incarnation: int) -> Broker | None:

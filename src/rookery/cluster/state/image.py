@@ -11,8 +11,9 @@ from array import array
 from collections.abc import Iterator
 from typing import Final
 
-from rookery.cluster.state.brokers import Broker
-from rookery.cluster.state.partition import Partition
+from rookery.cluster.state.brokers import Broker, Process
+from rookery.cluster.state.objects import Segment
+from rookery.cluster.state.partition import Partition, column_bytes
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt, ProtocolError
@@ -25,6 +26,7 @@ from rookery.wire.message import (
     LeaderEpoch,
     Message,
     Offset,
+    PartitionId,
     Port,
     ProducerId,
     Records,
@@ -50,7 +52,11 @@ class StateImage(Message, versions=range(1), flexible=0):
     brokers: list[BrokerImage]
     topics: list[TopicImage]
     broker_configs: list[ResourceImage]
-    objects: list[i64]  # journals that are known although nothing lives in them
+    objects: list[i64]  # that are known although nothing lives in them
+    condemned: list[CondemnedImage]
+    segments: list[SegmentImage]
+    retired_names: list[TopicName]
+    processes: list[ProcessImage]
 
 
 class BrokerImage(Message):
@@ -64,6 +70,33 @@ class BrokerImage(Message):
     port: Port
     rack: str | None
     process_id: Uuid
+
+
+class ProcessImage(Message):
+    """A live process that is no broker."""
+
+    incarnation: i64
+    last_sequence: i64
+    stamp_ms: i64
+    purpose: str
+    process_id: Uuid
+
+
+class CondemnedImage(Message):
+    """An object that is going to be deleted."""
+
+    object_id: i64
+    entry: i64
+
+
+class SegmentImage(Message):
+    """The name of a segment."""
+
+    object_id: i64
+    topic: TopicName
+    partition: PartitionId
+    base_offset: Offset
+    is_plain: bool
 
 
 class ConfigImage(Message):
@@ -99,6 +132,8 @@ class PartitionImage(Message):
     log_start: Offset
     next_offset: Offset
     append_time: i64
+    cleaned_to: Offset
+    named_to: Offset
     columns: list[ColumnImage]
     producers: list[ProducerImage]
 
@@ -175,7 +210,17 @@ def _image(state: State) -> StateImage:
             ResourceImage(name=name, configs=_configs(configs))
             for name, configs in state.broker_configs.items()
         ],
-        objects=sorted(object_id for object_id, rows in state.objects.items() if not rows),
+        objects=sorted(one for one, rows in state.objects.rows.items() if not rows),
+        condemned=[
+            CondemnedImage(object_id=one, entry=entry)
+            for one, entry in state.objects.condemned.items()
+        ],
+        segments=[
+            SegmentImage(object_id=one, **segment._asdict())
+            for one, segment in state.objects.segments.items()
+        ],
+        retired_names=list(state.objects.retired_names),
+        processes=[_process_image(state, one) for one in state.brokers.processes.values()],
     )
 
 
@@ -189,6 +234,16 @@ def _broker_image(state: State, broker: Broker) -> BrokerImage:
         port=broker.port,
         rack=broker.rack,
         process_id=broker.process_id,
+    )
+
+
+def _process_image(state: State, process: Process) -> ProcessImage:
+    return ProcessImage(
+        incarnation=process.incarnation,
+        last_sequence=state.brokers.sequences[process.incarnation],
+        stamp_ms=state.brokers.stamps[process.incarnation],
+        purpose=process.purpose,
+        process_id=process.process_id,
     )
 
 
@@ -214,20 +269,14 @@ def _partition_image(partition: Partition) -> PartitionImage:
         log_start=partition.log_start,
         next_offset=partition.next_offset,
         append_time=partition.append_time,
-        columns=[ColumnImage(values=_column(column)) for column in partition.columns],
+        cleaned_to=partition.cleaned_to,
+        named_to=partition.named_to,
+        columns=[ColumnImage(values=column_bytes(column)) for column in partition.columns],
         producers=[
             ProducerImage(producer_id=producer_id, window=window)
             for producer_id, window in partition.producers.items()
         ],
     )
-
-
-def _column(values: array[int]) -> bytes:
-    if sys.byteorder == "little":
-        return values.tobytes()
-    swapped = array(values.typecode, values)
-    swapped.byteswap()
-    return swapped.tobytes()
 
 
 def _fill(column: array[int], data: Records) -> None:
@@ -247,7 +296,12 @@ def _state(image: StateImage) -> State:
         resource.name: {config.name: config.value for config in resource.configs}
         for resource in image.broker_configs
     }
-    state.objects = dict.fromkeys(image.objects, 0)
+    state.objects.rows = dict.fromkeys(image.objects, 0)
+    state.objects.condemned = {one.object_id: one.entry for one in image.condemned}
+    state.objects.retired_names = dict.fromkeys(image.retired_names)
+    state.objects.segments = {one.object_id: _segment(one) for one in image.segments}
+    for process in image.processes:
+        _add_process(state, process)
     for broker in image.brokers:
         _add_broker(state, broker)
     for topic in image.topics:
@@ -263,6 +317,17 @@ def _add_broker(state: State, image: BrokerImage) -> None:
     )
     state.brokers.sequences[image.incarnation] = image.last_sequence
     state.brokers.stamps[image.incarnation] = image.stamp_ms
+
+
+def _add_process(state: State, image: ProcessImage) -> None:
+    incarnation = image.incarnation
+    state.brokers.processes[incarnation] = Process(incarnation, image.purpose, image.process_id)
+    state.brokers.sequences[incarnation] = image.last_sequence
+    state.brokers.stamps[incarnation] = image.stamp_ms
+
+
+def _segment(image: SegmentImage) -> Segment:
+    return Segment(image.topic, image.partition, image.base_offset, image.is_plain)
 
 
 def _topic(image: TopicImage) -> Topic:
@@ -281,6 +346,8 @@ def _partition(index: int, image: PartitionImage) -> Partition:
     partition.log_start = image.log_start
     partition.next_offset = image.next_offset
     partition.append_time = image.append_time
+    partition.cleaned_to = image.cleaned_to
+    partition.named_to = image.named_to
     for column, stored in zip(partition.columns, image.columns, strict=True):
         _fill(column, stored.values)
     if len({len(column) for column in partition.columns}) > 1:
@@ -297,8 +364,6 @@ def _partitions(state: State) -> Iterator[Partition]:
 
 def _count_rows(state: State, partition: Partition) -> None:
     """Rebuild what follows from the rows."""
-    for object_id, base in zip(partition.objects, partition.base_offsets, strict=True):
+    for object_id in partition.objects:
         if object_id:
-            state.objects[object_id] = state.objects.get(object_id, 0) + 1
-        if object_id < 0:
-            state.payloads.setdefault(object_id, []).append((partition, base))
+            state.objects.add_row(object_id)

@@ -1,19 +1,39 @@
 """One partition: its offsets, where its bytes lie, its producers, its leader's epochs.
 
-Extents are rows of packed columns: base offset, object, position, size, time and whose time it is,
-37 bytes a row. A row may hold several batches that lie one behind the other in one object. A row's
-offsets end where the next one's begin.
+Extents are rows of packed columns: base offset, object, position, size, time and kind, 37 bytes a
+row. A row may hold several batches that lie one behind the other in one object. A row's offsets end
+where the next one's begin.
+
+A batch is written before its offset is born, so the bytes of a new row say nothing of offsets: its
+batches take them up one after the other. Whoever rewrites a row writes offsets, leader epochs and
+times into the bytes: such a row is final, and may have gaps where compaction took records out.
 """
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from enum import IntFlag
 from typing import Final, NamedTuple
+
+from rookery.records.crc import checksum
 
 # A row that has grown to this size takes no further batches, so that a reader of one offset does
 # not have to look through more than this.
 _ROW_BYTES: Final = 1024 * 1024
+
+
+class Kind(IntFlag):
+    """What the bytes of a row are like; none of these: as producers sent them."""
+
+    APPEND_TIME = 1
+    """Readers are told the row's time in place of the producers'."""
+    FINAL = 2
+    """Offsets, epochs and times are in the bytes."""
+    SEGMENT = 4
+    """The row is a whole segment, with an index and times beside it."""
 
 
 class Row(NamedTuple):
@@ -25,8 +45,22 @@ class Row(NamedTuple):
     position: int
     size: int
     max_timestamp: int
-    is_append_time: bool
-    """Whether readers are told that time in place of the producers'."""
+    kind: int
+
+    @property
+    def is_append_time(self) -> bool:
+        """Whether readers are told the row's time in place of the producers'."""
+        return bool(self.kind & Kind.APPEND_TIME)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether offsets, epochs and times are in the bytes."""
+        return bool(self.kind & Kind.FINAL)
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether the row is a whole segment."""
+        return bool(self.kind & Kind.SEGMENT)
 
 
 class Place(NamedTuple):
@@ -41,9 +75,9 @@ class Partition:
     """What all brokers know of one partition."""
 
     __slots__ = (
-        "append_time", "append_times", "base_offsets", "epochs", "index", "leader",
-        "leader_epoch", "log_start", "next_offset", "objects", "positions", "producers",
-        "size_bytes", "sizes", "times",
+        "append_time", "base_offsets", "cleaned_to", "epochs", "index", "kinds", "leader",
+        "leader_epoch", "log_start", "named_to", "next_offset", "objects", "positions",
+        "producers", "size_bytes", "sizes", "times",
     )  # fmt: skip
 
     def __init__(self, index: int) -> None:
@@ -57,13 +91,17 @@ class Partition:
         self.next_offset = 0
         """The high watermark too: what is committed is durable."""
         self.append_time = -1
+        self.cleaned_to = 0
+        """Below this offset, compaction has left the last record of every key only."""
+        self.named_to = -1
+        """The highest offset at which a segment got the plain name: none ever gets it again."""
         self.size_bytes = 0
         self.base_offsets = array("q")
         self.objects = array("q")
         self.positions = array("q")
         self.sizes = array("i")
         self.times = array("q")
-        self.append_times = array("b")
+        self.kinds = array("b")
         self.producers: dict[int, bytes] = {}
 
     def append(self, place: Place, records: int, time_ms: int, *, is_append_time: bool) -> bool:
@@ -81,7 +119,7 @@ class Partition:
         self.positions.append(position)
         self.sizes.append(size)
         self.times.append(time_ms)
-        self.append_times.append(is_append_time)
+        self.kinds.append(is_append_time)
         return True
 
     def _extends(self, place: Place, time_ms: int, *, is_append_time: bool) -> bool:
@@ -92,7 +130,7 @@ class Partition:
             and self.objects[-1] == place.object_id
             and self.positions[-1] + sizes[-1] == place.position
             and sizes[-1] + place.size <= _ROW_BYTES
-            and self.append_times[-1] == is_append_time
+            and self.kinds[-1] == is_append_time
             and (not is_append_time or self.times[-1] == time_ms)
         )
 
@@ -128,7 +166,7 @@ class Partition:
             self.positions[index],
             self.sizes[index],
             self.times[index],
-            bool(self.append_times[index]),
+            self.kinds[index],
         )
 
     def begin_at(self, offset: int) -> list[int]:
@@ -155,28 +193,62 @@ class Partition:
             self.positions,
             self.sizes,
             self.times,
-            self.append_times,
+            self.kinds,
         )
 
-    def move(self, base_offset: int, old_object: int, new_object: int, shift: int) -> bool:
-        """Let a row point into another object, `shift` bytes further on, if it is still there."""
-        index = bisect_left(self.base_offsets, base_offset)
-        if index == len(self.objects) or self.objects[index] != old_object:
-            return False
-        self.objects[index] = new_object
-        self.positions[index] += shift
-        return True
+    def span(self, base_offset: int, end_offset: int) -> range | None:
+        """Find the rows that make up exactly these offsets; None if no whole rows do."""
+        bases = self.base_offsets
+        first, after = bisect_left(bases, base_offset), bisect_left(bases, end_offset)
+        if first >= after or bases[first] != base_offset or self._end_of(after - 1) != end_offset:
+            return None
+        return range(first, after)
+
+    def fingerprint(self, span: range) -> int:
+        """Return a checksum of where the bytes of some rows lie: equal, if nothing has moved."""
+        crc = 0
+        for column in (self.base_offsets, self.objects, self.positions, self.sizes):
+            crc = checksum(column_bytes(column[span.start : span.stop]), crc)
+        return crc
+
+    def replace(self, span: range, rows: Sequence[Row]) -> list[int]:
+        """Put other rows of the same offsets in the place of some; return the objects of those."""
+        at = slice(span.start, span.stop)
+        freed = self.objects[at].tolist()
+        self.size_bytes += sum(row.size for row in rows) - sum(self.sizes[at])
+        self.base_offsets[at] = array("q", [row.base_offset for row in rows])
+        self.objects[at] = array("q", [row.object_id for row in rows])
+        self.positions[at] = array("q", [row.position for row in rows])
+        self.sizes[at] = array("i", [row.size for row in rows])
+        self.times[at] = array("q", [row.max_timestamp for row in rows])
+        self.kinds[at] = array("b", [row.kind for row in rows])
+        return freed
 
     def lose(self, base_offset: int) -> int:
         """Keep a row's offsets but not its bytes; return the object it lay in, 0 if it had none."""
-        index = bisect_left(self.base_offsets, base_offset)
-        if index == len(self.objects) or self.base_offsets[index] != base_offset:
+        index = self._exactly(base_offset)
+        if index is None:
             return 0
         object_id = self.objects[index]
         self.size_bytes -= self.sizes[index]
         self.objects[index] = self.positions[index] = self.sizes[index] = 0
         return object_id
 
+    def _exactly(self, base_offset: int) -> int | None:
+        """Find the row that begins at an offset."""
+        index = bisect_left(self.base_offsets, base_offset)
+        is_there = index < len(self.base_offsets) and self.base_offsets[index] == base_offset
+        return index if is_there else None
+
     def _end_of(self, index: int) -> int:
         after = index + 1
         return self.base_offsets[after] if after < len(self.base_offsets) else self.next_offset
+
+
+def column_bytes(column: array[int]) -> bytes:
+    """Return a column as bytes that are the same on every machine: little-endian."""
+    if sys.byteorder == "little":
+        return column.tobytes()
+    swapped = array(column.typecode, column)
+    swapped.byteswap()
+    return swapped.tobytes()

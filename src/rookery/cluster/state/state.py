@@ -21,7 +21,8 @@ from rookery.cluster.events import log as log_events
 from rookery.cluster.events import topics as topic_events
 from rookery.cluster.state import producers
 from rookery.cluster.state.brokers import Brokers
-from rookery.cluster.state.partition import Partition, Place
+from rookery.cluster.state.objects import Objects, Segment
+from rookery.cluster.state.partition import Place, Row
 from rookery.cluster.state.topics import Topic, Topics
 from rookery.errors import Corrupt, ErrorCode
 from rookery.records.crc import checksum
@@ -56,11 +57,16 @@ class Applied(NamedTuple):
     outcomes: list[Outcome]
     grown: list[tuple[bytes, int]]
     """Partitions that grew or are gone, by topic id and index: readers should look again."""
+    moved: list[tuple[bytes, int]]
+    """Partitions of which some bytes lie elsewhere from now on."""
+    dropped: list[int]
+    """Objects that were deleted."""
 
 
 _NONE: Final = ErrorCode.NONE
 OK: Final = Outcome(_NONE)
 _LOST: Final = Appended(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, is_duplicate=False)
+_CONDEMNED: Final = Appended(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, is_duplicate=False)
 
 
 class State:
@@ -75,10 +81,7 @@ class State:
         self.topics = Topics()
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.next_producer_id = 0
-        self.objects: dict[int, int] = {}
-        """How many rows live in each object; a negative one is the payload of that entry."""
-        self.payloads: dict[int, list[tuple[Partition, int]]] = {}
-        """Where the rows in an entry's payload are: partitions and the rows' base offsets."""
+        self.objects = Objects()
 
     def apply(self, number: int, entry: Entry, events: list[Message]) -> Applied:
         """Apply one entry; it must be the next.
@@ -89,7 +92,7 @@ class State:
         if number != self.applied + 1:
             raise Corrupt(f"entry {number} of the cluster log comes after entry {self.applied}")
         self.applied = number
-        done = Applied(number, is_void=False, outcomes=[], grown=[])
+        done = Applied(number, is_void=False, outcomes=[], grown=[], moved=[], dropped=[])
         if not self._counts(entry, events):
             return done._replace(is_void=True)
         for event in events:
@@ -137,6 +140,12 @@ class State:
         self.topics.lead(self.brokers.nodes)
         return Outcome(ErrorCode.NONE, broker.node_id)
 
+    def _process_registered(
+        self, entry: Entry, event: broker_events.ProcessRegistered, done: Applied
+    ) -> Outcome:
+        self.brokers.admit(done.number, event, entry.stamp_ms)
+        return OK
+
     def _beat(self, _entry: Entry, _event: Message, _done: Applied) -> Outcome:
         return OK
 
@@ -177,8 +186,10 @@ class State:
         if topic is None:
             return Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
         self.topics.remove(topic)
+        if any(partition.named_to >= 0 for partition in topic.partitions):
+            self.objects.retired_names[topic.name] = None
         for partition in topic.partitions:
-            self._free(partition.begin_at(partition.next_offset))
+            self.objects.free(partition.begin_at(partition.next_offset))
             # Who waits for more of it must learn that there will be none.
             done.grown.append((topic.id, partition.index))
         return OK
@@ -225,7 +236,7 @@ class State:
         if not 0 <= offset <= partition.next_offset:
             return Outcome(ErrorCode.OFFSET_OUT_OF_RANGE)
         if offset > partition.log_start:
-            self._free(partition.begin_at(offset))
+            self.objects.free(partition.begin_at(offset))
         return Outcome(ErrorCode.NONE, partition.log_start)
 
     # The log.
@@ -233,6 +244,8 @@ class State:
     def _committed(self, entry: Entry, event: log_events.Committed, done: Applied) -> Outcome:
         object_id = event.object_id or -done.number
         stamp_ms = entry.stamp_ms
+        if object_id in self.objects.condemned:
+            return Outcome(_NONE, [_CONDEMNED] * len(event.extents))
         return Outcome(
             _NONE, [self._append(extent, object_id, stamp_ms, done) for extent in event.extents]
         )
@@ -268,36 +281,75 @@ class State:
         base = partition.next_offset
         place = Place(object_id, extent.position, extent.size)
         if partition.append(place, extent.records, time_ms, is_append_time=topic.is_append_time):
-            self.objects[object_id] = self.objects.get(object_id, 0) + 1
-            if object_id < 0:
-                self.payloads.setdefault(object_id, []).append((partition, base))
+            self.objects.add_row(object_id)
         done.grown.append((extent.topic_id, extent.partition))
         return Appended(_NONE, base, append_time, False)  # noqa: FBT003 (for every batch: faster)
 
-    def _payloads_moved(
-        self, _entry: Entry, event: log_events.PayloadsMoved, _done: Applied
+    def _segments_staged(
+        self, _entry: Entry, event: log_events.SegmentsStaged, _done: Applied
     ) -> Outcome:
-        for move in event.moves:
-            for partition, base in self.payloads.pop(-move.entry, ()):
-                if partition.move(base, -move.entry, move.object_id, move.position):
-                    self.objects[move.object_id] = self.objects.get(move.object_id, 0) + 1
-            self.objects.pop(-move.entry, None)
-        return OK
+        return Outcome(_NONE, [self._stage(staged) for staged in event.segments])
+
+    def _stage(self, staged: log_events.StagedSegment) -> bool:
+        """Name a segment; plain names are given once, and in the order of offsets."""
+        topic = self.topics.by_id.get(staged.topic_id)
+        partition = self.topics.partition(staged.topic_id, staged.partition)
+        if topic is None or partition is None or staged.object_id in self.objects.condemned:
+            return False
+        is_plain = (
+            staged.base_offset > partition.named_to and topic.name not in self.objects.retired_names
+        )
+        if is_plain:
+            partition.named_to = staged.base_offset
+        self.objects.stage(
+            staged.object_id,
+            Segment(topic.name, staged.partition, staged.base_offset, is_plain),
+        )
+        return is_plain
+
+    def _replaced(self, _entry: Entry, event: log_events.Replaced, done: Applied) -> Outcome:
+        if event.object_id in self.objects.condemned:
+            return Outcome(_NONE, [False] * len(event.ranges))
+        return Outcome(_NONE, [self._replace(event.object_id, one, done) for one in event.ranges])
+
+    def _replace(self, object_id: int, one: log_events.ReplacedRange, done: Applied) -> bool:
+        """Put new rows for old ones, if these are exactly what the rewriter read."""
+        partition = self.topics.partition(one.topic_id, one.partition)
+        span = partition.span(one.base_offset, one.end_offset) if partition is not None else None
+        if partition is None or span is None or partition.fingerprint(span) != one.fingerprint:
+            return False
+        ends = [piece.base_offset for piece in one.pieces[1:]] + [one.end_offset]
+        rows = [
+            Row(piece.base_offset, end, object_id, piece.position, piece.size,
+                piece.max_timestamp, one.kind)
+            for piece, end in zip(one.pieces, ends, strict=True)
+        ]  # fmt: skip
+        if not rows or rows[0].base_offset != one.base_offset or not _ascend(rows):
+            return False
+        for _ in rows:
+            self.objects.add_row(object_id)
+        self.objects.free(partition.replace(span, rows))
+        partition.cleaned_to = max(partition.cleaned_to, one.cleaned_to)
+        done.moved.append((one.topic_id, one.partition))
+        return True
+
+    def _objects_condemned(
+        self, _entry: Entry, event: log_events.ObjectsCondemned, done: Applied
+    ) -> Outcome:
+        return Outcome(_NONE, self.objects.condemn(event.object_ids, done.number))
 
     def _rows_lost(self, _entry: Entry, event: log_events.RowsLost, _done: Applied) -> Outcome:
         partition = self.topics.partition(event.topic_id, event.partition)
         if partition is None:
             return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._free([partition.lose(base) for base in event.base_offsets])
+        self.objects.free([partition.lose(base) for base in event.base_offsets])
         return OK
 
     def _objects_dropped(
-        self, _entry: Entry, event: log_events.ObjectsDropped, _done: Applied
+        self, _entry: Entry, event: log_events.ObjectsDropped, done: Applied
     ) -> Outcome:
-        kept = [one for one in event.object_ids if self.objects.get(one, 0)]
-        for object_id in event.object_ids:
-            if object_id not in kept:
-                self.objects.pop(object_id, None)
+        kept = self.objects.drop(event.object_ids)
+        done.dropped.extend(one for one in event.object_ids if one not in kept)
         return Outcome(ErrorCode.NONE, kept)
 
     def _ids_allotted(
@@ -320,20 +372,11 @@ class State:
                 del partition.producers[idle.producer_id]  # type: ignore[union-attr]
         return OK
 
-    def _free(self, objects: list[int]) -> None:
-        for object_id in objects:
-            if not object_id:
-                continue  # its bytes were lost before
-            self.objects[object_id] -= 1
-            if object_id < 0 and not self.objects[object_id]:
-                # Nobody has to unlink an entry's payload: it goes when the log is trimmed.
-                del self.objects[object_id]
-                self.payloads.pop(object_id, None)
-
     _handlers: Final[dict[type[Message], Callable[..., Outcome]]] = {
         broker_events.ClusterCreated: _cluster_created,
         broker_events.FeatureLevelRaised: _level_raised,
         broker_events.BrokerRegistered: _registered,
+        broker_events.ProcessRegistered: _process_registered,
         broker_events.BrokerBeat: _beat,
         broker_events.BrokerLeft: _left,
         broker_events.BrokerExpired: _expired,
@@ -343,8 +386,10 @@ class State:
         topic_events.PartitionsAdded: _partitions_added,
         topic_events.LogStartMoved: _log_start_moved,
         log_events.Committed: _committed,
-        log_events.PayloadsMoved: _payloads_moved,
         log_events.RowsLost: _rows_lost,
+        log_events.SegmentsStaged: _segments_staged,
+        log_events.Replaced: _replaced,
+        log_events.ObjectsCondemned: _objects_condemned,
         log_events.ObjectsDropped: _objects_dropped,
         log_events.ProducerIdsAllotted: _ids_allotted,
         log_events.ProducersExpired: _producers_expired,
@@ -361,4 +406,13 @@ def _packed(outcome: Outcome) -> bytes:
 
 
 _APPENDED_FIELDS: Final = len(Appended._fields)
-_WITHOUT_WRITER: Final = (broker_events.ClusterCreated, broker_events.BrokerRegistered)
+_WITHOUT_WRITER: Final = (
+    broker_events.ClusterCreated,
+    broker_events.BrokerRegistered,
+    broker_events.ProcessRegistered,
+)
+
+
+def _ascend(rows: list[Row]) -> bool:
+    """Whether every row begins below its end."""
+    return all(row.base_offset < row.end_offset for row in rows)

@@ -1,0 +1,127 @@
+"""The caretaker's process: a replica of its own, and round after round of upkeep.
+
+It is started by a broker (`broker.caretaking`) and serves no clients. It reads the log up to its
+head once a round, so that a busy cluster costs it little, and decides nothing that an event does
+not allow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from contextlib import suppress
+
+from rookery.broker import logs
+from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage import Storage
+from rookery.clock import SystemClock, SystemRandom
+from rookery.cluster.events.brokers import BrokerBeat, BrokerLeft, ProcessRegistered
+from rookery.cluster.replica import Replica
+from rookery.errors import Error
+from rookery.log import snapshots
+from rookery.log.caretaker import Caretaker
+from rookery.log.uploads import Numbers
+from rookery.net.loop import run
+
+log = logging.getLogger("rookery.broker.caretaker")  # also where it runs as __main__
+
+OK, FAILED = 0, 1
+
+
+def main() -> int:
+    """Be a caretaker: take the settings from the standard input, work until it closes."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return FAILED
+    settings = BrokerSettings.from_json(json.loads(line))
+    logs.set_up(settings.log_level, role="caretaker")
+    try:
+        return run(_work(settings))
+    except Error as error:
+        log.error("the caretaker cannot go on: %s", error)  # noqa: TRY400 (it says what to do)
+        return FAILED
+
+
+async def _work(settings: BrokerSettings) -> int:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _listen_to_broker, stop)
+    storage = Storage(settings)
+    replica = Replica(storage.cluster_log, SystemClock(), lambda: snapshots.load(storage.store))
+    failed = asyncio.get_running_loop().create_future()
+    replica.when_failed = failed.set_exception
+    try:
+        await replica.open(follow=False)
+        await _rounds(settings, storage, replica, stop)
+        if failed.done():
+            await failed
+    finally:
+        await replica.close()
+        await storage.close()
+    return OK
+
+
+async def _rounds(
+    settings: BrokerSettings, storage: Storage, replica: Replica, stop: asyncio.Event
+) -> None:
+    random = SystemRandom()
+    registration = ProcessRegistered(process_id=random.token(16), purpose="caretaker")
+    numbers = Numbers(await replica.register(registration))
+    caretaker = storage.caretaker(settings, replica, SystemClock(), numbers)
+    beating = asyncio.create_task(_beat(replica, settings.beat_interval_ms / 1000))
+    try:
+        while not await _is_set_within(stop, settings.upkeep_interval_ms / 1000):
+            if not await _round(caretaker, stop) or numbers.is_nearly_spent:
+                break  # the next one has fresh names
+        await replica.propose([BrokerLeft()])
+    finally:
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+
+
+async def _round(caretaker: Caretaker, stop: asyncio.Event) -> bool:
+    """Make a round and tell of it; give it up, and return False, if it shall stop meanwhile."""
+    work = asyncio.create_task(caretaker.round())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not work.done():
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        return False
+    _tell(work.result().as_json())
+    return True
+
+
+async def _beat(replica: Replica, seconds: float) -> None:
+    """Say that we live, also during a long round."""
+    while True:
+        await asyncio.sleep(seconds)
+        with suppress(Error):
+            await replica.propose([BrokerBeat()])
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
+
+
+def _listen_to_broker(stop: asyncio.Event) -> None:
+    stdin = sys.stdin.fileno()
+    if not os.read(stdin, 4096):
+        asyncio.get_running_loop().remove_reader(stdin)
+        stop.set()
+
+
+def _tell(report: dict[str, object]) -> None:
+    with suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps(report) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""Final rows to new objects: where each lies in them, and what the state is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from rookery.cluster.events.log import Piece, ReplacedRange
+from rookery.cluster.state.partition import Kind, Partition
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.formats.keys import split_object_id
+from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
+from rookery.formats.segmentwriter import SegmentFiles, SegmentWriter
+from rookery.formats.times import LeaderEpoch, Origin
+from rookery.log.plan import Range, RewriteSettings
+from rookery.log.refine import Refined
+from rookery.log.runs import MOST_OFFSETS
+from rookery.records.kernel import Buffer
+
+# Smaller parts are joined: a store takes many of them more slowly than one copy is made.
+_JOIN_BELOW: Final = 4 * 1024
+
+
+class Captured(NamedTuple):
+    """A range that is as it was planned, and its rows."""
+
+    topic: Topic
+    partition: Partition
+    range: Range
+    rows: list[Refined]
+
+
+class Birth(NamedTuple):
+    """What a new object tells of its making."""
+
+    object_id: int
+    created_ms: int
+    seen: int
+    """The last entry of the cluster log that was applied."""
+
+
+class Made(NamedTuple):
+    """The bytes of a new object, and what replaces each of the ranges it was made of."""
+
+    parts: list[Buffer]
+    ranges: list[ReplacedRange]
+
+
+def captured(state: State, ranges: Iterable[Range]) -> list[Captured]:
+    """Copy the rows of those ranges that are still as they were planned."""
+    found = []
+    for one in ranges:
+        partition = state.topics.partition(one.topic_id, one.partition)
+        span = partition.span(one.base_offset, one.end_offset) if partition else None
+        if partition is None or span is None or partition.fingerprint(span) != one.fingerprint:
+            continue
+        rows = [Refined(partition, partition.row(index)) for index in span]
+        found.append(Captured(state.topics.by_id[one.topic_id], partition, one, rows))
+    return found
+
+
+def merged(birth: Birth, sources: Sequence[Captured], row_bytes: int) -> Made:
+    """Put final rows of many partitions behind a manifest, each as long as a row may be."""
+    joined = [list(_joined(source.rows, row_bytes)) for source in sources]
+    head = _head(birth, sources, joined)
+    position = len(head)
+    ranges = []
+    for source, rows in zip(sources, joined, strict=True):
+        pieces = []
+        for row in rows:
+            pieces.append(_piece(row, position))
+            position += pieces[-1].size
+        ranges.append(_replaced(source.range, pieces, Kind.FINAL))
+    parts = (part for source in sources for one in source.rows for part in one.parts)
+    return Made([head, *_joined_parts(parts)], ranges)
+
+
+def segment(
+    birth: Birth, source: Captured, namespace: str, settings: RewriteSettings
+) -> tuple[SegmentFiles, Made]:
+    """Make a segment of the final rows of one partition."""
+    base, end = source.range.base_offset, source.range.end_offset
+    writer = SegmentWriter(
+        base, interval=settings.index_interval, interval_bytes=settings.index_interval_bytes
+    )
+    for row in source.rows:
+        for parts in row.batches():
+            writer.add(*parts)
+    origin = Origin(
+        namespace,
+        source.topic.name,
+        source.topic.id,
+        source.partition.index,
+        *split_object_id(birth.object_id),
+    )
+    epochs = [LeaderEpoch(*one) for one in source.partition.epochs]
+    files = writer.finish(origin, end - 1, birth.created_ms, epochs=epochs)
+    piece = Piece(
+        base_offset=base,
+        position=0,
+        size=files.size,
+        max_timestamp=max(one.row.max_timestamp for one in source.rows),
+    )
+    replaced = _replaced(source.range, [piece], Kind.FINAL | Kind.SEGMENT)
+    return files, Made(files.parts, [replaced])
+
+
+def _joined(rows: Sequence[Refined], row_bytes: int) -> Iterator[list[Refined]]:
+    """Put rows together that make up one new row."""
+    found: list[Refined] = []
+    size = 0
+    for one in rows:
+        offsets = one.row.end_offset - found[0].row.base_offset if found else 0
+        if found and (size + one.size > row_bytes or offsets > MOST_OFFSETS):
+            yield found
+            found, size = [], 0
+        found.append(one)
+        size += one.size
+    yield found
+
+
+def _piece(rows: list[Refined], position: int) -> Piece:
+    return Piece(
+        base_offset=rows[0].row.base_offset,
+        position=position,
+        size=sum(one.size for one in rows),
+        max_timestamp=max(one.row.max_timestamp for one in rows),
+    )
+
+
+def _replaced(one: Range, pieces: list[Piece], kind: Kind) -> ReplacedRange:
+    return ReplacedRange(
+        topic_id=one.topic_id,
+        partition=one.partition,
+        base_offset=one.base_offset,
+        end_offset=one.end_offset,
+        fingerprint=one.fingerprint,
+        kind=int(kind),
+        cleaned_to=-1,
+        pieces=pieces,
+    )
+
+
+def _joined_parts(data: Iterable[Buffer]) -> list[Buffer]:
+    """Join what is small."""
+    parts: list[Buffer] = []
+    small = bytearray()
+    for one in data:
+        if len(one) < _JOIN_BELOW:
+            small += one
+            continue
+        if small:
+            parts.append(small)
+            small = bytearray()
+        parts.append(one)
+    return [*parts, small] if small else parts
+
+
+def _head(
+    birth: Birth, sources: Sequence[Captured], joined: Sequence[Sequence[list[Refined]]]
+) -> bytes:
+    """Write the manifest: with it alone the rows can be found again."""
+    numbers: dict[bytes, int] = {}
+    topics: list[ManifestTopic] = []
+    extents: list[ManifestExtent] = []
+    for source, rows in zip(sources, joined, strict=True):
+        topic = source.topic
+        if topic.id not in numbers:
+            numbers[topic.id] = len(topics)
+            partitions = len(topic.partitions)
+            topics.append(ManifestTopic(topic_id=topic.id, name=topic.name, partitions=partitions))
+        extents += (_extent(numbers[topic.id], source.partition.index, row) for row in rows)
+    return write_head(
+        Manifest(
+            object_id=birth.object_id,
+            created_ms=birth.created_ms,
+            seen=birth.seen,
+            topics=topics,
+            extents=extents,
+            earlier=[],
+        )
+    )
+
+
+def _extent(topic: int, partition: int, rows: list[Refined]) -> ManifestExtent:
+    base = rows[0].row.base_offset
+    return ManifestExtent(
+        topic=topic,
+        partition=partition,
+        size=sum(one.size for one in rows),
+        kind=int(Kind.FINAL),
+        base_offset=base,
+        records=rows[-1].row.end_offset - base,
+        attributes=0,
+        max_timestamp=max(one.row.max_timestamp for one in rows),
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+    )

@@ -1,0 +1,158 @@
+"""One round of upkeep after the other: what one process does for the log of all.
+
+    retention ──► merges and segments ──► compaction ──► snapshot, trim ──► sweep
+
+Every step proposes events and does nothing that an event does not allow: two processes that both
+take themselves for the caretaker cost work, and harm nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+from rookery.clock import Clock
+from rookery.cluster.port import ClusterLog
+from rookery.cluster.replica import Replica
+from rookery.log import snapshots
+from rookery.log.plan import Lag
+from rookery.log.retention import Retention
+from rookery.log.sweeper import Sweeper
+from rookery.store.port import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CareSettings:
+    """The rhythm of upkeep."""
+
+    snapshot_entries: int = 10_000
+    """A snapshot is written after so many entries,"""
+    snapshot_bytes: int = 64 * 1024 * 1024
+    """… after so many bytes of them,"""
+    snapshot_age_ms: int = 60_000
+    """… or after this long, if objects wait to be deleted or topics have changed."""
+    producer_expiration_ms: int = 86_400_000
+    """After so long an idle producer is forgotten."""
+
+
+class Rewriting(Protocol):
+    """Whoever brings batches into better places."""
+
+    async def run(self, before_entry: int) -> int:
+        """Do what there is to do; return how many bytes were rewritten.
+
+        No payload of an entry up to `before_entry` stays in its entry.
+        """
+
+    def lag(self) -> Lag:
+        """Return what waits."""
+
+
+@dataclass(slots=True)
+class Round:
+    """What one round has done."""
+
+    retained: int = 0
+    expired_producers: int = 0
+    rewritten_bytes: int = 0
+    lag_bytes: int = 0
+    lag_ms: int = 0
+    snapshot: int = 0
+    condemned: int = 0
+    deleted: int = 0
+    numbers: dict[str, float] = field(default_factory=dict)
+    """Counts of this process for the broker's metrics."""
+
+    def as_json(self) -> dict[str, object]:
+        """Return it for the broker that keeps this caretaker."""
+        return asdict(self)
+
+
+class Caretaker:
+    """Makes the rounds."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        cluster_log: ClusterLog,
+        store: Store,
+        clock: Clock,
+        settings: CareSettings,
+    ) -> None:
+        """Be ready for rounds; `employ` brings those who do the work in."""
+        self._replica = replica
+        self._log = cluster_log
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._rewriters: list[Rewriting] = []
+        # Not what is applied: a process that is restarted often would never write a snapshot.
+        self.snapshot = replica.opened_at
+        """The entry of the newest snapshot."""
+        self._snapshot_bytes = 0
+        self._snapshot_ms = clock.monotonic_ms()
+        self._topics_seen = self._topics()
+
+    def employ(self, retention: Retention, sweeper: Sweeper, *rewriters: Rewriting) -> None:
+        """Name who does the work."""
+        self._retention = retention
+        self._sweeper = sweeper
+        self._rewriters = list(rewriters)
+
+    async def round(self) -> Round:
+        """Do once what there is to do."""
+        done = Round()
+        await self._replica.barrier()
+        done.retained = await self._retention.retain()
+        done.expired_producers = await self._retention.expire_producers(
+            self._settings.producer_expiration_ms
+        )
+        is_snapshot_due = self._is_snapshot_due()
+        # Entries can be trimmed up to the first whose payload somebody still reads there.
+        before = self._replica.state.applied if is_snapshot_due else 0
+        for rewriter in self._rewriters:
+            done.rewritten_bytes += await rewriter.run(before)
+        if is_snapshot_due:
+            await self._take_snapshot()
+        done.snapshot = self.snapshot
+        done.condemned, done.deleted = await self._sweeper.sweep(self.snapshot)
+        lags = [rewriter.lag() for rewriter in self._rewriters]
+        done.lag_bytes = sum(lag.bytes for lag in lags)
+        done.lag_ms = max((lag.age_ms for lag in lags), default=0)
+        return done
+
+    def _is_snapshot_due(self) -> bool:
+        settings, replica = self._settings, self._replica
+        if replica.state.applied - self.snapshot >= settings.snapshot_entries:
+            return True
+        if replica.log_bytes - self._snapshot_bytes >= settings.snapshot_bytes:
+            return True
+        age = self._clock.monotonic_ms() - self._snapshot_ms
+        return age >= settings.snapshot_age_ms and self._is_snapshot_wanted()
+
+    def _is_snapshot_wanted(self) -> bool:
+        """Whether somebody waits for it: objects to be deleted, topics that nothing else tells."""
+        condemned = self._replica.state.objects.condemned
+        is_awaited = any(entry > self.snapshot for entry in condemned.values())
+        return is_awaited or self._topics() != self._topics_seen
+
+    def _topics(self) -> dict[bytes, tuple[int, dict[str, str]]]:
+        return {
+            topic.id: (len(topic.partitions), dict(topic.configs))
+            for topic in self._replica.state.topics
+        }
+
+    async def _take_snapshot(self) -> None:
+        """Write a snapshot, have it read back, and let go of the entries that it covers."""
+        replica = self._replica
+        topics = self._topics()
+        self._snapshot_bytes = replica.log_bytes
+        self._snapshot_ms = self._clock.monotonic_ms()
+        self.snapshot = await snapshots.save(self._store, replica.state)
+        self._topics_seen = topics
+        await snapshots.prune(self._store)
+        oldest_payload = replica.state.objects.oldest_payload
+        await self._log.trim(min(self.snapshot + 1, oldest_payload or self.snapshot + 1))

@@ -1,0 +1,117 @@
+"""What can be wrong with a log, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class Kind(StrEnum):
+    """What is wrong."""
+
+    MISSING = "missing"
+    """The cluster log names it, and it is not there."""
+    SHORT = "short"
+    """It ends before the bytes that the cluster log names."""
+    CORRUPT = "corrupt"
+    """Its bytes are not those that were written."""
+    OFFSETS = "offsets"
+    """Rows overlap, leave a hole, or contradict what else the state says."""
+    ORPHANED = "orphaned"
+    """It is there, and nothing names it."""
+    STRAY = "stray"
+    """It is there, and nothing of Rookery's is called so."""
+    SNAPSHOT = "snapshot"
+    """A snapshot cannot be read."""
+    LOG = "log"
+    """Entries of the cluster log are missing or cannot be read."""
+    LOST = "lost"
+    """Records that are known to be gone; readers pass over their offsets."""
+    IN_FLIGHT = "in flight"
+    """A live process may be about to commit it."""
+    TOLD = "told"
+    """It holds no batches, and only tells the offsets of those in other objects."""
+
+
+NOTES: Final = frozenset((Kind.LOST, Kind.IN_FLIGHT, Kind.TOLD))
+"""What is told, and is no fault."""
+
+_REMEDIES: Final = {
+    Kind.MISSING: "restore it from a copy; without one, these records are lost",
+    Kind.SHORT: "restore it from a copy; without one, what it lacks is lost",
+    Kind.CORRUPT: "restore it from a copy; until then, readers get an error at these offsets",
+    Kind.OFFSETS: "stop the brokers, keep a copy of everything, and report it as a bug",
+    Kind.ORPHANED: "the caretaker deletes it; nothing needs to be done while a broker runs",
+    Kind.STRAY: "someone else has put it there; remove it if nobody needs it",
+    Kind.SNAPSHOT: "delete it; brokers use the one before it, and write a new one",
+    Kind.LOG: "stop the brokers and restore the cluster log, or empty it and run `rookery recover`",
+    Kind.LOST: "nothing; it was told when it happened",
+    Kind.IN_FLIGHT: "nothing; look again later",
+    Kind.TOLD: "nothing; the caretaker deletes what is told elsewhere by now",
+}
+
+
+class Where(NamedTuple):
+    """The offsets of a partition that a fault is about."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    end_offset: int
+    """One more than the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong."""
+
+    kind: Kind
+    key: str
+    """The object, file or entry."""
+    text: str
+    where: Where | None = None
+    remedy: str = ""
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it is told, but nothing is wrong."""
+        return self.kind in NOTES
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        return self.remedy or _REMEDIES[self.kind]
+
+    def as_json(self) -> dict[str, object]:
+        """Return it for scripts."""
+        found: dict[str, object] = {"kind": str(self.kind), "key": self.key, "text": self.text}
+        if self.where is not None:
+            found |= self.where._asdict()
+        return {**found, "remedy": self.advice}
+
+
+def joined(faults: list[Fault]) -> Iterator[Fault]:
+    """Make one of faults that differ in their offsets only, where these follow each other."""
+    last: Fault | None = None
+    for fault in faults:
+        if last is not None and _follows(last, fault) and last.where and fault.where:
+            end = fault.where.end_offset
+            last = replace(last, where=last.where._replace(end_offset=end))
+            continue
+        if last is not None:
+            yield last
+        last = fault
+    if last is not None:
+        yield last
+
+
+def _follows(one: Fault, other: Fault) -> bool:
+    if one.where is None or other.where is None:
+        return False
+    return (
+        (one.kind, one.key, one.text) == (other.kind, other.key, other.text)
+        and one.where[:2] == other.where[:2]
+        and one.where.end_offset == other.where.base_offset
+    )

@@ -1,0 +1,86 @@
+"""Checks what the state comes from: snapshots, and the entries of the cluster log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from rookery.cluster.entry import read_entry, read_events
+from rookery.cluster.port import Trimmed
+from rookery.cluster.state.image import read_image
+from rookery.errors import Corrupt
+from rookery.formats.keys import SNAPSHOTS, parse_snapshot_key
+from rookery.log.fsck.fault import Fault, Kind
+from rookery.log.fsck.progress import Progress
+from rookery.log.fsck.sources import Sources
+from rookery.log.lostlog import check_not_lost
+from rookery.store.port import NotFound
+
+_LOG = "cluster log"
+
+
+class Snapshots(NamedTuple):
+    """The entry of the newest snapshot that can be read, -1 if there is none; and the others."""
+
+    newest: int
+    faults: list[Fault]
+
+
+async def check_snapshots(sources: Sources) -> Snapshots:
+    """Read all snapshots."""
+    newest, faults = -1, []
+    for stored in await sources.store.list(SNAPSHOTS):
+        number = parse_snapshot_key(stored.key)
+        if number is None:
+            continue  # it is told among the stray keys
+        try:
+            state = read_image(await sources.store.read(stored.key))
+        except NotFound:
+            continue  # a newer one has taken its place meanwhile
+        except Corrupt as error:
+            faults.append(Fault(Kind.SNAPSHOT, stored.key, str(error)))
+            continue
+        if state.applied != number:
+            text = f"it stands after entry {state.applied}: it was copied or renamed"
+            faults.append(Fault(Kind.SNAPSHOT, stored.key, text))
+            continue
+        newest = max(newest, number)
+    return Snapshots(newest, faults)
+
+
+async def check_ends(sources: Sources, newest: int) -> list[Fault]:
+    """Check that the cluster log goes on where the newest snapshot stands."""
+    try:
+        await check_not_lost(sources.cluster_log, sources.store)
+    except Corrupt as error:
+        advice = "stop the brokers and run `rookery recover`"
+        return [Fault(Kind.LOG, _LOG, str(error), remedy=advice)]
+    floor = await sources.cluster_log.floor()
+    if floor > max(newest, 0):
+        text = f"entries up to {floor} were trimmed, and no snapshot that can be read holds them"
+        return [Fault(Kind.LOG, _LOG, text)]
+    return []
+
+
+async def check_entries(sources: Sources, progress: Progress) -> AsyncIterator[Fault]:
+    """Read all entries that are there; those before the snapshot are not applied any more."""
+    log = sources.cluster_log
+    after = await log.floor()
+    while True:
+        try:
+            entries = await log.read(after)
+        except Trimmed as trimmed:
+            after = trimmed.floor  # a caretaker works beside us
+            continue
+        except Corrupt as error:
+            yield Fault(Kind.LOG, _LOG, str(error))
+            return
+        if not entries:
+            return
+        for number, data in entries:
+            try:
+                read_events(number, read_entry(number, data))
+            except Corrupt as error:
+                yield Fault(Kind.LOG, f"entry {number}", str(error))
+            after = number
+        progress(sum(len(entry.data) for entry in entries), 0)

@@ -1,0 +1,100 @@
+"""Rows in no segment: which they are, how far they reach, and how many of them fit a job.
+
+They are looked at in their columns, all of them at every plan: nothing is made for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from rookery.cluster.state.partition import Kind, Partition
+from rookery.formats.keys import is_stored
+from rookery.records.batch import HEADER_SIZE
+
+RANGE_ROWS: Final = 1000
+"""Rows of one range: it goes into one event, and its new rows are never more than the old ones."""
+
+Damage: TypeAlias = Collection[tuple[int, int]]
+"""Where rows lie that cannot be read: object ids and positions."""
+
+_FINAL: Final = int(Kind.FINAL)
+_IS_SEGMENT: Final = bytes(bool(kind & Kind.SEGMENT) for kind in range(256))
+
+
+def loose_runs(partition: Partition, damage: Damage = ()) -> Iterator[range]:
+    """Find the rows that lie one behind the other and in no segment."""
+    taken = partition.kinds.tobytes().translate(_IS_SEGMENT)
+    if damage:
+        taken = _with_damage(partition, taken, damage)
+    start = taken.find(0)
+    while start >= 0:
+        stop = taken.find(1, start)
+        stop = len(taken) if stop < 0 else stop
+        yield range(start, stop)
+        start = taken.find(0, stop)
+
+
+def may_grow(partition: Partition, index: int) -> bool:
+    """Whether a row is a partition's last and lies in a journal, so that batches may join it."""
+    object_id = partition.objects[index]
+    return (
+        index == len(partition.objects) - 1
+        and object_id > 0
+        and not is_stored(object_id)
+        and not partition.kinds[index] & _FINAL
+    )
+
+
+def filled(partition: Partition, first: int, stop: int, limit: int) -> int:
+    """Return the end of the rows from one on that make up at most so many bytes, or are one."""
+    sizes, total = partition.sizes, partition.sizes[first]
+    for index in range(first + 1, stop):
+        total += sizes[index] or HEADER_SIZE  # an empty batch, where bytes are lost
+        if total > limit:
+            return index
+    return stop
+
+
+def below(partition: Partition, rows: range, limits: Mapping[int, int]) -> Iterator[range]:
+    """Find the rows that lie before their object's limit, in ranges that an event can hold."""
+    at = slice(rows.start, rows.stop)
+    get = limits.get
+    start = -1
+    index = rows.start
+    for object_id, position in zip(partition.objects[at], partition.positions[at], strict=True):
+        if position >= get(object_id, -1):
+            if start >= 0:
+                yield range(start, index)
+            start = -1
+        elif start < 0:
+            start = index
+        elif index - start == RANGE_ROWS:
+            yield range(start, index)
+            start = index
+        index += 1
+    if start >= 0:
+        yield range(start, index)
+
+
+def fitting(partition: Partition, span: range, size: int, rows: int, *, is_first: bool) -> int:
+    """Return the end of the rows of a span that fit; of the first span, one always does."""
+    sizes = partition.sizes
+    index = span.start
+    if is_first:
+        size -= sizes[index]
+        index += 1
+    stop = min(span.stop, span.start + rows)
+    while index < stop and sizes[index] <= size:
+        size -= sizes[index]
+        index += 1
+    return index
+
+
+def _with_damage(partition: Partition, taken: bytes, damage: Damage) -> bytes:
+    marked = bytearray(taken)
+    objects = {object_id for object_id, _ in damage}
+    for index, object_id in enumerate(partition.objects):
+        if object_id in objects and (object_id, partition.positions[index]) in damage:
+            marked[index] = 1
+    return bytes(marked)

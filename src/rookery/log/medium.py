@@ -1,0 +1,106 @@
+"""Where a writer's flushes are made durable: in a journal, or as objects in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from rookery.cluster.entry import MAX_PAYLOAD_BYTES
+from rookery.cluster.state.state import Appended
+from rookery.errors import Unavailable
+from rookery.log.batch import Batch
+from rookery.log.journal import Journal, Written
+
+
+@dataclass(frozen=True, slots=True)
+class FlushSettings:
+    """How much is flushed together, and how many flushes are under way at once."""
+
+    inline_bytes: int = MAX_PAYLOAD_BYTES
+    """A flush up to this size rides in the cluster log's entry."""
+    flush_bytes: int = 16 * 1024 * 1024
+    """A flush takes no more than this: beyond it latency grows and nothing else."""
+    lanes: int = 1
+    """Writes at the same time; the journal gathers by itself."""
+    interval_ms: int = 0
+    """While a write is under way, a small one more begins only after so long."""
+
+
+class Medium(Protocol):
+    """Takes flushes."""
+
+    async def write(self, batches: Sequence[Batch]) -> Written:
+        """Make batches durable, one behind the other; return where they lie.
+
+        Raises:
+            Unavailable: they are not, or it is not known.
+        """
+
+    def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
+        """Learn which offsets the batches of an object were given."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last write failed and what to do; None while writing works."""
+
+    async def look_after(self) -> None:
+        """Do now and then what keeps it in order; find out whether what failed works again."""
+
+    async def finish(self) -> None:
+        """Write what is still to be told; nothing more will be written."""
+
+    async def close(self) -> None:
+        """Let it go."""
+
+
+class NoMedium:
+    """Stands in until the broker has joined the cluster."""
+
+    async def write(self, batches: Sequence[Batch]) -> Written:
+        """Refuse."""
+        raise Unavailable(f"this broker has not joined the cluster; {len(batches)} batches wait")
+
+    def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
+        """Never learn anything."""
+
+    @property
+    def failure(self) -> str | None:
+        """Have none."""
+        return None
+
+    async def look_after(self) -> None:
+        """Do nothing."""
+
+    async def finish(self) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class JournalMedium(NoMedium):
+    """Appends flushes to a journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last append failed and what to do; None while writing works."""
+        return self.journal.failure
+
+    async def write(self, batches: Sequence[Batch]) -> Written:
+        """Make batches durable, one behind the other; return where they lie."""
+        return await self.journal.append([batch.data for batch in batches])
+
+    async def look_after(self) -> None:
+        """Find out that a disk that failed works again, also if no client writes much."""
+        if self.journal.failure:
+            with suppress(Unavailable):
+                await self.journal.append([b"a look at the disk"])
+
+    async def close(self) -> None:
+        """Finish and sync the journal."""
+        await self.journal.close()

@@ -1,0 +1,135 @@
+"""Objects by id, wherever they lie: journal files in a folder, or objects in the store.
+
+object id ──┬─ number below STORED ──────────► journal file
+            ├─ named in State.objects.segments ──► {namespace}/{topic}/{partition}/segment-….kfs
+            └─ any other ────────────────────► _rookery/objects/{incarnation}/{number}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from rookery import metrics
+from rookery.cluster.state.state import State
+from rookery.errors import Conflict, Corrupt, Unavailable
+from rookery.formats.keys import is_stored, journal_name, object_key, split_object_id
+from rookery.formats.segmentkeys import Generation, index_key, segment_key, times_key
+from rookery.log.files import Files
+from rookery.log.openfiles import Missing
+from rookery.store.port import NotFound, Store
+
+# The files beside a segment are read whole: a damaged name must not fill the memory.
+_BESIDE_BYTES: Final = 64 * 1024 * 1024
+
+_MISSING: Final = metrics.counter(
+    "rookery_log_objects_missing_total",
+    "Reads of objects in the store that were not there; a few are moves, more call for fsck.",
+)
+
+
+class Removed(Missing):
+    """An object is not in the store (any more): read the state again, then plan the read anew."""
+
+    def __init__(self, object_id: int, key: str) -> None:
+        Conflict.__init__(
+            self,
+            f"object {key} is not in the store; if the cluster log still names it, someone else "
+            "has deleted it: run rookery fsck",
+        )
+        self.object_id = object_id
+        self.key = key
+
+
+def key_of(state: State, namespace: str, object_id: int) -> str:
+    """Return the key of an object in the store: a segment's, or a shared object's."""
+    segment = state.objects.segments.get(object_id)
+    if segment is None:
+        return object_key(object_id)
+    generation = None if segment.is_plain else Generation(*split_object_id(object_id))
+    return segment_key(namespace, segment.topic, segment.partition, segment.base_offset, generation)
+
+
+def keys_of(state: State, namespace: str, object_id: int) -> list[str]:
+    """Return the keys of an object in the store and of the files beside it."""
+    key = key_of(state, namespace, object_id)
+    if object_id not in state.objects.segments:
+        return [key]
+    return [key, index_key(key), times_key(key)]
+
+
+class Places:
+    """Reads any object."""
+
+    def __init__(
+        self,
+        files: Files | None,
+        store: Store | None,
+        state: Callable[[], State],
+        namespace: str,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            files: the journal files; None if this process has none.
+            store: where all else lies; None if there is none.
+            state: returns the present state, which knows what segments are called.
+            namespace: begins the keys of segments.
+        """
+        self._files = files
+        self._store = store
+        self._state = state
+        self._namespace = namespace
+
+    def name(self, object_id: int) -> str:
+        """Return what an object is called, for messages."""
+        if not is_stored(object_id):
+            return f"journal file {journal_name(object_id)}"
+        return f"object {self.key(object_id)}"
+
+    def key(self, object_id: int) -> str:
+        """Return the key of an object in the store."""
+        return key_of(self._state(), self._namespace, object_id)
+
+    async def read(self, object_id: int, position: int, size: int) -> bytes:
+        """Return that many bytes from the position on, fewer only where the object ends.
+
+        Raises:
+            Missing: There is no such object.
+            Corrupt: A journal file does not begin as it must.
+            Unavailable: The disk or the store could not read it.
+        """
+        if position < 0 or size < 0:
+            raise ValueError(f"cannot read {size} bytes at position {position}")
+        if is_stored(object_id):
+            try:
+                return await self._stored(object_id, self.key(object_id), position, size)
+            except Missing:
+                _MISSING.inc()
+                raise
+        if self._files is None:
+            raise Unavailable(f"{self.name(object_id)}: this process has no journal folder")
+        return await self._files.read(object_id, position, size)
+
+    async def beside(self, object_id: int, key: str) -> bytes:
+        """Return a whole file beside a segment.
+
+        Raises:
+            Missing: There is no such file.
+            Corrupt: It is far larger than any such file.
+            Unavailable: The store could not read it.
+        """
+        data = await self._stored(object_id, key, 0, _BESIDE_BYTES + 1)
+        if len(data) > _BESIDE_BYTES:
+            raise Corrupt(f"{key}: is longer than {_BESIDE_BYTES} bytes, which none can be")
+        return data
+
+    async def _stored(self, object_id: int, key: str, position: int, size: int) -> bytes:
+        if self._store is None:
+            raise Unavailable(f"object {key} lies in a store, and this process has none")
+        try:
+            return await self._store.read(key, position, size)
+        except NotFound as error:
+            raise Removed(object_id, key) from error
+        except ValueError:
+            return b""  # the position lies beyond the object's end

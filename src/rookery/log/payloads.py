@@ -1,0 +1,37 @@
+"""Reads all that rows point to, payloads of entries too, for whoever rewrites them."""
+
+from __future__ import annotations
+
+from rookery.cluster.port import ClusterLog, Trimmed
+from rookery.errors import Corrupt
+from rookery.log.entries import Entries
+from rookery.log.refine import Read
+
+
+class EntryReader:
+    """Reads payloads of entries itself, and other objects by another reader."""
+
+    def __init__(self, cluster_log: ClusterLog, objects: Read) -> None:
+        """Read nothing yet.
+
+        Args:
+            cluster_log: where the payloads are.
+            objects: reads journals and objects in the store.
+        """
+        self._entries = Entries(cluster_log)
+        self._objects = objects
+
+    async def read(self, object_id: int, position: int, size: int) -> bytes:
+        """Return that many bytes from the position on, fewer only where the object ends.
+
+        Raises:
+            Corrupt: the entry is gone or damaged.
+            Missing, Unavailable: as the other reader.
+        """
+        if object_id > 0:
+            return await self._objects(object_id, position, size)
+        try:
+            payload = await self._entries.payload(-object_id)
+        except Trimmed as error:
+            raise Corrupt(f"entry {-object_id} was trimmed, and batches were in it") from error
+        return bytes(payload[position : position + size])

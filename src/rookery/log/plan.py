@@ -1,0 +1,364 @@
+"""Which rows are to be rewritten next: from the state alone, without reading or writing a byte.
+
+    rows as producers sent them ──► merged objects ──► larger merged objects
+              │                            │
+              └────────────────────────────┴──► segments, one partition each
+
+Merged objects hold rows of all partitions, sorted by partition, so that a trickle into ten thousand
+partitions costs a few requests for each MiB, and not a few for each partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple, Protocol
+
+from rookery.cluster.state.partition import Kind, Partition
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.errors import ConfigError
+from rookery.formats.index import DEFAULT_INTERVAL, DEFAULT_INTERVAL_BYTES
+from rookery.formats.keys import is_stored
+from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, MAX_SEGMENT_BYTES
+from rookery.log.census import Census, Tally, count_rows
+from rookery.log.loose import Damage, below, filled, fitting, loose_runs, may_grow
+
+_FINAL: Final = int(Kind.FINAL)
+_MOST_BYTES: Final = MAX_SEGMENT_BYTES - HEADER_BYTES - FOOTER_BYTES
+# A partition with this part of a segment is left out of early merges: it gets one soon.
+_BUSY_PART: Final = 4
+# So many merged objects of like size become one, each about so many times the size.
+_FAN: Final = 8
+_FAN_BITS: Final = 3
+_SMALLEST_TIER: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteSettings:
+    """When batches are moved on, and how much at a time."""
+
+    merge_bytes: int = 64 * 1024 * 1024
+    """Size of a merged object, and of what is read for it."""
+    merge_rows: int = 100_000
+    """Rows that are read at once, since each costs memory, too."""
+    merge_age_ms: int = 60_000
+    """After so long, batches are merged even if they are few."""
+    max_age_ms: int = 7 * 86_400_000
+    """After so long, the rest is moved out of a merged object that is half empty."""
+    row_bytes: int = 1024 * 1024
+    """Size of a row in a merged object: a reader looks through one for an offset."""
+    segment_bytes: int = 64 * 1024 * 1024
+    """Size at which a partition's batches become a segment."""
+    segment_age_ms: int = 3_600_000
+    """After so long they become a segment if they have at least"""
+    segment_min_bytes: int = 1024 * 1024
+    """… this size."""
+    index_interval: int = DEFAULT_INTERVAL
+    """Messages between two entries of a segment's index."""
+    index_interval_bytes: int = DEFAULT_INTERVAL_BYTES
+    """Bytes between them at most."""
+    round_bytes: int = 1024 * 1024 * 1024
+    """How much is rewritten before other upkeep has its turn."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no object could be made of."""
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")
+        for name in ("merge_bytes", "segment_bytes", "row_bytes"):
+            if getattr(self, name) > _MOST_BYTES // 2:
+                raise ConfigError(f"{name}={getattr(self, name)}: must stay below 1 GiB")
+
+
+class Range(NamedTuple):
+    """Whole rows of one partition, as they were when the job was planned."""
+
+    topic_id: bytes
+    partition: int
+    base_offset: int
+    end_offset: int
+    fingerprint: int
+    size: int
+
+
+class Job(Protocol):
+    """Something that rewrites rows."""
+
+    @property
+    def kind(self) -> str:
+        """A word for the metrics."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeJob:
+    """Rows of many partitions become one shared object."""
+
+    kind: ClassVar[str] = "merge"
+    ranges: tuple[Range, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read."""
+        return sum(one.size for one in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentJob:
+    """Rows of one partition become a segment."""
+
+    kind: ClassVar[str] = "segment"
+    range: Range
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read."""
+        return self.range.size
+
+
+class Lag(NamedTuple):
+    """What waits to be rewritten, and should not: its size, and how long the oldest has waited."""
+
+    bytes: int
+    age_ms: int
+
+
+class _Loose(NamedTuple):
+    """Rows that lie one behind the other, in no segment and in no job yet."""
+
+    topic: Topic
+    partition: Partition
+    rows: range
+    is_busy: bool
+
+
+class _Bounds(NamedTuple):
+    """How much one merge takes."""
+
+    bytes: int
+    rows: int
+    with_busy: bool
+    """Whether partitions take part that will have a segment soon."""
+
+    def wanted(self, tally: Tally) -> int:
+        """Return how much of an object is merged."""
+        return tally.bytes if self.with_busy else tally.bytes - tally.busy
+
+
+class Planner:
+    """Plans, and remembers between two plans since when things have waited."""
+
+    def __init__(self, settings: RewriteSettings) -> None:
+        self._settings = settings
+        self._census = Census()
+        self._lag = Lag(0, 0)
+
+    def plan(
+        self, state: State, now_ms: int, *, before_entry: int = 0, damage: Damage = ()
+    ) -> list[MergeJob | SegmentJob]:
+        """Return what is to be done now; no two jobs want the same row.
+
+        Args:
+            state: as of now.
+            now_ms: a clock that never goes back.
+            before_entry: payloads of entries up to this one leave their entries in any case.
+            damage: rows that are to be left alone.
+        """
+        segments: list[MergeJob | SegmentJob] = []
+        loose: list[_Loose] = []
+        tallies: dict[int, Tally] = {}
+        for topic in state.topics:
+            for partition in topic.partitions:
+                for run in loose_runs(partition, damage):
+                    jobs, rest = self._cut(topic, partition, run, now_ms)
+                    segments += jobs
+                    if rest:
+                        loose.append(rest)
+                        count_rows(tallies, partition, rest.rows, is_busy=rest.is_busy)
+        self._census.observe(tallies, now_ms)
+        flushed = {one: tally for one, tally in tallies.items() if not tally.is_final}
+        merged = {one: tally for one, tally in tallies.items() if tally.is_final}
+        self._note_lag(flushed, segments, now_ms)
+        merges = (
+            self._flushes(flushed, loose, now_ms, before_entry),
+            self._again(merged, loose, now_ms),
+        )
+        return segments + [MergeJob(tuple(ranges)) for ranges in merges if ranges]
+
+    def lag(self) -> Lag:
+        """Return what waited when the last plan was made."""
+        return self._lag
+
+    def adopt(self, object_id: int, inputs: Collection[int], now_ms: int) -> None:
+        """Take note of a new object: its data have waited since they lay in these."""
+        self._census.adopt(object_id, inputs, now_ms)
+
+    # Segments.
+
+    def _cut(
+        self, topic: Topic, partition: Partition, run: range, now_ms: int
+    ) -> tuple[list[SegmentJob], _Loose | None]:
+        """Cut segments off the beginning of a run; return them and what is left of it."""
+        settings, sizes = self._settings, partition.sizes
+        stop = run.stop - may_grow(partition, run.stop - 1)
+        left = sum(sizes[run.start : stop])
+        jobs: list[SegmentJob] = []
+        first = run.start
+        while first < stop and sizes[first] <= _MOST_BYTES:
+            if left < settings.segment_bytes and not self._is_old(partition, first, left, now_ms):
+                break
+            most = min(stop, first + settings.merge_rows)
+            after = filled(partition, first, most, settings.segment_bytes)
+            one = range_of(topic, partition, range(first, after))
+            jobs.append(SegmentJob(one))
+            left -= one.size
+            first = after
+        if first == run.stop:
+            return jobs, None
+        is_busy = left >= settings.segment_bytes // _BUSY_PART
+        return jobs, _Loose(topic, partition, range(first, run.stop), is_busy)
+
+    def _is_old(self, partition: Partition, first: int, size: int, now_ms: int) -> bool:
+        """Whether rows have waited long enough for a small segment; others are merged first."""
+        if size < self._settings.segment_min_bytes:
+            return False
+        while not partition.objects[first]:
+            first += 1  # its bytes are lost: it is as old as what follows
+        if not partition.kinds[first] & _FINAL:
+            return False
+        waiting = self._census.waiting_ms(partition.objects[first], now_ms)
+        return waiting >= self._settings.segment_age_ms
+
+    # Merges.
+
+    def _flushes(
+        self, flushed: dict[int, Tally], loose: list[_Loose], now_ms: int, before_entry: int
+    ) -> list[Range]:
+        """Choose rows as producers sent them, oldest first."""
+        settings, census = self._settings, self._census
+        waits = {one: census.unmoved_ms(one, now_ms) for one in flushed}
+        forced = [one for one in flushed if -before_entry <= one < 0]
+        is_due = bool(forced) or max(waits.values(), default=-1) >= settings.merge_age_ms
+        early = sum(tally.bytes - tally.busy for tally in flushed.values())
+        if not is_due and early < settings.merge_bytes:
+            return []
+        # All in one object if it fits; else those that must leave are not kept back by others.
+        fits = sum(tally.bytes for tally in flushed.values()) <= settings.merge_bytes
+        order = sorted(
+            flushed if fits or not forced else forced, key=lambda one: (-waits[one], abs(one))
+        )
+        job = _Bounds(settings.merge_bytes, settings.merge_rows, with_busy=is_due)
+        limits = _limits(job, flushed, order)
+        for one, tally in flushed.items():
+            is_written = one > 0 and not is_stored(one)
+            if is_written and census.quiet_ms(one, now_ms) < settings.merge_age_ms:
+                # The last row of a journal may grow until it is replaced, and that would be void.
+                limits[one] = min(limits.get(one, 0), tally.top)
+        return _chosen(job, limits, loose)
+
+    def _again(self, merged: dict[int, Tally], loose: list[_Loose], now_ms: int) -> list[Range]:
+        """Choose merged objects that are to become one: sparse ones, or many of like size."""
+        settings = self._settings
+        sparse = [one for one, tally in merged.items() if self._is_sparse(one, tally, now_ms)]
+        dead = sum(self._census.peak(one) - merged[one].bytes for one in sparse)
+        is_due = (
+            len(sparse) >= _FAN
+            or dead >= settings.merge_bytes // 4
+            or any(self._is_aged(one, now_ms) for one in sparse)
+        )
+        chosen = sparse if is_due else self._like_sized(merged)
+        if not chosen:
+            return []
+        order = sorted(chosen)
+        # Two at least: one alone would be copied for nothing, and again the next time.
+        rows = max(settings.merge_rows, sum(merged[one].rows for one in order[:2]))
+        job = _Bounds(settings.merge_bytes, rows, with_busy=True)
+        return _chosen(job, _whole(job, merged, order), loose)
+
+    def _is_sparse(self, object_id: int, tally: Tally, now_ms: int) -> bool:
+        # What a process started later has not seen die shows in how far the object reaches.
+        whole = tally.end if self._is_aged(object_id, now_ms) else self._census.peak(object_id)
+        return tally.bytes * 2 < whole
+
+    def _is_aged(self, object_id: int, now_ms: int) -> bool:
+        return self._census.age_ms(object_id, now_ms) >= self._settings.max_age_ms
+
+    def _like_sized(self, merged: dict[int, Tally]) -> list[int]:
+        """Find the smallest size of which there are enough objects to make a larger one."""
+        tiers: dict[int, list[int]] = {}
+        for object_id, tally in merged.items():
+            if tally.bytes < self._settings.merge_bytes // 2:
+                tiers.setdefault(_tier(tally.bytes), []).append(object_id)
+        return next((tiers[one] for one in sorted(tiers) if len(tiers[one]) >= _FAN), [])
+
+    def _note_lag(self, flushed: dict[int, Tally], segments: Collection[Job], now_ms: int) -> None:
+        waits = {one: self._census.unmoved_ms(one, now_ms) for one in flushed}
+        late = [one for one, wait in waits.items() if wait >= self._settings.merge_age_ms]
+        size = sum(flushed[one].bytes for one in late) + sum(job.size for job in segments)
+        self._lag = Lag(size, max(waits.values(), default=0))
+
+
+def _limits(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dict[int, int]:
+    """Say for each object before which position its rows are taken; of the last, a part may be."""
+    left, rows = job.bytes, job.rows
+    limits: dict[int, int] = {}
+    for object_id in order:
+        tally = tallies[object_id]
+        size = job.wanted(tally)
+        if not size:
+            continue
+        reach = tally.end - tally.low
+        limits[object_id] = tally.low + min(reach, reach * left // size, reach * rows // tally.rows)
+        left, rows = left - size, rows - tally.rows
+        if left <= 0 or rows <= 0:
+            break
+    return limits
+
+
+def _whole(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dict[int, int]:
+    """Do the same, but of no object a part, unless it is the first."""
+    taken, left, rows = 0, job.bytes, job.rows
+    for object_id in order:
+        left -= tallies[object_id].bytes
+        rows -= tallies[object_id].rows
+        if taken and (left < 0 or rows < 0):
+            break
+        taken += 1
+    return _limits(job, tallies, order[:taken])
+
+
+def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_Loose]) -> list[Range]:
+    """Collect the rows below the limits, whole ranges of them, sorted by partition."""
+    ranges: list[Range] = []
+    left, rows = job.bytes, job.rows
+    for one in loose:
+        if one.is_busy and not job.with_busy:
+            continue
+        for span in below(one.partition, one.rows, limits):
+            stop = fitting(one.partition, span, left, rows, is_first=not ranges)
+            if stop == span.start:
+                return ranges
+            ranges.append(range_of(one.topic, one.partition, range(span.start, stop)))
+            left -= ranges[-1].size
+            rows -= stop - span.start
+    return ranges
+
+
+def range_of(topic: Topic, partition: Partition, rows: range) -> Range:
+    """Name some rows of a partition."""
+    return Range(
+        topic.id,
+        partition.index,
+        partition.base_offsets[rows.start],
+        partition.row(rows.stop - 1).end_offset,
+        partition.fingerprint(rows),
+        sum(partition.sizes[rows.start : rows.stop]),
+    )
+
+
+def _tier(size: int) -> int:
+    return (size // _SMALLEST_TIER).bit_length() // _FAN_BITS

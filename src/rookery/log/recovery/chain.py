@@ -1,0 +1,65 @@
+"""Which of all rows that could hold a partition's offsets do: as much as possible, without overlap.
+
+The same offsets may lie in several places: as they were sent, merged, and in a segment, since old
+objects stay for a while. Whole rows are chosen so that as many offsets as possible are covered;
+among equals those in segments are preferred, then merged ones.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rookery.cluster.state.partition import Kind
+
+
+class Candidate(NamedTuple):
+    """A row that could hold some offsets."""
+
+    base_offset: int
+    end_offset: int
+    object_id: int
+    position: int
+    size: int
+    max_timestamp: int
+    kind: int
+    is_known: bool
+    """Whether the snapshot has it."""
+
+
+def choose(candidates: Iterable[Candidate], log_start: int) -> list[Candidate]:
+    """Return rows that do not overlap, in the order of their offsets."""
+    rows = sorted(
+        {one for one in candidates if one.end_offset > max(one.base_offset, log_start)},
+        key=lambda one: one.end_offset,
+    )
+    ends = [one.end_offset for one in rows]
+    # For the first n rows: what can be covered at best, and whether the last of them is part of it.
+    best: list[tuple[int, int]] = [(0, 0)]
+    is_taken: list[bool] = []
+    before = [bisect_right(ends, one.base_offset, hi=at) for at, one in enumerate(rows)]
+    for one, earlier in zip(rows, before, strict=True):
+        length = one.end_offset - max(one.base_offset, log_start)
+        covered, preferred = best[earlier]
+        with_it = (covered + length, preferred + length * _rank(one))
+        is_taken.append(with_it > best[-1])
+        best.append(max(with_it, best[-1]))
+    return _walk_back(rows, before, is_taken)
+
+
+def _walk_back(rows: list[Candidate], before: list[int], is_taken: list[bool]) -> list[Candidate]:
+    chosen = []
+    at = len(rows)
+    while at:
+        if is_taken[at - 1]:
+            chosen.append(rows[at - 1])
+            at = before[at - 1]
+        else:
+            at -= 1
+    return chosen[::-1]
+
+
+def _rank(one: Candidate) -> int:
+    tier = 2 if one.kind & Kind.SEGMENT else 1 if one.kind & Kind.FINAL else 0
+    return 2 * tier + one.is_known

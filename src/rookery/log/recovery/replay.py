@@ -1,0 +1,157 @@
+"""Reads the batches that came after the snapshot, for what only they tell.
+
+That is: what producers have sent last, so that a repetition is still known as one; the leader
+epochs that final batches bear; and whether compaction has left gaps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
+
+from rookery.cluster.state import producers
+from rookery.cluster.state.partition import Partition, Row
+from rookery.cluster.state.topics import Topic
+from rookery.errors import Corrupt, Error
+from rookery.log.fsck.fault import Fault, Kind, Where
+from rookery.log.fsck.progress import Progress
+from rookery.log.fsck.sources import Bytes, Sources
+from rookery.log.openfiles import Missing
+from rookery.log.recovery.rebuild import Rebuilt
+from rookery.log.runs import body
+from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
+
+_AT_ONCE: Final = 8
+_STEP_BYTES: Final = 4 * 1024 * 1024
+
+
+class _Batch(NamedTuple):
+    """A batch, and the offset it has."""
+
+    header: BatchHeader
+    base: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.header.last_offset_delta + 1
+
+
+class Replay:
+    """Brings a rebuilt state up to date with the batches in it."""
+
+    def __init__(self, sources: Sources, rebuilt: Rebuilt, now_ms: int, progress: Progress) -> None:
+        """Read nothing yet.
+
+        Args:
+            sources: where the batches lie.
+            rebuilt: what is brought up to date.
+            now_ms: when all these producers were heard of; so none expires too early.
+            progress: is told of what was read.
+        """
+        self._rebuilt = rebuilt
+        self._bytes = Bytes(sources, lambda: rebuilt.state)
+        self._now_ms = now_ms
+        self._progress = progress
+        self._faults: list[Fault] = []
+
+    async def run(self) -> list[Fault]:
+        """Read; return what could not be read."""
+        work = iter([(t, p) for t in self._rebuilt.state.topics for p in t.partitions])
+
+        async def some() -> None:
+            for topic, partition in work:
+                await self._partition(topic, partition)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_AT_ONCE):
+                    group.create_task(some())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return self._faults
+
+    async def _partition(self, topic: Topic, partition: Partition) -> None:
+        known = self._rebuilt.known_ends.get((topic.id, partition.index), 0)
+        may_have_gaps = "compact" in topic.configs.get("cleanup.policy", "")
+        for index in range(len(partition.base_offsets)):
+            row = partition.row(index)
+            is_new = row.end_offset > known
+            may_be_compacted = row.is_final and row.base_offset >= partition.cleaned_to
+            if row.object_id and (is_new or (may_have_gaps and may_be_compacted)):
+                try:
+                    await self._row(partition, row, known)
+                except (Corrupt, Missing) as error:
+                    where = Where(topic.name, partition.index, row.base_offset, row.end_offset)
+                    name = self._bytes.places.name(row.object_id)
+                    self._faults.append(Fault(Kind.CORRUPT, name, str(error), where))
+
+    async def _row(self, partition: Partition, row: Row, known: int) -> None:
+        expected, has_gap = row.base_offset, False
+        async for one in self._batches(row):
+            has_gap = has_gap or one.base != expected
+            expected = one.end
+            if row.is_final:
+                _note_epoch(partition, one)
+            if one.base >= known:
+                self._note_producer(partition, one)
+        if row.is_final and (has_gap or expected != row.end_offset):
+            partition.cleaned_to = max(partition.cleaned_to, row.end_offset)
+        elif expected != row.end_offset:
+            raise Corrupt(f"its batches end at offset {expected}, not at {row.end_offset}")
+
+    async def _batches(self, row: Row) -> AsyncIterator[_Batch]:
+        """Go from batch to batch, a few MiB at a time."""
+        position, end = body(row)
+        step, base = _STEP_BYTES, row.base_offset
+        while position < end:
+            data = await self._bytes.read(row.object_id, position, min(step, end - position))
+            headers = _whole(data)
+            if not headers:
+                if len(data) < min(step, end - position) or len(data) == end - position:
+                    raise Corrupt(f"no whole batch begins at byte {position}")
+                step *= 2  # a long one
+                continue
+            for header in headers:
+                one = _Batch(header, header.base_offset if row.is_final else base)
+                yield one
+                base = one.end
+            self._progress(headers[-1].end, len(headers))
+            position, step = position + headers[-1].end, _STEP_BYTES
+
+    def _note_producer(self, partition: Partition, one: _Batch) -> None:
+        header = one.header
+        if not header.has_producer_id or header.base_sequence < 0:
+            return
+        window = partition.producers.get(header.producer_id)
+        if window is not None and producers.describe(window).epoch > header.producer_epoch:
+            return
+        partition.producers[header.producer_id] = producers.remember(
+            window,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_offset_delta + 1,
+            offset=one.base,
+            time_ms=self._now_ms,
+        )
+
+
+def _whole(data: bytes) -> list[BatchHeader]:
+    try:
+        return batches.fetched(data)
+    except Error as error:
+        raise Corrupt(str(error)) from error
+
+
+def _note_epoch(partition: Partition, one: _Batch) -> None:
+    """Have an offset's epoch be the one that its batch bears."""
+    epoch = one.header.partition_leader_epoch
+    epochs = partition.epochs
+    if epoch == partition.epoch_at(one.base) and epochs:
+        return
+    if epochs and (epochs[-1][1] > one.base or epochs[-1][0] > epoch):
+        return  # an older one that is known already, or damage: fsck tells
+    if epochs and epochs[-1][1] == one.base:
+        epochs.pop()
+    epochs.append((epoch, one.base))

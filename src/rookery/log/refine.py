@@ -1,0 +1,249 @@
+"""Rows to final bytes: read, checked, and given their offsets, leader epochs and times for good.
+
+    rows ──► reads (what lies close together is read together) ──► every batch by its CRC, and
+    against its row ──► stamped in place ──► bytes for a merged object or a segment
+
+Nothing that is damaged goes any further: a copy would have to be believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from rookery.cluster.state.partition import Partition, Row
+from rookery.errors import ApiError, Corrupt, Error
+from rookery.log.openfiles import Missing
+from rookery.log.runs import MOST_OFFSETS, gap
+from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
+from rookery.records.kernel import Buffer
+from rookery.store.port import NotFound
+
+Read = Callable[[int, int, int], Awaitable[bytes]]
+"""Reads (object id, position, size) of journals, entries and the store."""
+
+_Stamp: TypeAlias = tuple[int, int]
+"""The offset of a batch and its leader epoch."""
+
+# A request costs as much time as reading this much more.
+_GAP_BYTES: Final = 128 * 1024
+_READ_BYTES: Final = 8 * 1024 * 1024
+_READS_AT_ONCE: Final = 4
+# Smaller batches are copied: a store takes many small parts more slowly than a copy is made.
+_COPY_BELOW: Final = 8 * 1024
+
+
+@dataclass(slots=True)
+class Refined:
+    """One row on its way: where it lay, and what became of it."""
+
+    partition: Partition
+    row: Row
+    size: int = 0
+    """Of its final bytes."""
+    parts: list[Buffer] = field(default_factory=list)
+    """Its final bytes, one part behind the other; none if there is an error."""
+    error: Error | None = None
+    """Why it cannot be used."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the bytes are not there or wrong, and will be so the next time, too."""
+        return isinstance(self.error, Corrupt | Missing | NotFound | ApiError)
+
+    def batches(self) -> Iterator[Sequence[Buffer]]:
+        """Yield every batch, in parts."""
+        if len(self.parts) > 1:
+            yield from zip(self.parts[::2], self.parts[1::2], strict=True)
+            return
+        for _, batch in batches.split(self.parts[0]):
+            yield (batch,)
+
+    def finish(self, parts: list[Buffer], size: int) -> None:
+        """Take the final bytes: the whole row in one part, or two for every batch."""
+        self.parts, self.size = parts, size
+
+
+class _Chunk(NamedTuple):
+    """Rows that are read together, and the bytes from the first to the last."""
+
+    object_id: int
+    position: int
+    size: int
+    rows: list[Refined]
+
+
+async def refine(rows: Sequence[Refined], read: Read) -> None:
+    """Bring the bytes of all rows into their final form; each row says if it could not be done."""
+    for one in rows:
+        if not one.row.object_id:
+            data = _gap(one.partition, one.row)
+            one.finish([data], len(data))
+    chunks = _chunks([one for one in rows if one.row.object_id])
+
+    async def work() -> None:
+        for chunk in chunks:
+            await _refine_chunk(chunk, read)
+
+    # All take from one iterator, so that no more than these are in memory before they are done.
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_READS_AT_ONCE):
+            group.create_task(work())
+
+
+async def _refine_chunk(chunk: _Chunk, read: Read) -> None:
+    try:
+        data = await read(chunk.object_id, chunk.position, chunk.size)
+    except Error as error:
+        if len(chunk.rows) == 1:
+            chunk.rows[0].error = error
+            return
+        # Damage in one place must not keep its neighbours back.
+        for one in chunk.rows:
+            await _refine_chunk(_single(one), read)
+        return
+    view = memoryview(data)
+    # What is kept as it is keeps all that was read with it in memory.
+    is_dense = sum(one.row.size for one in chunk.rows) * 2 >= chunk.size
+    for one in chunk.rows:
+        at = one.row.position - chunk.position
+        _refine_row(one, view[at : at + one.row.size], may_keep=is_dense)
+
+
+def _refine_row(one: Refined, view: memoryview, *, may_keep: bool) -> None:
+    try:
+        if len(view) < one.row.size:
+            raise Corrupt(f"the object ends {one.row.size - len(view)} bytes too soon")
+        headers = batches.verify(view)
+        stamps = _final(one, headers) if one.row.is_final else _as_sent(one, headers)
+    except Error as error:
+        one.error = error
+        return
+    may_keep = may_keep and len(view) >= _COPY_BELOW * len(headers)
+    if one.row.is_final and all(map(_is_stamped, headers, stamps)):
+        one.finish([view if may_keep else bytes(view)], len(view))
+    elif may_keep:
+        one.finish(_around(one.row, view, headers, stamps), len(view))
+    else:
+        one.finish([_within(one.row, bytearray(view), headers, stamps)], len(view))
+
+
+def _as_sent(one: Refined, headers: list[BatchHeader]) -> list[_Stamp]:
+    """Give batches as producers sent them their offsets and epochs."""
+    bases = [one.row.base_offset]
+    for header in headers:
+        bases.append(bases[-1] + header.last_offset_delta + 1)
+    if bases.pop() != one.row.end_offset:
+        raise _differs(one.row, headers[-1].last_offset_delta + bases[-1] + 1)
+    return _stamps(one, bases)
+
+
+def _final(one: Refined, headers: list[BatchHeader]) -> list[_Stamp]:
+    """Check what no batch's CRC covers: offsets against the row; epochs are known anyway."""
+    row, end = one.row, one.row.base_offset
+    # Only compaction leaves gaps.
+    is_dense = row.base_offset >= one.partition.cleaned_to
+    for header in headers:
+        base = header.base_offset
+        if base < end or (is_dense and base != end):
+            raise Corrupt(f"a batch has the offset {base}, where {end} is expected")
+        end = header.last_offset + 1
+    if end > row.end_offset or (is_dense and end != row.end_offset):
+        raise _differs(row, end)
+    return _stamps(one, [header.base_offset for header in headers])
+
+
+def _stamps(one: Refined, bases: list[int]) -> list[_Stamp]:
+    """Add to each offset the leader epoch it was written in; nearly always they have one."""
+    partition, row = one.partition, one.row
+    epoch = partition.epoch_at(row.base_offset)
+    if epoch == partition.epoch_at(row.end_offset - 1):
+        return [(base, epoch) for base in bases]
+    return [(base, partition.epoch_at(base)) for base in bases]
+
+
+def _is_stamped(header: BatchHeader, stamp: _Stamp) -> bool:
+    return (header.base_offset, header.partition_leader_epoch) == stamp
+
+
+def _differs(row: Row, end: int) -> Corrupt:
+    return Corrupt(f"its batches end at offset {end}, but the cluster log says {row.end_offset}")
+
+
+def _around(
+    row: Row, view: memoryview, headers: list[BatchHeader], stamps: list[_Stamp]
+) -> list[Buffer]:
+    """Put new beginnings before the rest of each batch, which is not copied."""
+    parts: list[Buffer] = []
+    is_append_time = row.is_append_time
+    for header, stamp in zip(headers, stamps, strict=True):
+        if is_append_time:
+            parts += batches.restamp(view, _appended(header, row, stamp))
+        else:
+            parts += batches.stamp(view[header.position : header.end], *stamp)
+    return parts
+
+
+def _within(
+    row: Row, data: bytearray, headers: list[BatchHeader], stamps: list[_Stamp]
+) -> bytearray:
+    """Write the new beginnings into a copy."""
+    is_append_time = row.is_append_time
+    for header, stamp in zip(headers, stamps, strict=True):
+        if is_append_time:
+            batches.restamp_into(data, _appended(header, row, stamp))
+        else:
+            batches.stamp_into(data, *stamp, header.position)
+    return data
+
+
+def _appended(header: BatchHeader, row: Row, stamp: _Stamp) -> BatchHeader:
+    """Make the header of a batch whose time is that of its commit."""
+    base, epoch = stamp
+    stamped = header.appended_at(row.max_timestamp)
+    return stamped._replace(base_offset=base, partition_leader_epoch=epoch)
+
+
+def _chunks(rows: list[Refined]) -> Iterator[_Chunk]:
+    """Join what lies close together in one object."""
+    chunk: _Chunk | None = None
+    for one in sorted(rows, key=_order):
+        size = one.row.position + one.row.size - chunk.position if chunk else 0
+        if chunk and _is_near(chunk, one.row) and size <= _READ_BYTES:
+            chunk = chunk._replace(size=size)
+            chunk.rows.append(one)
+            continue
+        if chunk:
+            yield chunk
+        chunk = _single(one)
+    if chunk:
+        yield chunk
+
+
+def _order(one: Refined) -> tuple[bool, int, int]:
+    """Go forward in every object, and from entry to entry too: their ids count downwards."""
+    object_id = one.row.object_id
+    return object_id > 0, abs(object_id), one.row.position
+
+
+def _is_near(chunk: _Chunk, row: Row) -> bool:
+    gap = row.position - chunk.position - chunk.size
+    return chunk.object_id == row.object_id and 0 <= gap <= _GAP_BYTES
+
+
+def _single(one: Refined) -> _Chunk:
+    return _Chunk(one.row.object_id, one.row.position, one.row.size, [one])
+
+
+def _gap(partition: Partition, row: Row) -> bytes:
+    """Make batches without records for offsets whose bytes are lost."""
+    parts = []
+    for base in range(row.base_offset, row.end_offset, MOST_OFFSETS):
+        end = min(row.end_offset, base + MOST_OFFSETS)
+        batch = bytearray(gap(base, end, row.max_timestamp))
+        batches.stamp_into(batch, base, partition.epoch_at(base))
+        parts.append(batch)
+    return b"".join(parts)

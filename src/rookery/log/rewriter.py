@@ -1,0 +1,266 @@
+"""Rewrites batches into better places: many small flushes into merged objects, then segments.
+
+    plan ──► read, check, stamp ──► write a new object ──► Replaced ──► the rows point to it
+                                                              └─ void: someone was faster; condemn
+
+The new object is whole and durable before an event names it. Until then the old rows hold, so a
+crash at any point leaves nothing worse than an object that no row names. Nothing is deleted here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from rookery import metrics
+from rookery.clock import Clock
+from rookery.cluster.events.log import (
+    ObjectsCondemned,
+    Replaced,
+    ReplacedRange,
+    SegmentsStaged,
+    StagedSegment,
+)
+from rookery.cluster.state.state import Outcome, State
+from rookery.errors import Conflict
+from rookery.formats.keys import object_key
+from rookery.formats.segmentkeys import index_key, times_key
+from rookery.log.assemble import Birth, Captured, captured, merged, segment
+from rookery.log.objects import key_of
+from rookery.log.plan import Lag, MergeJob, Planner, Range, RewriteSettings, SegmentJob
+from rookery.log.refine import Read, Refined, refine
+from rookery.store.port import Store
+from rookery.wire.message import Message
+
+log = logging.getLogger(__name__)
+
+# What one event holds: applying more at once would keep clients waiting.
+_EVENT_RANGES: Final = 500
+_EVENT_PIECES: Final = 4000
+
+REWRITTEN_BYTES: Final = metrics.counters(
+    "rookery_rewriter_bytes_total", "Bytes that were rewritten, by kind of job.", ("kind",)
+)
+VOID_RANGES: Final = metrics.counter(
+    "rookery_rewriter_void_ranges_total", "Rewritten ranges that had changed meanwhile."
+)
+DAMAGED_ROWS: Final = metrics.counter(
+    "rookery_rewriter_damaged_rows_total",
+    "Rows found damaged or missing, and left as they are; run rookery fsck.",
+)
+
+
+class Proposer(Protocol):
+    """What is needed of a replica."""
+
+    @property
+    def state(self) -> State:
+        """The state as of the last entry applied."""
+
+    def propose(self, events: Sequence[Message]) -> asyncio.Future[list[Outcome]]:
+        """Put events into the next entry."""
+
+    async def barrier(self) -> None:
+        """Return when all is applied that was in the log before."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Rewriter:
+    """Plans and carries out, one job after the other."""
+
+    replica: Proposer
+    read: Read
+    """Reads journals, objects and payloads of entries."""
+    store: Store
+    clock: Clock
+    next_id: Callable[[], int]
+    """Returns the id of a new object in the store, of this process's incarnation."""
+    namespace: str = "default"
+    """Begins the keys of segments."""
+    settings: RewriteSettings = field(default_factory=RewriteSettings)
+    damage: set[tuple[int, int]] = field(default_factory=set)
+    """Object ids and positions of rows that could not be read, and are left alone."""
+    _planner: Planner = field(init=False)
+    _orphans: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Remember nothing yet."""
+        self._planner = Planner(self.settings)
+
+    def lag(self) -> Lag:
+        """Return what waits, and should not."""
+        return self._planner.lag()
+
+    async def run(self, before_entry: int = 0) -> int:
+        """Do what there is to do; return how many bytes were rewritten.
+
+        No payload of an entry up to `before_entry` stays in its entry, unless it is damaged.
+
+        Raises:
+            Unavailable: the store or the cluster log is out of reach.
+            Conflict: this process counts no longer, or a key is taken that nobody should have.
+        """
+        total = 0
+        while total < self.settings.round_bytes:
+            await self.replica.barrier()
+            await self._condemn_orphans()
+            self._forget_damage()
+            jobs = self._planner.plan(
+                self.replica.state,
+                self.clock.monotonic_ms(),
+                before_entry=before_entry,
+                damage=self.damage,
+            )
+            sizes = [await self.rewrite(job) for job in jobs]
+            if not any(sizes):
+                break  # nothing to do, or nothing that can be done now
+            total += sum(sizes)
+        return total
+
+    async def rewrite(self, job: MergeJob | SegmentJob) -> int:
+        """Carry out one job; return how many bytes lie elsewhere now."""
+        if isinstance(job, MergeJob):
+            done = await self._merge(job)
+        else:
+            done = await self._segment(job)
+        REWRITTEN_BYTES.labels(job.kind).inc(done)
+        return done
+
+    async def _merge(self, job: MergeJob) -> int:
+        sources = await self._sources(job.ranges)
+        if not sources:
+            return 0
+        object_id = self.next_id()
+        made = merged(self._birth(object_id), sources, self.settings.row_bytes)
+        self._orphans.add(object_id)
+        await self.store.create(object_key(object_id), made.parts)
+        return await self._replace(object_id, made.ranges, sources)
+
+    async def _segment(self, job: SegmentJob) -> int:
+        sources = await self._sources([job.range])
+        if not sources:
+            return 0
+        object_id = self.next_id()
+        files, made = segment(self._birth(object_id), sources[0], self.namespace, self.settings)
+        key = await self._stage(object_id, job.range)
+        if key is None:
+            return 0
+        try:
+            # The segment comes last: whoever finds one finds what belongs to it, too.
+            await self.store.create(index_key(key), [files.index])
+            await self.store.create(times_key(key), [files.times])
+            await self.store.create(key, made.parts)
+        except Conflict:
+            # It is not ours, so it is not for us to delete. The next try gets another name.
+            self._orphans.discard(object_id)
+            raise
+        return await self._replace(object_id, made.ranges, sources)
+
+    async def _stage(self, object_id: int, one: Range) -> str | None:
+        """Have a segment's name settled; None if its topic is gone.
+
+        From here on the state knows the names, so whatever a crash leaves is found by them.
+        """
+        staged = StagedSegment(
+            object_id=object_id,
+            topic_id=one.topic_id,
+            partition=one.partition,
+            base_offset=one.base_offset,
+        )
+        self._orphans.add(object_id)
+        await self.replica.propose([SegmentsStaged(segments=[staged])])
+        if object_id in self.replica.state.objects.segments:
+            return key_of(self.replica.state, self.namespace, object_id)
+        self._orphans.discard(object_id)
+        return None
+
+    def _birth(self, object_id: int) -> Birth:
+        return Birth(object_id, self.clock.now_ms(), self.replica.state.applied)
+
+    # Input.
+
+    async def _sources(self, ranges: Sequence[Range]) -> list[Captured]:
+        """Read ranges that are still as planned; those with a row that cannot be read are left."""
+        sources = captured(self.replica.state, ranges)
+        rows = [one for source in sources for one in source.rows]
+        await refine(rows, self.read)
+        failed = [one for one in rows if one.error]
+        if failed:
+            await self._report(sources)
+        return [source for source in sources if not any(one.error for one in source.rows)]
+
+    async def _report(self, sources: list[Captured]) -> None:
+        """Tell of damage, unless the rows have moved meanwhile: then the old place may be gone."""
+        await self.replica.barrier()
+        state = self.replica.state
+        for source in sources:
+            is_there = bool(captured(state, [source.range]))
+            for one in source.rows:
+                if one.is_damaged and is_there:
+                    self._report_row(source, one)
+                elif one.error:
+                    log.warning("a row cannot be rewritten now: %s", one.error)
+
+    def _report_row(self, source: Captured, one: Refined) -> None:
+        row = one.row
+        self.damage.add((row.object_id, row.position))
+        DAMAGED_ROWS.inc()
+        log.error(
+            "damaged: topic %s partition %d offsets %d to %d, object %d at byte %d: %s; they stay "
+            "where they are, run `rookery fsck`",
+            source.topic.name, source.partition.index, row.base_offset, row.end_offset - 1,
+            row.object_id, row.position, one.error,
+        )  # fmt: skip
+
+    def _forget_damage(self) -> None:
+        """Forget damage in objects that nothing lives in any more."""
+        rows = self.replica.state.objects.rows
+        self.damage.difference_update([one for one in self.damage if not rows.get(one[0])])
+
+    # Output.
+
+    async def _replace(
+        self, object_id: int, ranges: list[ReplacedRange], sources: list[Captured]
+    ) -> int:
+        """Let the rows point to the new object; what had changed meanwhile stays as it is."""
+        futures = [
+            self.replica.propose([Replaced(object_id=object_id, ranges=some)])
+            for some in _events(ranges)
+        ]
+        outcomes = await asyncio.gather(*futures)
+        counted = [one for [outcome] in outcomes for one in outcome.value]
+        VOID_RANGES.inc(counted.count(False))
+        inputs = {row.row.object_id for source in sources for row in source.rows}
+        if any(counted):
+            self._orphans.discard(object_id)
+            self._planner.adopt(object_id, inputs, self.clock.monotonic_ms())
+        else:
+            await self._condemn_orphans()
+        done = zip(sources, counted, strict=True)
+        return sum(source.range.size for source, is_counted in done if is_counted)
+
+    async def _condemn_orphans(self) -> None:
+        """Give up objects of ours that no row names, and of which it was not known until now.
+
+        One that a row does name after all is not condemned by this.
+        """
+        if self._orphans:
+            await self.replica.propose([ObjectsCondemned(object_ids=sorted(self._orphans))])
+            self._orphans.clear()
+
+
+def _events(ranges: Sequence[ReplacedRange]) -> Iterator[list[ReplacedRange]]:
+    """Divide ranges into as many as an event may hold."""
+    found: list[ReplacedRange] = []
+    pieces = 0
+    for one in ranges:
+        pieces += len(one.pieces)
+        if found and (len(found) == _EVENT_RANGES or pieces > _EVENT_PIECES):
+            yield found
+            found, pieces = [], len(one.pieces)
+        found.append(one)
+    if found:
+        yield found

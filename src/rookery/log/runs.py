@@ -1,0 +1,154 @@
+"""Plans a read: which bytes of which objects hold the batches from an offset on.
+
+Rows that lie one behind the other in one object are one run, and are read together. A segment is
+a run of its own: where in it to begin is found by its index.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from rookery.cluster.state.partition import Kind, Partition, Row
+from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES
+from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
+
+# A first read is at least so long: most batches are shorter, and the rest is in the cache then.
+FIRST_BYTES: Final = 64 * 1024
+MOST_OFFSETS: Final = (1 << 31) - 1
+"""Offsets that one batch can stand for."""
+
+
+class Mark(NamedTuple):
+    """Where the batch of an offset begins, and how many reads have come there one by one."""
+
+    object_id: int
+    position: int
+    streak: int = 0
+
+
+class Run(NamedTuple):
+    """Bytes that lie together, and the rows that they belong to."""
+
+    object_id: int
+    position: int
+    size: int
+    base_offset: int
+    """The offset of the first batch in them, the lowest that it may have if there are gaps."""
+    rows: list[Row]
+    is_dense: bool
+    """Whether every offset must be there."""
+
+    @property
+    def end(self) -> int:
+        """The position behind the last byte."""
+        return self.position + self.size
+
+    @property
+    def is_final(self) -> bool:
+        """Whether offsets, epochs and times are in the bytes."""
+        return self.rows[0].is_final
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether the run is a part of a segment."""
+        return self.rows[0].is_segment
+
+    def longer(self) -> Run:
+        """Return the same run, but so long that the first batch wanted must be in it.
+
+        That is in the first row, unless batches may be missing.
+        """
+        _, end = body(self.rows[0 if self.is_dense else -1])
+        return self._replace(size=max(end - self.position, self.size))
+
+
+def plan(partition: Partition, offset: int, max_bytes: int, mark: Mark | None) -> list[Run]:
+    """Plan the reads for about `max_bytes` from an offset on."""
+    runs: list[Run] = []
+    index = partition.row_of(offset)
+    left = _least(partition, index, max_bytes)
+    while index < len(partition.base_offsets) and left > 0:
+        row = partition.row(index)
+        if runs and left < min(row.size, max_bytes // 8):
+            break  # hardly a batch would fit, and most of what is read would be in vain
+        index += 1
+        run = _run(partition, row, left)
+        if not runs and mark is not None:
+            run = _marked(run, mark, offset, left)
+        left -= run.size
+        if runs and _joins(runs[-1], run):
+            before = runs[-1]
+            runs[-1] = before._replace(size=before.size + run.size, rows=[*before.rows, *run.rows])
+        else:
+            runs.append(run)
+    return runs
+
+
+def body(row: Row) -> tuple[int, int]:
+    """Return where a row's batches begin and end in their object."""
+    end = row.position + row.size
+    if row.is_segment and row.position < HEADER_BYTES:
+        return HEADER_BYTES, end - FOOTER_BYTES
+    return row.position, end
+
+
+def gap(base_offset: int, end_offset: int, time_ms: int) -> bytes:
+    """Make a batch without records over some offsets, as compaction leaves them in Kafka.
+
+    It takes readers over offsets at which there is nothing: they would ask for them for ever.
+    """
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        partition_leader_epoch=-1,
+        magic=batches.MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=end_offset - base_offset - 1,
+        base_timestamp=time_ms,
+        max_timestamp=time_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=0,
+    )
+    return batches.seal(header, b"")
+
+
+def _least(partition: Partition, index: int, max_bytes: int) -> int:
+    """Return how much to read at least; where an index tells the place, no more than is wanted."""
+    kinds = partition.kinds
+    is_segment = index < len(kinds) and kinds[index] & Kind.SEGMENT
+    return max(max_bytes, 1 if is_segment else FIRST_BYTES)
+
+
+def _run(partition: Partition, row: Row, left: int) -> Run:
+    if not row.object_id:
+        # Its bytes are lost, and known to be: an empty batch takes readers over the gap.
+        row = row._replace(position=row.base_offset, size=batches.HEADER_SIZE, kind=0)
+    begin, end = body(row)
+    # Gaps are made by compaction alone.
+    is_dense = not row.is_final or row.base_offset >= partition.cleaned_to
+    return Run(row.object_id, begin, min(end - begin, left), row.base_offset, [row], is_dense)
+
+
+def _joins(one: Run, other: Run) -> bool:
+    return (
+        one.object_id == other.object_id
+        and one.end == other.position
+        and (one.is_final, one.is_dense) == (other.is_final, other.is_dense)
+        and not one.is_segment
+        and not other.is_segment
+    )
+
+
+def _marked(run: Run, mark: Mark, offset: int, left: int) -> Run:
+    """Begin within the row, where the batch of the offset is known to begin."""
+    begin, end = body(run.rows[0])
+    # A segment's last mark lies at its end: what follows is read at once then.
+    is_within = begin <= mark.position < end or (run.is_final and mark.position == end)
+    if mark.object_id != run.object_id or not is_within:
+        return run  # the row has moved meanwhile
+    size = min(end - mark.position, left)
+    return run._replace(position=mark.position, size=size, base_offset=offset)

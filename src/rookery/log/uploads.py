@@ -1,0 +1,158 @@
+"""Flushes as objects in a store: one object a flush, whatever the number of partitions.
+
+Names carry the incarnation and are never used twice, so a PUT whose answer was lost does no harm:
+at worst it leaves an orphan. Each object also carries the offsets that earlier ones were given,
+because nothing else in the store would know them (see `formats.manifest`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import count
+from typing import Final
+
+from rookery.clock import Clock
+from rookery.cluster.events.log import ObjectsCondemned
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.state import Appended, State
+from rookery.errors import ErrorCode, Unavailable
+from rookery.formats.keys import NUMBER_LIMIT, STORED, object_id, object_key
+from rookery.formats.manifest import (
+    EarlierObject,
+    Manifest,
+    ManifestExtent,
+    ManifestTopic,
+    write_head,
+)
+from rookery.log.batch import Batch
+from rookery.log.journal import Written
+from rookery.store.port import Store
+
+log = logging.getLogger(__name__)
+
+# Numbers left at which a broker should join anew, to have fresh ones.
+_RESERVE: Final = 100_000
+
+
+class Numbers:
+    """The object ids of one incarnation in the store, each given once."""
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self._next = count(STORED)
+        self.last = STORED - 1
+
+    def __call__(self) -> int:
+        """Return the next object id."""
+        self.last = next(self._next)
+        if self.last >= NUMBER_LIMIT:
+            raise Unavailable(f"incarnation {self.incarnation} has used up its object names")
+        return object_id(self.incarnation, self.last)
+
+    @property
+    def is_nearly_spent(self) -> bool:
+        """Whether it is time to get a new incarnation."""
+        return self.last >= NUMBER_LIMIT - _RESERVE
+
+
+class Uploads:
+    """Writes the flushes of one incarnation."""
+
+    def __init__(self, store: Store, replica: Replica, clock: Clock, numbers: Numbers) -> None:
+        self._store = store
+        self._replica = replica
+        self._clock = clock
+        self._numbers = numbers
+        self._earlier: list[EarlierObject] = []
+        self._failed: list[int] = []
+        self.failure: str | None = None
+        """Why the last upload failed; None while uploading works."""
+
+    async def write(self, batches: Sequence[Batch]) -> Written:
+        """Store batches as a new object; return where they lie in it.
+
+        Raises:
+            Unavailable: the store did not take it; nothing names what may be there.
+        """
+        identity = self._numbers()
+        earlier, self._earlier = self._earlier, []
+        head = write_head(self._manifest(identity, batches, earlier))
+        parts = [batch.data for batch in batches]
+        try:
+            await self._store.create(object_key(identity), [head, *parts])
+        except BaseException as error:
+            self._earlier = earlier + self._earlier
+            self._failed.append(identity)
+            self.failure = str(error)
+            raise
+        self.failure = None
+        return Written(identity, len(head), sum(map(len, parts)))
+
+    def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
+        """Note which offsets the batches of an object were given, for the objects to come."""
+        if not identity:
+            return  # they ride in an entry, and have no object
+        bases = [
+            -1 if one.is_duplicate or one.error is not ErrorCode.NONE else one.base_offset
+            for one in outcomes
+        ]
+        times = [one.append_time_ms for one in outcomes]
+        self._earlier.append(
+            EarlierObject(object_id=identity, base_offsets=bases, append_times=times)
+        )
+
+    async def look_after(self) -> None:
+        """Tell offsets that no object carries yet, and have failed uploads deleted."""
+        failed, self._failed = self._failed, []
+        if failed:
+            await self._replica.propose([ObjectsCondemned(object_ids=failed)])
+        await self.finish()
+
+    async def finish(self) -> None:
+        """Write down the offsets that no object carries yet, if there are any."""
+        if self._earlier:
+            await self.write([])
+
+    async def close(self) -> None:
+        """Hold nothing open."""
+
+    def _manifest(
+        self, identity: int, batches: Sequence[Batch], earlier: list[EarlierObject]
+    ) -> Manifest:
+        state = self._replica.state
+        places: dict[bytes, int] = {}
+        for batch in batches:
+            places.setdefault(batch.topic_id, len(places))
+        return Manifest(
+            object_id=identity,
+            created_ms=self._clock.now_ms(),
+            seen=state.applied,
+            topics=[_topic(state, topic_id) for topic_id in places],
+            extents=[_extent(places[batch.topic_id], batch) for batch in batches],
+            earlier=earlier,
+        )
+
+
+def _topic(state: State, topic_id: bytes) -> ManifestTopic:
+    topic = state.topics.by_id.get(topic_id)
+    name = topic.name if topic is not None else ""
+    partitions = len(topic.partitions) if topic is not None else 0
+    return ManifestTopic(topic_id=topic_id, name=name, partitions=partitions)
+
+
+def _extent(topic: int, batch: Batch) -> ManifestExtent:
+    header = batch.header
+    return ManifestExtent(
+        topic=topic,
+        partition=batch.partition,
+        size=len(batch.data),
+        kind=0,
+        base_offset=-1,
+        records=header.last_offset_delta + 1,
+        attributes=header.attributes,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )

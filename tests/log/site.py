@@ -1,0 +1,226 @@
+"""A small cluster without brokers: a store, a cluster log, who writes to them and who rewrites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+from rookery.cluster.events.brokers import ClusterCreated, ProcessRegistered
+from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.open import open_log
+from rookery.cluster.port import ClusterLog
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.partition import Partition, Row
+from rookery.cluster.state.state import Appended
+from rookery.log import snapshots
+from rookery.log.batch import Batch
+from rookery.log.files import Files
+from rookery.log.fsck.sources import Bytes, Sources
+from rookery.log.journal import Journal
+from rookery.log.objects import key_of
+from rookery.log.plan import MergeJob, Range, RewriteSettings, SegmentJob, range_of
+from rookery.log.rewriter import Rewriter
+from rookery.log.uploads import Numbers, Uploads
+from rookery.records import batch as batches
+from rookery.records.record import BatchSettings, Record, build
+from rookery.store.open import open_store
+from rookery.testing.clock import ManualClock
+
+TOPIC = bytes(range(16))
+OTHER = bytes(range(16, 32))
+_names = count(1)
+
+
+def batch(
+    partition: int = 0, records: int = 1, size: int = 10, topic: bytes = TOPIC, **settings: int
+) -> Batch:
+    """Make a batch of records; the settings are those of `BatchSettings`."""
+    made = [Record(None, bytes([65 + n % 26]) * size) for n in range(records)]
+    data = memoryview(bytearray(build(made, BatchSettings(**settings))))  # type: ignore[arg-type] # by name
+    return Batch(topic, partition, data, batches.parse(data))
+
+
+class Writer:
+    """A process that writes objects, or a journal."""
+
+    def __init__(self, site: Site, replica: Replica, incarnation: int) -> None:
+        self.site, self.replica, self.incarnation = site, replica, incarnation
+        self.numbers = Numbers(incarnation)
+        self.uploads = Uploads(site.store, replica, site.clock, self.numbers)
+        self.journal: Journal | None = None
+
+    async def write(self, *sent: Batch) -> list[Appended]:
+        """Write batches as one object, commit them, and note their offsets."""
+        written = await self.uploads.write(sent)
+        outcomes = await self._commit(written.object_id, written.position, sent)
+        self.uploads.settle(written.object_id, outcomes)
+        return outcomes
+
+    async def upload(self, *sent: Batch) -> int:
+        """Write batches as an object that nobody commits; return its id."""
+        return (await self.uploads.write(sent)).object_id
+
+    async def append(self, *sent: Batch) -> list[Appended]:
+        """Write batches to a journal file, and commit them."""
+        if self.journal is None:
+            assert self.site.folder is not None
+            self.journal = Journal(self.site.folder, self.incarnation, "os")
+        written = await self.journal.append([one.data for one in sent])
+        return await self._commit(written.object_id, written.position, sent)
+
+    async def send(self, *sent: Batch) -> list[Appended]:
+        """Commit batches that ride in the entry itself."""
+        return await self._commit(0, 0, sent)
+
+    async def _commit(self, object_id: int, position: int, sent: Sequence[Batch]) -> list[Appended]:
+        extents = []
+        for one in sent:
+            extents.append(_extent(one, position))
+            position += len(one.data)
+        payload = [] if object_id else [one.data for one in sent]
+        event = Committed(object_id=object_id, extents=extents)
+        [outcome] = await self.replica.propose([event], payload)
+        found: list[Appended] = outcome.value
+        return found
+
+
+class Site:
+    """The cluster."""
+
+    def __init__(self, folder: Path | None = None, store: str = "memory:") -> None:
+        self.clock = ManualClock()
+        self.store = open_store(store)
+        self.log: ClusterLog = open_log(f"memory:site-{next(_names)}")
+        self.folder = folder
+        self.files = Files(folder) if folder else None
+        self._replicas: list[Replica] = []
+        self._journals: list[Writer] = []
+
+    @property
+    def sources(self) -> Sources:
+        """What is checked, or rebuilt."""
+        return Sources(self.log, self.store, self.files, "default", self.folder)
+
+    async def open(self) -> Replica:
+        """Return a replica of its own for somebody who joins or looks."""
+        replica = Replica(self.log, self.clock, lambda: snapshots.load(self.store))
+        self._replicas.append(replica)
+        await replica.open()
+        return replica
+
+    async def writer(self) -> Writer:
+        """Let a process join that writes."""
+        replica = await self.open()
+        incarnation = await replica.register(ProcessRegistered(process_id=TOPIC, purpose="writer"))
+        self._journals.append(Writer(self, replica, incarnation))
+        return self._journals[-1]
+
+    async def begin(self, partitions: int = 2) -> Writer:
+        """Create the cluster and a topic; return a writer."""
+        replica = await self.open()
+        await replica.create_cluster(ClusterCreated(cluster_id="c", feature_level=1))
+        writer = await self.writer()
+        await self.create(writer, TOPIC, "birds", partitions)
+        return writer
+
+    async def create(self, writer: Writer, topic: bytes, name: str, partitions: int = 1) -> None:
+        """Create a topic."""
+        event = TopicCreated(
+            topic_id=topic, name=name, partitions=partitions, replication_factor=1, configs=[]
+        )
+        await writer.replica.propose([event])
+
+    async def rewriter(self, writer: Writer) -> Rewriter:
+        """Return who merges and makes segments, in the name of a writer."""
+        read = Bytes(self.sources, lambda: writer.replica.state).read
+        return Rewriter(
+            replica=writer.replica,
+            read=read,
+            store=self.store,
+            clock=self.clock,
+            next_id=writer.numbers,
+            settings=RewriteSettings(index_interval_bytes=200),
+        )
+
+    async def merge(self, writer: Writer, *partitions: int) -> None:
+        """Merge all rows of some partitions into one object."""
+        rewriter = await self.rewriter(writer)
+        ranges = tuple(_all(writer, partition) for partition in partitions)
+        assert await rewriter.rewrite(MergeJob(ranges)) > 0
+
+    async def segment(self, writer: Writer, partition: int = 0) -> str:
+        """Make a segment of all rows of a partition; return its key."""
+        rewriter = await self.rewriter(writer)
+        assert await rewriter.rewrite(SegmentJob(_all(writer, partition))) > 0
+        return self.key(writer, partition)
+
+    def key(self, writer: Writer, partition: int = 0, row: int = 0, topic: bytes = TOPIC) -> str:
+        """Return the key of the object that a row lies in."""
+        found = self.partition(writer, partition, topic).objects[row]
+        return key_of(writer.replica.state, "default", found)
+
+    def partition(self, writer: Writer, partition: int = 0, topic: bytes = TOPIC) -> Partition:
+        """Return a partition as a writer knows it."""
+        found = writer.replica.state.topics.partition(topic, partition)
+        assert found is not None
+        return found
+
+    async def damage(self, key: str, at: int, flip: int = 1) -> None:
+        """Flip bits of one byte of an object; a position from its end if it is negative."""
+        data = bytearray(await self.store.read(key))
+        data[at] ^= flip
+        await self.put(key, bytes(data))
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Let an object be other bytes."""
+        await self.store.delete(key)
+        await self.store.create(key, [data])
+
+    async def lose_log(self) -> None:
+        """Lose the cluster log's data, and all who have it in memory."""
+        for replica in self._replicas:
+            await replica.close()
+        await self.log.close()
+        self.log = open_log(f"memory:site-{next(_names)}")
+
+    async def close(self) -> None:
+        """End everybody."""
+        for replica in self._replicas:
+            await replica.close()
+        for writer in self._journals:
+            if writer.journal is not None:
+                await writer.journal.close()
+        if self.files is not None:
+            await self.files.close()
+        await self.log.close()
+        await self.store.close()
+
+
+def rows(partition: Partition) -> list[Row]:
+    """Return all rows of a partition."""
+    return [partition.row(index) for index in range(len(partition.base_offsets))]
+
+
+def _all(writer: Writer, partition: int) -> Range:
+    state = writer.replica.state
+    found = state.topics.partition(TOPIC, partition)
+    assert found is not None
+    return range_of(state.topics.by_id[TOPIC], found, range(len(found.base_offsets)))
+
+
+def _extent(one: Batch, position: int) -> Extent:
+    header = one.header
+    return Extent(
+        topic_id=one.topic_id,
+        partition=one.partition,
+        position=position,
+        size=len(one.data),
+        records=header.last_offset_delta + 1,
+        attributes=header.attributes,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )

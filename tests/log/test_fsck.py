@@ -1,0 +1,357 @@
+"""`rookery.log.fsck`: a sound log is clean, and every kind of damage is named."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from rookery.cluster.events.brokers import BrokerLeft
+from rookery.cluster.events.log import ObjectsCondemned, RowsLost
+from rookery.errors import Corrupt
+from rookery.formats.keys import journal_name, object_id, object_key, snapshot_key
+from rookery.formats.manifest import read_head
+from rookery.formats.segmentkeys import index_key, segment_key, times_key
+from rookery.log import snapshots
+from rookery.log.fsck.check import check
+from rookery.log.fsck.fault import Fault, Kind
+from rookery.log.fsck.offsets import check_state
+from rookery.log.fsck.progress import Report
+from rookery.log.lostlog import check_not_lost
+from tests.log.site import TOPIC, Site, Writer, batch
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    await site.close()
+
+
+@pytest.fixture
+async def writer(site: Site) -> Writer:
+    """A log with rows in a segment, a merged object, shared objects, a journal and an entry."""
+    writer = await site.begin()
+    for _ in range(4):
+        await writer.write(batch(0, records=3), batch(0, records=2), batch(1, records=2, size=100))
+    await site.segment(writer, 0)
+    await site.merge(writer, 1)
+    await writer.write(batch(0, records=5, size=300), batch(1))
+    await writer.append(batch(0, records=4, size=50), batch(1, records=2))
+    await writer.send(batch(1, records=3))
+    return writer
+
+
+async def only(site: Site, *, is_quick: bool = False) -> Fault:
+    """Return the one fault that there must be."""
+    report = await check(site.sources, is_quick=is_quick)
+    assert len(report.faults) == 1, report.faults
+    return report.faults[0]
+
+
+def describe(report: Report) -> list[tuple[str, str]]:
+    return [(fault.kind, fault.key) for fault in report.faults]
+
+
+@pytest.mark.parametrize("is_quick", [False, True])
+async def test_a_sound_log_is_clean(site: Site, writer: Writer, is_quick: bool) -> None:
+    seen = [0, 0]
+
+    def progress(size: int, offsets: int) -> None:
+        seen[0], seen[1] = seen[0] + size, seen[1] + offsets
+
+    report = await check(site.sources, is_quick=is_quick, progress=progress)
+
+    assert report.is_clean, report.faults
+    assert (report.topics, report.partitions, report.objects) == (1, 2, 5)
+    assert report.bytes == sum(site.partition(writer, one).size_bytes for one in (0, 1))
+    assert seen[1] == (0 if is_quick else 29 + 14)
+
+
+async def test_an_empty_log_is_clean(site: Site) -> None:
+    assert (await check(site.sources)).is_clean
+
+
+@pytest.mark.parametrize("is_quick", [False, True])
+async def test_a_missing_object_is_named_with_its_offsets(
+    site: Site, writer: Writer, is_quick: bool
+) -> None:
+    key = site.key(writer, 0, row=1)
+    await site.store.delete(key)
+    report = await check(site.sources, is_quick=is_quick)
+    assert [(one.kind, one.key, one.where) for one in report.faults] == [
+        (Kind.MISSING, key, ("birds", 0, 20, 25)),
+        (Kind.MISSING, key, ("birds", 1, 8, 9)),
+    ]
+    assert "restore it from a copy" in report.faults[0].advice
+
+
+@pytest.mark.parametrize("is_quick", [False, True])
+async def test_a_short_object_is_named_for_what_it_lacks(
+    site: Site, writer: Writer, is_quick: bool
+) -> None:
+    key = site.key(writer, 1, row=1)
+    data = await site.store.read(key)
+    await site.put(key, data[:-1])
+    faults = (await check(site.sources, is_quick=is_quick)).faults
+    short = [one for one in faults if one.kind is Kind.SHORT]
+    assert [one.where for one in short] == [("birds", 1, 8, 9)]
+    # A full check reads the manifest too, which knows the object's size.
+    assert {one.kind for one in faults} <= {Kind.SHORT, Kind.CORRUPT}
+
+
+@pytest.mark.parametrize("ending", [index_key, times_key])
+@pytest.mark.parametrize("is_quick", [False, True])
+async def test_a_missing_file_beside_a_segment_is_named(
+    site: Site, writer: Writer, is_quick: bool, ending: Callable[[str], str]
+) -> None:
+    key = ending(site.key(writer))
+    await site.store.delete(key)
+    fault = await only(site, is_quick=is_quick)
+    assert (fault.kind, fault.key, fault.where) == (Kind.MISSING, key, ("birds", 0, 0, 20))
+
+
+async def test_a_flipped_byte_anywhere_is_found(site: Site, writer: Writer) -> None:
+    """Of every object some bytes are flipped, in places that different checks look after."""
+    keys = [item.key for item in await site.store.list() if "probe" not in item.key]
+    assert len(keys) == 3 + 6 + 0, keys
+    rows = {site.key(writer, p, r) for p, r in ((0, 0), (0, 1), (1, 0))}
+    segment = site.key(writer)
+    for key in (*rows, index_key(segment), times_key(segment)):
+        whole = await site.store.read(key)
+        for at in (0, 9, len(whole) // 3, len(whole) // 2, len(whole) - 1):
+            await site.damage(key, at)
+            report = await check(site.sources)
+            assert {one.key for one in report.faults} == {key}, (key, at)
+            await site.put(key, whole)
+    assert (await check(site.sources)).is_clean
+
+
+async def test_every_byte_of_a_merged_object_is_covered(site: Site) -> None:
+    writer = await site.begin()
+    await writer.write(batch(0), batch(0, records=2))
+    await site.merge(writer, 0)
+    key = site.key(writer)
+    whole = await site.store.read(key)
+    for at in range(len(whole)):
+        await site.damage(key, at, 0x10)
+        assert not (await check(site.sources)).is_clean, at
+        await site.put(key, whole)
+
+
+async def test_damage_in_a_segment_is_narrowed_down(site: Site, writer: Writer) -> None:
+    key = site.key(writer)
+    await site.damage(key, -40)
+    fault = await only(site)
+    assert fault.where is not None
+    assert fault.kind is Kind.CORRUPT
+    assert fault.where.base_offset > 0
+    assert fault.where.end_offset == 20
+
+
+async def test_damage_in_a_journal_is_found(site: Site, writer: Writer, tmp_path: Path) -> None:
+    name = journal_name(object_id(writer.incarnation, 0))
+    path = tmp_path / name
+    data = bytearray(path.read_bytes())
+    end = 32 + site.partition(writer).row(2).size
+    data[end - 1] ^= 1
+    path.write_bytes(data)
+    fault = await only(site)
+    assert (fault.kind, fault.key, fault.where) == (Kind.CORRUPT, name, ("birds", 0, 25, 29))
+
+    data[3] ^= 1
+    path.write_bytes(data)
+    # Files that are open already are not looked at from their beginning again.
+    site.files.forget(object_id(writer.incarnation, 0))  # type: ignore[union-attr] # it has files
+    faults = (await check(site.sources)).faults
+    assert {(one.kind, one.key) for one in faults} == {(Kind.CORRUPT, name)}
+    assert "begins with" in faults[0].text
+
+
+async def test_a_missing_journal_is_named(site: Site, writer: Writer, tmp_path: Path) -> None:
+    name = journal_name(object_id(writer.incarnation, 0))
+    (tmp_path / name).unlink()
+    site.files.forget(object_id(writer.incarnation, 0))  # type: ignore[union-attr] # it has files
+    for is_quick in (True, False):
+        report = await check(site.sources, is_quick=is_quick)
+        assert describe(report) == [(Kind.MISSING, name)] * 2
+
+
+async def test_payloads_whose_entries_are_gone_are_named(site: Site, writer: Writer) -> None:
+    await snapshots.save(site.store, writer.replica.state)
+    last = writer.replica.state.applied
+    await site.log.trim(last + 1)
+    for is_quick in (True, False):
+        fault = await only(site, is_quick=is_quick)
+        assert (fault.kind, fault.key) == (Kind.MISSING, f"entry {last}")
+        assert fault.where == ("birds", 1, 11, 14)
+
+
+async def test_offsets_that_bytes_and_rows_disagree_about_are_found(
+    site: Site, writer: Writer
+) -> None:
+    replica = await site.open()
+    partition = site.partition(writer)
+    partition.next_offset += 1
+    await snapshots.save(site.store, writer.replica.state)
+    fault = await only(site)
+    assert fault.where == ("birds", 0, 25, 30)
+    assert "end at offset 29, the cluster log says 30" in fault.text
+    assert replica.state.applied == writer.replica.state.applied
+
+
+def contradictions(writer: Writer) -> list[str]:
+    found = list(check_state(writer.replica.state))
+    assert {fault.kind for fault in found} <= {Kind.OFFSETS}
+    return [fault.text for fault in found]
+
+
+async def test_rows_that_contradict_each_other_are_named(site: Site, writer: Writer) -> None:
+    state, partition = writer.replica.state, site.partition(writer)
+    assert contradictions(writer) == []
+    partition.base_offsets[1] = 0
+    assert contradictions(writer) == ["the row at offset 0 overlaps the next, at 0"]
+    partition.base_offsets[1] = 20
+
+    partition.sizes[1] = 0
+    assert contradictions(writer) == [f"a row cannot have 0 bytes from {partition.positions[1]} on"]
+    partition.sizes[1] = 100
+
+    del state.objects.segments[partition.objects[0]]
+    assert "is known as None" in contradictions(writer)[0]
+
+
+async def test_miscounted_objects_are_named(site: Site, writer: Writer) -> None:
+    state, partition = writer.replica.state, site.partition(writer)
+    state.objects.free([partition.objects[1]])
+    assert contradictions(writer) == ["2 rows lie in it, but 1 are counted"]
+    state.objects.add_row(partition.objects[1])
+    state.objects.condemned[partition.objects[1]] = 1
+    assert all("which is condemned" in text for text in contradictions(writer))
+
+
+async def test_a_hole_at_the_beginning_is_named(site: Site, writer: Writer) -> None:
+    partition = site.partition(writer)
+    for column in partition.columns:
+        del column[0]
+    found = [one for one in check_state(writer.replica.state) if "no row" in one.text]
+    assert [one.where for one in found] == [("birds", 0, 0, 20)]
+
+
+async def test_lost_rows_are_told_but_are_no_fault(site: Site, writer: Writer) -> None:
+    lost = RowsLost(topic_id=TOPIC, partition=0, base_offsets=[20])
+    await writer.replica.propose([lost])
+    report = await check(site.sources)
+    assert report.is_clean
+    assert [(one.kind, one.where) for one in report.notes] == [(Kind.LOST, ("birds", 0, 20, 25))]
+
+
+async def test_objects_of_a_live_writer_may_be_in_flight(site: Site, writer: Writer) -> None:
+    identity = await writer.upload(batch(0))
+    report = await check(site.sources)
+    assert report.is_clean
+    assert [(one.kind, one.key) for one in report.notes] == [(Kind.IN_FLIGHT, object_key(identity))]
+
+
+async def test_objects_of_a_dead_writer_are_orphans(site: Site, writer: Writer) -> None:
+    identity = await writer.upload(batch(0), batch(1))
+    await writer.write(batch(1))
+    await writer.uploads.finish()
+    await writer.replica.propose([BrokerLeft()])
+    fault = await only(site)
+    assert (fault.kind, fault.key) == (Kind.ORPHANED, object_key(identity))
+    assert "2 batches" in fault.text
+    assert [one.kind for one in (await check(site.sources)).notes] == [Kind.TOLD]
+
+    other = await site.writer()
+    await other.replica.propose([ObjectsCondemned(object_ids=[identity])])
+    assert (await check(site.sources)).is_clean
+
+
+async def test_what_nothing_is_called_is_stray(site: Site, writer: Writer) -> None:
+    stray = ["_rookery/objects/0001", "_rookery/notes", "default/birds/0/readme"]
+    orphan = segment_key("default", "birds", 7, 123)
+    for key in (*stray, orphan, "elsewhere/readme"):
+        await site.store.create(key, [b"x"])
+    report = await check(site.sources, is_quick=True)
+    assert {(one.kind, one.key) for one in report.faults} == {
+        *((Kind.STRAY, key) for key in stray),
+        (Kind.ORPHANED, orphan),
+    }
+
+
+async def test_a_snapshot_that_cannot_be_read_is_named(site: Site, writer: Writer) -> None:
+    number = await snapshots.save(site.store, writer.replica.state)
+    await site.store.create(snapshot_key(number - 1), [b"RKSS nonsense"])
+    fault = await only(site)
+    assert (fault.kind, fault.key) == (Kind.SNAPSHOT, snapshot_key(number - 1))
+
+
+async def test_a_log_that_was_trimmed_beyond_the_snapshots_is_named(
+    site: Site, writer: Writer
+) -> None:
+    await site.log.trim(3)
+    fault = await only(site)
+    assert fault.kind is Kind.LOG
+    assert "up to 2 were trimmed" in fault.text
+
+
+async def test_a_log_that_was_lost_is_named(site: Site, writer: Writer) -> None:
+    await snapshots.save(site.store, writer.replica.state)
+    await site.lose_log()
+    fault = await only(site)
+    assert fault.kind is Kind.LOG
+    assert "rookery recover" in fault.advice
+
+
+async def test_a_lost_log_without_snapshots_is_not_taken_for_a_new_one(
+    site: Site, writer: Writer
+) -> None:
+    await check_not_lost(site.log, site.store)
+    await site.lose_log()
+    fault = await only(site)
+    assert fault.kind is Kind.LOG
+    assert "is empty, but the store has objects" in fault.text
+    with pytest.raises(Corrupt, match="rookery recover"):
+        await check_not_lost(site.log, site.store)
+
+
+async def test_an_entry_that_cannot_be_read_is_named(site: Site, writer: Writer) -> None:
+    await site.log.append(b"nonsense")
+    fault = await only(site)
+    assert fault.kind is Kind.LOG
+
+
+async def test_a_check_while_rows_move_is_clean(site: Site) -> None:
+    """A writer and a rewriter work on, and objects that nothing lives in are deleted at once."""
+    writer = await site.begin()
+    for _ in range(30):
+        await writer.write(batch(0, records=2), batch(1))
+    is_over = asyncio.Event()
+
+    async def work() -> None:
+        for _ in range(40):
+            await writer.write(batch(0), batch(1))
+            before = set(writer.replica.state.objects.rows)
+            await site.merge(writer, 0, 1)
+            dead = [one for one in before if not writer.replica.state.objects.rows[one]]
+            await writer.replica.propose([ObjectsCondemned(object_ids=dead)])
+            for one in dead:
+                await site.store.delete(object_key(one))
+            if is_over.is_set():
+                return
+
+    working = asyncio.create_task(work())
+    for _ in range(8):
+        report = await check(site.sources)
+        assert report.is_clean, report.faults
+    is_over.set()
+    await working
+
+
+async def test_manifests_tell_where_batches_begin(site: Site, writer: Writer) -> None:
+    manifest, begin = read_head(await site.store.read(site.key(writer, 0, row=1)))
+    assert begin == site.partition(writer).row(1).position
+    assert len(manifest.extents) == 2

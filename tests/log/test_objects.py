@@ -1,0 +1,105 @@
+"""Objects by id: which of them lies where, and what happens if it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rookery.cluster.state.objects import Segment
+from rookery.cluster.state.state import State
+from rookery.errors import Conflict, Corrupt, Unavailable
+from rookery.formats.journal import journal_header
+from rookery.formats.keys import STORED, journal_name, object_id, object_key
+from rookery.log import objects
+from rookery.log.files import Files
+from rookery.log.objects import Places, Removed, key_of, keys_of
+from rookery.log.openfiles import Missing
+from rookery.store.backends.memory import MemoryStore
+
+JOURNAL, SHARED, PLAIN, OTHER = (
+    object_id(5, 1),
+    object_id(5, STORED),
+    object_id(5, STORED + 1),
+    object_id(6, STORED + 2),
+)
+
+
+def state() -> State:
+    made = State()
+    made.objects.stage(PLAIN, Segment("birds", 2, 40, is_plain=True))
+    made.objects.stage(OTHER, Segment(".hidden", 0, 41, is_plain=False))
+    return made
+
+
+def test_every_object_has_its_key() -> None:
+    found = {one: keys_of(state(), "ns", one) for one in (SHARED, PLAIN, OTHER)}
+    name = f"ns/=hidden/0/segment-{41:020}-6-{STORED + 2}"
+    assert found == {
+        SHARED: [f"_rookery/objects/{5:016x}/{STORED:06x}"],
+        PLAIN: [f"ns/birds/2/segment-{40:020}{end}" for end in (".kfs", ".index", ".times")],
+        OTHER: [name + end for end in (".kfs", ".index", ".times")],
+    }
+    assert [key_of(state(), "ns", one) for one in found] == [keys[0] for keys in found.values()]
+
+
+async def test_each_is_read_where_it_lies(tmp_path: Path) -> None:
+    head = journal_header(JOURNAL)
+    (tmp_path / journal_name(JOURNAL)).write_bytes(head + b"from a journal")
+    store = MemoryStore({})
+    await store.create(object_key(SHARED), [b"from a shared object"])
+    await store.create(key_of(state(), "ns", PLAIN), [b"from a segment"])
+    files = Files(tmp_path)
+    places = Places(files, store, state, "ns")
+    assert await places.read(JOURNAL, len(head) + 5, 100) == b"a journal"
+    assert await places.read(SHARED, 5, 8) == b"a shared"
+    assert await places.read(PLAIN, 5, 100) == b"a segment"
+    assert await places.read(PLAIN, 14, 10) == await places.read(PLAIN, 900, 10) == b""
+    for one in (JOURNAL, OTHER):
+        with pytest.raises(Missing) as caught:
+            await places.read(one + 1, 0, 1)
+        assert isinstance(caught.value, Conflict)
+        assert caught.value.object_id == one + 1
+    await files.close()
+
+
+async def test_a_missing_object_is_named_and_counted() -> None:
+    places = Places(None, MemoryStore({}), state, "ns")
+    before = objects._MISSING.value
+    with pytest.raises(Removed, match=rf"ns/birds/2/segment-{40:020}\.kfs is not .*rookery fsck"):
+        await places.read(PLAIN, 0, 10)
+    assert objects._MISSING.value == before + 1
+    with pytest.raises(Removed):
+        await places.beside(PLAIN, "ns/a.times")
+    assert objects._MISSING.value == before + 1, "reads go on without the files beside"
+
+
+async def test_a_file_beside_is_read_whole_but_not_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(objects, "_BESIDE_BYTES", 10)
+    places = Places(None, MemoryStore({"a.times": bytes(10), "b.times": bytes(11)}), state, "ns")
+    assert await places.beside(PLAIN, "a.times") == bytes(10)
+    with pytest.raises(Corrupt, match=r"b\.times: is longer than 10 bytes"):
+        await places.beside(PLAIN, "b.times")
+
+
+async def test_what_this_process_cannot_reach_is_said() -> None:
+    places = Places(None, None, state, "ns")
+    with pytest.raises(Unavailable, match=r"journal-.* has no journal folder"):
+        await places.read(JOURNAL, 0, 1)
+    with pytest.raises(Unavailable, match=r"birds.* lies in a store"):
+        await places.read(PLAIN, 0, 1)
+
+
+@pytest.mark.parametrize(("position", "size"), [(-1, 4), (0, -1)])
+async def test_nonsense_is_refused(position: int, size: int) -> None:
+    with pytest.raises(ValueError, match="cannot read"):
+        await Places(None, MemoryStore({}), state, "ns").read(SHARED, position, size)
+
+
+def test_objects_are_named_for_messages() -> None:
+    places = Places(None, None, state, "ns")
+    assert places.name(JOURNAL) == f"journal file {journal_name(JOURNAL)}"
+    assert places.name(SHARED) == f"object {object_key(SHARED)}"
+    assert "birds/2" in places.name(PLAIN)

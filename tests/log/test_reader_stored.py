@@ -1,0 +1,393 @@
+"""The reader on what was rewritten: merged objects, segments, gaps, and what goes wrong there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from rookery.cluster.state.partition import Kind, Row
+from rookery.errors import Corrupt, Unavailable
+from rookery.formats.segmentkeys import index_key, times_key
+from rookery.log.objects import Removed
+from rookery.log.reader import Reader
+from rookery.log.settings import CacheSettings
+from rookery.log.tail import Tail
+from rookery.records import batch as batches
+from rookery.records import record as records
+from tests.log.stored import KEY, StoredWorld, Watched, batch
+
+
+async def test_merged_rows_are_served_as_they_lie() -> None:
+    world = StoredWorld()
+    some = [batch(0, 3, 10), batch(3, 1, 20), batch(4, 4, 30)]
+    world.merged([some[:2], some[2:]], [4, 8])
+    found = await world.read(0)
+    assert b"".join(found.parts) == b"".join(some)
+    assert await world.offsets(3) == [3, 4, 5, 6, 7]
+    assert await world.offsets(6) == [4, 5, 6, 7]
+    assert len(world.store.reads) == 1
+
+
+async def test_final_bytes_are_not_copied() -> None:
+    world = StoredWorld()
+    world.merged([[batch(0, 2, 1000)]], [2])
+    world.segment([batch(2, 2, 1000)], 4)
+    parts = (await world.read(0)).parts
+    assert len(parts) == 2
+    held = [world.cache._blocks.get(key) for key in world.cache._blocks._probation]
+    data = [block.data for block in held if block]
+    assert all(isinstance(part, memoryview) and part.obj in data for part in parts)
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+async def test_a_segment_is_read_from_any_offset(is_plain: bool) -> None:
+    world = StoredWorld()
+    some = [batch(base, 4, 50) for base in range(0, 400, 4)]
+    world.segment(some, 400, is_plain=is_plain, interval=20)
+    for offset in range(400):
+        first = offset - offset % 4
+        found = await world.offsets(offset, 700)
+        assert found == list(range(first, first + len(found)))
+        assert len(found) >= 4
+    assert await world.bytes(0, 1000) == b"".join(some)
+
+
+async def test_what_is_read_is_near_what_is_wanted() -> None:
+    world = StoredWorld(CacheSettings(stored_block_bytes=64 * 1024))
+    some = [batch(base, 1, 10_000) for base in range(1000)]
+    identity = world.segment(some, 1000)
+    assert await world.offsets(700, 50_000) == list(range(700, 704))
+    ranges = [(start, size) for key, start, size in world.store.reads if key == world.key(identity)]
+    assert len(ranges) <= 3
+    at = 700 * len(some[0])
+    assert all(at - 130_000 <= start <= at + 100_000 for start, _ in ranges)
+
+
+async def test_an_offset_in_a_gap_gives_the_next_batch() -> None:
+    world = StoredWorld()
+    some = [batch(base, 2, 40) for base in (10, 20, 30, 40)]
+    world.merged([some[:2], some[2:]], [28, 50])
+    world.segment([batch(60, 2, 40), batch(70, 2, 40)], 80, interval=1)
+    world.segment([batch(90, 1, 40)], 100)
+    world.partition.cleaned_to = 100
+    starts = [10, 20, 30, 40, 60, 70, 90]
+    for offset in range(90):
+        first = next(base for base in starts if base + 1 >= offset)
+        assert (await world.offsets(offset))[0] == first, offset
+        # The same with little room: then a batch without records may lead on to the next row.
+        world.forget()
+        found = await world.read(offset, 1)
+        headers = batches.verify(b"".join(found.parts))
+        assert headers[0].base_offset == first or not headers[0].record_count
+        assert found.next_offset <= next(base for base in starts if base + 1 >= offset) + 2
+
+
+async def test_a_gap_at_the_end_leads_on() -> None:
+    world = StoredWorld()
+    world.segment([batch(0, 2, 40)], 10)
+    world.merged([[batch(10, 2, 40)]], [20])
+    world.partition.cleaned_to = 20
+    found = await world.read(15)
+    (header,) = batches.verify(b"".join(found.parts))
+    assert (header.base_offset, header.last_offset, header.record_count) == (15, 19, 0)
+    assert found.next_offset == 20
+    # From the segment's end on the next row is read at once.
+    assert await world.offsets(0) == [0, 1, 10, 11]
+    assert await world.offsets(5) == [10, 11]
+
+
+async def test_a_segment_without_batches_leads_on() -> None:
+    world = StoredWorld()
+    world.segment([], 10)
+    world.merged([[batch(10, 2, 40)]], [12])
+    world.partition.cleaned_to = 10
+    assert await world.offsets(3) == [10, 11]
+
+
+async def test_a_gap_where_nothing_was_compacted_is_damage() -> None:
+    world = StoredWorld()
+    world.merged([[batch(0, 2, 40), batch(3, 2, 40)]], [5])
+    assert await world.offsets(0) == [0, 1]
+    with pytest.raises(Corrupt, match="offset 3 where 2 comes next"):
+        await world.read(2)
+
+
+async def test_a_batch_of_another_epoch_is_damage() -> None:
+    world = StoredWorld()
+    world.merged([[batch(0, 2, 40, epoch=4)]], [2])
+    with pytest.raises(Corrupt, match="leader epoch 4"):
+        await world.read(0)
+
+
+async def test_rows_of_all_kinds_are_joined() -> None:
+    world = StoredWorld()
+    world.segment([batch(0, 2, 40), batch(2, 2, 40)], 4)
+    world.segment([batch(4, 2, 40)], 6)
+    world.merged([[batch(6, 2, 40)], [batch(8, 2, 40)]], [8, 10])
+    sent = world.new_id()
+    data = batch(0, 2, 40, epoch=77)
+    world.store.objects[world.key(sent)] = b"head" + data
+    world.add_row(Row(10, 12, sent, 4, len(data), 5, 0))
+    assert await world.offsets(0) == list(range(12))
+    assert await world.offsets(5) == list(range(4, 12))
+
+
+async def flipped(world: StoredWorld, key: str, whole: bytes) -> None:
+    """Flip every byte in turn: what is served is right, or nothing is."""
+    clean = world.store.objects[key]
+    for at in range(len(clean)):
+        world.flip(key, at)
+        world.forget()
+        for offset in (0, 7, 14):
+            try:
+                found = await world.read(offset, 300)
+            except Corrupt:
+                continue
+            served = b"".join(found.parts)
+            headers = batches.verify(served)
+            if headers[0].record_count:
+                assert served in whole, (key, at, offset)
+                assert headers[0].base_offset <= offset <= headers[0].last_offset, (at, offset)
+            else:
+                raise AssertionError(f"records at {offset} were taken for a gap ({at})")
+        world.store.objects[key] = clean
+
+
+async def test_no_flipped_byte_of_a_segment_is_served() -> None:
+    world = StoredWorld()
+    some = [batch(base, 3, 10) for base in range(0, 15, 3)]
+    identity = world.segment(some, 15, interval=6)
+    for key in (world.key(identity), times_key(world.key(identity))):
+        await flipped(world, key, b"".join(some))
+
+
+@pytest.mark.parametrize("are_gone", [[times_key], [times_key, index_key]])
+async def test_no_flipped_byte_is_served_without_the_files_beside(
+    are_gone: list[type[str]],
+) -> None:
+    world = StoredWorld()
+    some = [batch(base, 3, 10) for base in range(0, 15, 3)]
+    key = world.key(world.segment(some, 15, interval=6))
+    for beside in are_gone:
+        del world.store.objects[beside(key)]
+    await flipped(world, key, b"".join(some))
+
+
+async def test_no_flipped_byte_of_a_compacted_segment_is_served_without_times() -> None:
+    world = StoredWorld()
+    some = [batch(base, 3, 10) for base in range(0, 30, 9)]
+    key = world.key(world.segment(some, 30, interval=6))
+    world.partition.cleaned_to = 30
+    del world.store.objects[times_key(key)]
+    whole = b"".join(some)
+    clean = world.store.objects[key]
+    assert await world.bytes() == whole
+    for at in range(len(clean)):
+        world.flip(key, at)
+        world.forget()
+        try:
+            served = await world.bytes()
+        except Corrupt:
+            pass
+        else:
+            assert served == whole, at
+        world.store.objects[key] = clean
+
+
+async def test_no_flipped_byte_of_a_merged_row_is_served() -> None:
+    world = StoredWorld()
+    some = [batch(base, 3, 10) for base in range(0, 15, 3)]
+    identity = world.merged([some[:3], some[3:]], [9, 15])
+    await flipped(world, world.key(identity), b"".join(some))
+
+
+async def test_what_lies_before_damage_is_served() -> None:
+    world = StoredWorld()
+    some = [batch(base, 1, 1000) for base in range(50)]
+    identity = world.segment(some, 50, interval=10)
+    world.flip(world.key(identity), 32 + 25 * len(some[0]) + 3)
+    assert await world.offsets(0) == list(range(20))
+    assert await world.offsets(13) == list(range(13, 20))
+    with pytest.raises(Corrupt, match=r"segment-0{20}\.kfs"):
+        await world.read(22)
+    assert await world.offsets(30) == list(range(30, 50))
+
+
+async def test_damage_on_the_way_is_not_kept() -> None:
+    world = StoredWorld()
+    key = world.key(world.segment([batch(0, 3, 100)], 3))
+    clean = world.store.objects[key]
+    world.flip(key, 60)
+    with pytest.raises(Corrupt):
+        await world.read(0)
+    world.store.objects[key] = clean
+    assert await world.offsets(0) == [0, 1, 2]
+
+
+async def test_rows_that_are_replaced_meanwhile_are_read_as_planned() -> None:
+    world = StoredWorld()
+    some = [batch(base, 1, 1000) for base in range(40)]
+    world.merged([some[:20], some[20:]], [20, 40])
+    world.store.gate.clear()
+    reading = asyncio.ensure_future(world.read(5))
+    await world.store.has_begun.wait()
+    world.partition.replace(range(2), [])
+    world.partition.next_offset = 0
+    world.segment(some, 40)
+    world.store.gate.set()
+    before = await reading
+    after = await world.read(5)
+    assert b"".join(before.parts) == b"".join(after.parts) == b"".join(some[5:])
+
+
+async def test_a_missing_object_is_named() -> None:
+    world = StoredWorld()
+    merged = world.key(world.merged([[batch(0, 2, 40)]], [2]))
+    segment = world.key(world.segment([batch(2, 2, 40)], 4))
+    for key in list(world.store.objects):
+        del world.store.objects[key]
+    for offset, key in ((0, merged), (2, segment)):
+        with pytest.raises(Removed, match="run rookery fsck") as caught:
+            await world.read(offset)
+        assert key in str(caught.value)
+
+
+async def test_a_segment_without_a_store_is_out_of_reach() -> None:
+    world = StoredWorld()
+    world.segment([batch(0, 2, 40)], 2)
+    reader = Reader(world.reader._entries._log, world.cache, Tail())
+    with pytest.raises(Unavailable, match="lies in a store"):
+        await reader.read(KEY, world.partition, 0, 1000)
+
+
+async def test_nothing_that_does_not_fit_is_served() -> None:
+    world = StoredWorld()
+    world.segment([batch(0, 2, 4000), batch(2, 2, 4000)], 4)
+    nothing = await world.read(0, 100, whole_first=False)
+    assert (nothing.parts, nothing.size, nothing.next_offset) == ([], 0, 0)
+    assert await world.offsets(0, 100) == [0, 1]
+    assert await world.offsets(2, 100) == [2, 3]
+
+
+BLOCKS = CacheSettings(
+    max_bytes=640_000, stored_block_bytes=10_000, probation_percent=50, ahead_blocks=8
+)
+
+
+async def test_a_reader_who_reads_on_has_blocks_read_ahead() -> None:
+    world = StoredWorld(BLOCKS)
+    some = [batch(base, 1, 900) for base in range(300)]
+    world.segment(some, 300, interval=5)
+    offset, depths = 0, []
+    while offset < 250:
+        found = await world.read(offset, 5000)
+        offset = found.next_offset
+        depths.append(len(world.cache._loads))
+        await world.cache.close()
+    # Not at once, then more and more; a block was never read twice.
+    assert depths[0] == 0
+    assert depths[1] == 2
+    assert 4 <= max(depths) <= 8
+    assert world.cache.misses <= 2
+    reads = [read for read in world.store.reads if read[0].endswith(".kfs")]
+    assert len(set(reads)) == len(reads)
+
+
+class Rounds(Watched):
+    """A store in which every read takes one round, however many there are at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[asyncio.Future[None]] = []
+
+    async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
+        self.waiting.append(asyncio.get_running_loop().create_future())
+        await self.waiting[-1]
+        return await super().read(key, start, size)
+
+    async def run(self, work: Coroutine[Any, Any, bytes]) -> tuple[bytes, int]:
+        """Do the work; return what comes of it, and the rounds it took."""
+        task, rounds = asyncio.ensure_future(work), 0
+        while not task.done():
+            for _ in range(20):
+                await asyncio.sleep(0)
+            waiting, self.waiting = self.waiting, []
+            rounds += bool(waiting)
+            for each in waiting:
+                each.set_result(None)
+        return task.result(), rounds
+
+
+WIDE = CacheSettings(
+    max_bytes=6_400_000, stored_block_bytes=100_000, probation_percent=50, ahead_blocks=8
+)
+
+
+@pytest.mark.parametrize("kind", ["one segment", "segments", "merged"])
+async def test_a_cold_scan_keeps_the_store_busy(kind: str) -> None:
+    world = StoredWorld(WIDE, Rounds())
+    assert isinstance(world.store, Rounds)
+    some = [batch(base, 1, 9000) for base in range(1600)]
+    if kind == "one segment":
+        world.segment(some, 1600)
+    for at in range(0, 1600, 200) if kind == "segments" else ():
+        world.segment(some[at : at + 200], at + 200)
+    for at in range(0, 1600, 200) if kind == "merged" else ():
+        rows = range(at, at + 200, 10)
+        world.merged([some[row : row + 10] for row in rows], [row + 10 for row in rows])
+    found, rounds = await world.store.run(world.bytes(0, 100_000))
+    assert found == b"".join(some)
+    # With eight reads at a time, nobody could do it in fewer rounds than an eighth of the blocks.
+    least = len(found) / WIDE.stored_block_bytes / WIDE.ahead_blocks
+    assert least <= rounds <= least / 0.7
+    # Nor does one scan make anything hot.
+    assert not world.cache._blocks.protected
+
+
+async def test_no_more_is_read_ahead_than_there_is() -> None:
+    world = StoredWorld(BLOCKS)
+    some = [batch(base, 1, 900) for base in range(60)]
+    keys = [
+        world.key(world.segment(some[:20], 20, interval=5)),
+        world.key(world.merged([some[20:30], some[30:40]], [30, 40])),
+        world.key(world.segment(some[40:], 60, interval=5)),
+    ]
+    world.store.objects[keys[1]] += bytes(100_000)
+    assert await world.bytes(0, 3000) == b"".join(some)
+    await world.cache.close()
+    for key in keys:
+        ranges = [start for name, start, _ in world.store.reads if name == key]
+        assert len(ranges) == len(set(ranges)) <= 3, key
+
+
+async def test_the_next_object_is_begun_before_this_one_ends() -> None:
+    world = StoredWorld(BLOCKS)
+    some = [batch(base, 1, 900) for base in range(200)]
+    world.segment(some[:100], 100, interval=5)
+    following = world.key(world.segment(some[100:], 200))
+    offset = 0
+    while offset < 80:
+        offset = (await world.read(offset, 5000)).next_offset
+        await world.cache.close()
+    await world.layouts.close()
+    names = {name for name, _, _ in world.store.reads}
+    assert {following, times_key(following)} <= names
+
+
+async def test_memory_comes_before_the_store() -> None:
+    world = StoredWorld()
+    world.segment([batch(0, 1, 10)], 1)
+    world.reader._tail.add(KEY, 0, 1, memoryview(batch(0, 1, 10)))
+    assert await world.offsets(0) == [0]
+    assert world.store.reads == []
+
+
+async def test_final_rows_say_their_times_themselves() -> None:
+    world = StoredWorld()
+    world.merged([[batch(0, 2, 10, time_ms=77)]], [2])
+    assert world.partition.row(0).kind == Kind.FINAL
+    found = await world.read(0)
+    assert [one.timestamp for one in records.read_all(b"".join(found.parts))] == [77, 78]

@@ -1,0 +1,497 @@
+"""`rookery.log.recovery`: the cluster log is lost, and comes back from the store."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from rookery.clock import SystemRandom
+from rookery.cluster.events.brokers import BrokerRegistered, ConfigChange, ConfigsChanged
+from rookery.cluster.events.log import (
+    ObjectsCondemned,
+    ProducerIdsAllotted,
+    SegmentsStaged,
+    StagedSegment,
+)
+from rookery.cluster.events.topics import LogStartMoved, PartitionsAdded, TopicDeleted
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.partition import Partition, Row
+from rookery.cluster.state.state import TOPIC_RESOURCE
+from rookery.errors import Conflict, ErrorCode
+from rookery.formats.keys import journal_name, object_id, object_key, snapshot_key
+from rookery.formats.segmentkeys import index_key, times_key
+from rookery.log import snapshots
+from rookery.log.fsck.check import check
+from rookery.log.fsck.fault import Kind
+from rookery.log.fsck.sources import Bytes
+from rookery.log.objects import key_of
+from rookery.log.recovery.recover import Plan, append_unplaced, carry_out, check_lost, plan
+from rookery.log.runs import body
+from rookery.records import batch as batches
+from rookery.records.record import read
+from tests.log.site import OTHER, TOPIC, Site, Writer, batch, rows
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    await site.close()
+
+
+async def recover(site: Site, *, append: bool = False) -> Plan:
+    """Lose the log and rebuild it; what comes out must be sound."""
+    await site.lose_log()
+    await check_lost(site.sources)
+    made = await plan(site.sources, site.clock)
+    await carry_out(site.sources, made, keep_unplaced=not append)
+    if append:
+        await append_unplaced(site.sources, made, site.clock, SystemRandom())
+    report = await check(site.sources)
+    bad = [one for one in report.faults if one.kind not in (Kind.ORPHANED, Kind.SNAPSHOT)]
+    assert not bad, bad
+    return made
+
+
+async def values(site: Site, replica: Replica, partition: int = 0) -> dict[int, bytes]:
+    """Read all records of a partition by their offsets, as a reader would."""
+    found: dict[int, bytes] = {}
+    known = replica.state.topics.partition(TOPIC, partition)
+    assert known is not None
+    reading = Bytes(site.sources, lambda: replica.state)
+    for row in rows(known):
+        if not row.object_id:
+            continue
+        begin, end = body(row)
+        data = await reading.read(row.object_id, begin, end - begin)
+        found |= _values(row, data)
+    return found
+
+
+def _values(row: Row, data: bytes) -> dict[int, bytes]:
+    base, found = row.base_offset, {}
+    for header in batches.verify(data):
+        first = header.base_offset if row.is_final else base
+        for index, record in enumerate(read(data, header)):
+            found[first + index] = bytes(record.value or b"")
+        base = first + header.last_offset_delta + 1
+    return found
+
+
+async def fill(site: Site, writer: Writer, count: int = 3) -> None:
+    for number in range(count):
+        await writer.write(batch(0, records=2, size=20 + number), batch(1, size=50 + number))
+
+
+async def test_a_log_that_is_there_is_not_rebuilt(site: Site) -> None:
+    await site.begin()
+    with pytest.raises(Conflict, match="run `rookery fsck`"):
+        await check_lost(site.sources)
+
+
+async def test_everything_comes_back_at_its_offset(site: Site) -> None:
+    """Snapshot, then merged objects and segments, and flushes whose offsets were told later."""
+    writer = await site.begin()
+    await fill(site, writer)
+    await snapshots.save(site.store, writer.replica.state)
+    await fill(site, writer)
+    await site.segment(writer, 0)
+    await site.merge(writer, 1)
+    await fill(site, writer)
+    await writer.uploads.finish()
+    before = [await values(site, writer.replica, one) for one in (0, 1)]
+    assert [len(one) for one in before] == [18, 9]
+
+    made = await recover(site)
+
+    assert made.unplaced == []
+    assert made.rebuilt.lost == []
+    replica = await site.open()
+    assert [await values(site, replica, one) for one in (0, 1)] == before
+    assert replica.state.cluster_id == "c"
+    partition = replica.state.topics.by_name["birds"].partitions[0]
+    assert (partition.log_start, partition.next_offset) == (0, 18)
+    assert rows(partition)[0].is_segment
+
+
+async def test_without_any_snapshot_all_but_the_last_object_comes_back(site: Site) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    await site.segment(writer, 0)
+    await fill(site, writer)
+    before = [await values(site, writer.replica, one) for one in (0, 1)]
+
+    made = await recover(site)
+
+    assert made.snapshot == -1
+    assert [(one.object_id, one.records) for one in made.unplaced] == [
+        (object_id(writer.incarnation, writer.numbers.last), 3)
+    ]
+    assert made.rebuilt.catalog.added == ["birds"]
+    replica = await site.open()
+    assert await values(site, replica, 0) == {k: v for k, v in before[0].items() if k < 10}
+    assert await values(site, replica, 1) == {k: v for k, v in before[1].items() if k < 5}
+
+
+async def test_the_last_object_of_every_writer_is_named_and_kept(site: Site) -> None:
+    one, other = await site.begin(), await site.writer()
+    await fill(site, one)
+    await fill(site, other)
+    await snapshots.save(site.store, one.replica.state)
+    await one.write(batch(0, records=2))
+    await one.write(batch(0, records=4), batch(1, records=3))
+    await other.write(batch(1, records=5))
+
+    made = await recover(site)
+
+    assert [(one.records, [tuple(part) for part in one.parts]) for one in made.unplaced] == [
+        (7, [("birds", 0, 0, 4), ("birds", 1, 0, 3)]),
+        (5, [("birds", 1, 0, 5)]),
+    ]
+    kept = [item.key for item in await site.store.list("_rookery/unplaced/")]
+    assert kept == [one.key.replace("/objects/", "/unplaced/") for one in made.unplaced]
+    for key in kept:
+        original = key.replace("/unplaced/", "/objects/")
+        assert await site.store.read(key) == await site.store.read(original)
+
+
+async def test_unplaced_objects_can_be_appended(site: Site) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    await snapshots.save(site.store, writer.replica.state)
+    await writer.write(batch(0, records=2, size=7))
+    await writer.write(batch(0, records=4, size=8), batch(1, records=3, size=9))
+    before = [await values(site, writer.replica, one) for one in (0, 1)]
+
+    await recover(site, append=True)
+
+    replica = await site.open()
+    assert [await values(site, replica, one) for one in (0, 1)] == before
+
+
+async def test_a_repetition_among_unplaced_batches_is_not_appended_twice(site: Site) -> None:
+    writer = await site.begin()
+    await writer.write(batch(0, producer_id=7, producer_epoch=0, base_sequence=0))
+    await writer.write(batch(0, producer_id=7, producer_epoch=0, base_sequence=1))
+    await writer.uploads.finish()
+    await writer.upload(
+        batch(0, producer_id=7, producer_epoch=0, base_sequence=1),
+        batch(0, producer_id=7, producer_epoch=0, base_sequence=2),
+    )
+    await site.lose_log()
+    made = await plan(site.sources, site.clock)
+    await carry_out(site.sources, made, keep_unplaced=False)
+    [placed] = await append_unplaced(site.sources, made, site.clock, SystemRandom())
+    assert (placed.appended, placed.refused) == (1, 1)
+
+
+async def test_producers_are_still_known(site: Site) -> None:
+    """What was sent before the snapshot, after it, and what was rewritten since."""
+    writer = await site.begin()
+    send = [batch(0, producer_id=7, producer_epoch=0, base_sequence=number) for number in range(9)]
+    for one in send[:3]:
+        await writer.write(one)
+    await snapshots.save(site.store, writer.replica.state)
+    for one in send[3:6]:
+        await writer.write(one)
+    await site.merge(writer, 0)
+    for one in send[6:8]:
+        await writer.write(one)
+    await writer.uploads.finish()
+    window = site.partition(writer).producers[7]
+
+    await recover(site)
+
+    other = await site.writer()
+    assert (
+        other.replica.state.topics.by_name["birds"].partitions[0].producers[7][10:] == window[10:]
+    )
+    [again] = await other.write(send[7])
+    assert (again.is_duplicate, again.base_offset) == (True, 7)
+    [new] = await other.write(send[8])
+    assert (new.error, new.base_offset) == (ErrorCode.NONE, 8)
+
+
+async def test_producer_ids_are_not_given_twice(site: Site) -> None:
+    writer = await site.begin()
+    await writer.replica.propose([ProducerIdsAllotted(count=1000)])
+    await writer.write(batch(0, producer_id=5000, producer_epoch=0, base_sequence=0))
+    await writer.uploads.finish()
+    await recover(site)
+    replica = await site.open()
+    assert replica.state.next_producer_id > 5000
+
+
+async def test_no_name_is_ever_used_again(site: Site) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    key = await site.segment(writer, 0)
+    seen = writer.replica.state.applied
+    await snapshots.save(site.store, writer.replica.state)
+    await recover(site)
+
+    other = await site.writer()
+    assert other.incarnation > seen
+    await fill(site, other)
+    staged = StagedSegment(object_id=other.numbers(), topic_id=TOPIC, partition=0, base_offset=0)
+    [outcome] = await other.replica.propose([SegmentsStaged(segments=[staged])])
+    assert outcome.value == [False]
+    assert key_of(other.replica.state, "default", staged.object_id) != key
+
+
+async def test_rows_in_entries_are_lost_and_their_offsets_stay(site: Site) -> None:
+    writer = await site.begin()
+    await writer.write(batch(0, records=2))
+    await writer.send(batch(0, records=3))
+    await writer.write(batch(0, records=4))
+    await snapshots.save(site.store, writer.replica.state)
+
+    made = await recover(site)
+
+    assert [tuple(one) for one in made.rebuilt.lost] == [("birds", 0, 2, 5)]
+    replica = await site.open()
+    assert sorted(await values(site, replica)) == [0, 1, 5, 6, 7, 8]
+    assert replica.state.topics.by_name["birds"].partitions[0].next_offset == 9
+
+
+async def test_objects_that_are_gone_leave_a_gap(site: Site) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    await snapshots.save(site.store, writer.replica.state)
+    await site.store.delete(site.key(writer, 0, row=1))
+    made = await recover(site)
+    assert [tuple(one) for one in made.rebuilt.lost] == [("birds", 0, 2, 4), ("birds", 1, 1, 2)]
+
+
+async def test_an_unreadable_snapshot_is_told_and_the_one_before_is_used(site: Site) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    number = await snapshots.save(site.store, writer.replica.state)
+    await writer.uploads.finish()
+    await site.store.create(snapshot_key(number + 1000), [b"nonsense"])
+    made = await recover(site)
+    assert made.snapshot == number
+    assert [one.kind for one in made.faults] == [Kind.SNAPSHOT]
+    assert made.rebuilt.number > number + 1000
+
+
+async def test_a_damaged_manifest_is_told(site: Site) -> None:
+    """It takes with it what it tells of the object before it."""
+    writer = await site.begin()
+    await snapshots.save(site.store, writer.replica.state)
+    await fill(site, writer)
+    await writer.uploads.finish()
+    key = site.key(writer, 0, row=1)
+    await site.damage(key, 20)
+    await site.lose_log()
+    made = await plan(site.sources, site.clock)
+    assert [(one.kind, one.key) for one in made.faults] == [(Kind.CORRUPT, key)]
+    assert [tuple(one) for one in made.rebuilt.lost] == [("birds", 0, 0, 4), ("birds", 1, 0, 2)]
+    assert [one.key for one in made.unplaced] == [site.key(writer, 0)]
+
+
+@pytest.mark.parametrize("ending", [index_key, times_key])
+async def test_a_segment_without_its_files_is_replaced_by_what_it_was_made_of(
+    site: Site, ending: Callable[[str], str]
+) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    key = await site.segment(writer, 0)
+    await writer.uploads.finish()
+    before = await values(site, writer.replica)
+    await site.store.delete(ending(key))
+    await site.lose_log()
+    made = await plan(site.sources, site.clock)
+    await carry_out(site.sources, made, keep_unplaced=True)
+    replica = await site.open()
+    assert await values(site, replica) == before
+    assert not any(one.is_segment for one in rows(partition_of(replica)))
+
+
+def partition_of(replica: Replica, index: int = 0, topic: bytes = TOPIC) -> Partition:
+    found = replica.state.topics.partition(topic, index)
+    assert found is not None
+    return found
+
+
+async def test_topics_of_after_the_snapshot_come_back(site: Site) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    change = ConfigsChanged(
+        resource_type=TOPIC_RESOURCE,
+        resource_name="birds",
+        changes=[ConfigChange(name="retention.ms", value="1000")],
+    )
+    await writer.replica.propose([change])
+    await snapshots.save(site.store, writer.replica.state)
+    await site.create(writer, OTHER, "fish", 3)
+    await writer.replica.propose([PartitionsAdded(topic_id=TOPIC, partitions=5)])
+    await writer.write(batch(2, topic=OTHER, records=3), batch(4))
+    await writer.uploads.finish()
+
+    made = await recover(site)
+
+    assert made.rebuilt.catalog.added == ["fish"]
+    replica = await site.open()
+    topics = replica.state.topics.by_name
+    assert len(topics["fish"].partitions) == 3
+    assert topics["fish"].id == OTHER
+    assert partition_of(replica, 2, OTHER).next_offset == 3
+    assert len(topics["birds"].partitions) == 5
+    assert topics["birds"].configs == {"retention.ms": "1000"}
+
+
+async def test_a_topic_that_was_deleted_before_the_snapshot_stays_deleted(site: Site) -> None:
+    writer = await site.begin()
+    await site.create(writer, OTHER, "fish")
+    await writer.write(batch(0), batch(0, topic=OTHER))
+    await writer.replica.propose([TopicDeleted(topic_id=OTHER)])
+    await snapshots.save(site.store, writer.replica.state)
+    await writer.uploads.finish()
+    await recover(site)
+    assert list((await site.open()).state.topics.by_name) == ["birds"]
+
+
+async def test_a_topic_that_was_created_anew_is_the_new_one(site: Site) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    await site.segment(writer, 0)
+    await snapshots.save(site.store, writer.replica.state)
+    await writer.replica.propose([TopicDeleted(topic_id=TOPIC)])
+    await site.create(writer, OTHER, "birds")
+    await writer.write(batch(0, topic=OTHER, records=2))
+    await writer.uploads.finish()
+
+    made = await recover(site)
+
+    assert made.rebuilt.catalog.dropped == ["birds"]
+    replica = await site.open()
+    assert replica.state.topics.by_name["birds"].id == OTHER
+    assert partition_of(replica, 0, OTHER).next_offset == 2
+    assert "birds" in replica.state.objects.retired_names
+
+
+async def test_what_was_deleted_before_the_snapshot_stays_deleted(site: Site) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    await writer.replica.propose([LogStartMoved(topic_id=TOPIC, partition=0, offset=3)])
+    await snapshots.save(site.store, writer.replica.state)
+    await writer.uploads.finish()
+    await recover(site)
+    partition = partition_of(await site.open())
+    assert (partition.log_start, partition.next_offset) == (3, 6)
+    assert rows(partition)[0].base_offset == 2
+
+
+async def test_condemned_objects_are_not_used(site: Site) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    old = [row.object_id for row in rows(site.partition(writer))]
+    await site.merge(writer, 0, 1)
+    await writer.replica.propose([ObjectsCondemned(object_ids=old)])
+    await snapshots.save(site.store, writer.replica.state)
+    await site.store.delete(object_key(old[0]))
+    await recover(site)
+    replica = await site.open()
+    assert set(replica.state.objects.condemned) == set(old)
+    assert not {row.object_id for row in rows(partition_of(replica))} & set(old)
+
+
+async def test_leader_epochs_of_rewritten_batches_hold(site: Site) -> None:
+    """Readers compare the epochs in final batches with those of the state."""
+    writer = await site.begin()
+    await fill(site, writer)
+    await snapshots.save(site.store, writer.replica.state)
+    for node in (9, 5, 1):
+        event = BrokerRegistered(
+            process_id=secrets.token_bytes(16), node_id=node, host="h", port=node
+        )
+        await (await site.open()).register(event)
+        await writer.replica.barrier()
+        await fill(site, writer)
+    epochs = list(site.partition(writer).epochs)
+    assert len(epochs) > 1
+    await site.merge(writer, 0, 1)
+    await recover(site)  # which checks them all
+    partition = partition_of(await site.open())
+    assert partition.epochs[1 : len(epochs)] == epochs[1:]
+    assert partition.leader_epoch > epochs[-1][0] + 100
+
+
+async def test_append_times_come_back(site: Site) -> None:
+    writer = await site.begin()
+    change = ConfigsChanged(
+        resource_type=TOPIC_RESOURCE,
+        resource_name="birds",
+        changes=[ConfigChange(name="message.timestamp.type", value="LogAppendTime")],
+    )
+    await writer.replica.propose([change])
+    await writer.write(batch(0), batch(0))
+    site.clock.advance(5000)
+    await writer.write(batch(0))
+    await writer.uploads.finish()
+    before = rows(site.partition(writer))
+    assert all(row.is_append_time for row in before)
+    await recover(site)
+    assert rows(partition_of(await site.open())) == before
+
+
+async def test_journals_are_kept_as_far_as_the_snapshot_knows_them(
+    site: Site, tmp_path: Path
+) -> None:
+    writer = await site.begin()
+    await writer.append(batch(0, records=3, size=30))
+    await snapshots.save(site.store, writer.replica.state)
+    await writer.append(batch(0, records=2), batch(1, records=4))
+
+    made = await recover(site)
+
+    name = journal_name(object_id(writer.incarnation, 0))
+    assert [(one.name, one.batches, one.records) for one in made.leftovers] == [(name, 2, 6)]
+    assert (tmp_path / "unplaced" / name).read_bytes() == (tmp_path / name).read_bytes()
+    assert sorted(await values(site, await site.open())) == [0, 1, 2]
+
+
+async def test_a_damaged_journal_row_is_lost(site: Site, tmp_path: Path) -> None:
+    writer = await site.begin()
+    await writer.append(batch(0, records=3, size=30))
+    await writer.write(batch(0))
+    await writer.append(batch(0, records=2))
+    await snapshots.save(site.store, writer.replica.state)
+    path = tmp_path / journal_name(object_id(writer.incarnation, 0))
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    made = await recover(site)
+    assert [tuple(one) for one in made.rebuilt.lost] == [("birds", 0, 0, 3)]
+    assert sorted(await values(site, await site.open())) == [3, 4, 5]
+
+
+async def test_a_recovery_that_was_cut_short_can_be_repeated(site: Site) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    await writer.uploads.finish()
+    before = await values(site, writer.replica)
+    await site.lose_log()
+    made = await plan(site.sources, site.clock)
+    await snapshots.save(site.store, made.rebuilt.state)
+    # Here it ends: the log has not begun.
+    await recover(site)
+    assert await values(site, await site.open()) == before
+
+
+async def test_two_recoveries_in_a_row(site: Site) -> None:
+    writer = await site.begin()
+    await fill(site, writer)
+    await writer.uploads.finish()
+    await recover(site)
+    other = await site.writer()
+    await fill(site, other)
+    await other.uploads.finish()
+    before = await values(site, other.replica)
+    assert len(before) == 12
+    await recover(site)
+    assert await values(site, await site.open()) == before

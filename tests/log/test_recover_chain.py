@@ -1,0 +1,78 @@
+"""Choosing rows: as many offsets as possible, no overlap, segments first."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.cluster.state.partition import Kind
+from rookery.log.recovery.chain import Candidate, choose
+
+SENT, FINAL, SEGMENT = 0, int(Kind.FINAL), int(Kind.FINAL | Kind.SEGMENT)
+
+
+def row(
+    base: int, end: int, kind: int = SENT, object_id: int = 1, known: bool = False
+) -> Candidate:
+    return Candidate(base, end, object_id, base, end - base, 0, kind, is_known=known)
+
+
+def spans(rows: list[Candidate]) -> list[tuple[int, int, int]]:
+    return [(one.base_offset, one.end_offset, one.kind) for one in rows]
+
+
+def test_segments_come_first_then_merged_then_sent() -> None:
+    rows = [row(0, 10), row(0, 10, FINAL), row(0, 10, SEGMENT), row(10, 20, FINAL), row(10, 15),
+            row(15, 20), row(20, 25)]  # fmt: skip
+    assert spans(choose(rows, 0)) == [(0, 10, SEGMENT), (10, 20, FINAL), (20, 25, SENT)]
+
+
+def test_coverage_comes_before_tiers() -> None:
+    rows = [row(0, 100), row(100, 200), row(50, 180, SEGMENT)]
+    assert spans(choose(rows, 0)) == [(0, 100, SENT), (100, 200, SENT)]
+
+
+def test_a_known_row_is_preferred_among_equals() -> None:
+    rows = [row(0, 10, FINAL, object_id=5), row(0, 10, FINAL, object_id=4, known=True)]
+    assert [one.object_id for one in choose(rows, 0)] == [4]
+
+
+def test_what_lies_before_the_start_does_not_count() -> None:
+    rows = [row(0, 50), row(40, 60, FINAL), row(60, 70)]
+    assert spans(choose(rows, 50)) == [(40, 60, FINAL), (60, 70, SENT)]
+
+
+def test_nothing_of_nothing() -> None:
+    assert choose([], 0) == []
+    assert choose([row(5, 5), row(0, 3)], 3) == []
+
+
+candidates = st.lists(
+    st.builds(
+        lambda base, length, kind: row(base, base + length, kind),
+        st.integers(0, 12),
+        st.integers(1, 6),
+        st.sampled_from([SENT, FINAL, SEGMENT]),
+    ),
+    max_size=8,
+)
+
+
+@given(candidates, st.integers(0, 8))
+def test_nothing_covers_more(rows: list[Candidate], start: int) -> None:
+    def covered(some: list[Candidate]) -> int:
+        return sum(one.end_offset - max(one.base_offset, start) for one in some)
+
+    def best(rest: list[Candidate], begin: int) -> int:
+        return max(
+            (covered([one]) + best(rest, one.end_offset) for one in rest
+             if one.base_offset >= begin and one.end_offset > start),
+            default=0,
+        )  # fmt: skip
+
+    chosen = choose(rows, start)
+    assert covered(chosen) == best(rows, 0)
+    for one, other in pairwise(chosen):
+        assert one.end_offset <= other.base_offset
