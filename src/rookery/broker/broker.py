@@ -86,10 +86,12 @@ class Broker:
         await self.storage.check()
         await self.replica.open()
         if not self.replica.state.cluster_id:
+            await self.storage.check_new()
             cluster_id = uuid_text(self._random.token(16))
             await self.replica.create_cluster(
                 ClusterCreated(cluster_id=cluster_id, feature_level=FEATURE_LEVEL)
             )
+        await self.storage.claim(self.replica.state.cluster_id)
         self.services = Services(
             settings=self.settings,
             clock=self._clock,

@@ -7,6 +7,7 @@ a store set    nothing on this host: objects in that store, agreement in the clu
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,10 +18,12 @@ from rookery.cluster.entry import MAX_PAYLOAD_BYTES
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import State
-from rookery.errors import ConfigError
+from rookery.errors import ConfigError, Conflict
+from rookery.formats.keys import CLUSTER
 from rookery.formats.segmentkeys import check_namespace
 from rookery.log.bins import ObjectBin
 from rookery.log.caretaker import Caretaker
+from rookery.log.compaction.compactor import Compactor
 from rookery.log.files import Files
 from rookery.log.journal import Journal
 from rookery.log.medium import FlushSettings, JournalMedium, Medium
@@ -32,6 +35,7 @@ from rookery.log.settings import CacheSettings
 from rookery.log.sweeper import Sweeper
 from rookery.log.uploads import Numbers, Uploads
 from rookery.store.counted import CountedStore
+from rookery.store.namespaced import NamespacedStore
 from rookery.store.open import name_of, open_store
 from rookery.store.port import Store
 from rookery.store.probe import probe
@@ -65,8 +69,26 @@ class Storage:
             self.files = Files(self.folder / "journal")
         self._name = name_of(settings.store)
         self._is_log_in_store = cluster_url(settings).startswith("store:")
-        self.store: Store = CountedStore(open_store(store_url(settings)), settings.prices)
+        inner = NamespacedStore(open_store(store_url(settings)), settings.namespace)
+        self.store: Store = CountedStore(inner, settings.prices)
         self.cluster_log = open_log(cluster_url(settings), durability=settings.durability)
+
+    async def owner(self) -> str | None:
+        """Return the id of the cluster whose log lies in the store; None if it is nobody's yet."""
+        size = await self.store.size(CLUSTER)
+        return (await self.store.read(CLUSTER)).decode() if size is not None else None
+
+    async def claim(self, cluster_id: str) -> None:
+        """Mark the store as this cluster's.
+
+        Raises:
+            ConfigError: it is another's, whose objects have the same names as ours.
+        """
+        with suppress(Conflict):
+            await self.store.create(CLUSTER, [cluster_id.encode()])
+        found = await self.owner()
+        if found != cluster_id:
+            raise ConfigError(_foreign(found, cluster_id))
 
     async def check(self) -> None:
         """Refuse a store that does not keep its promises, before anything depends on it.
@@ -78,6 +100,16 @@ class Storage:
         # The store's own log looks by itself, and the local one is our own code.
         if not self.is_local and not self._is_log_in_store:
             await probe(self.store, self._name)
+
+    async def check_new(self) -> None:
+        """Refuse to begin a new cluster over the log of another, which may have lost its own.
+
+        Raises:
+            ConfigError: the store is somebody's.
+        """
+        found = await self.owner()
+        if found is not None:
+            raise ConfigError(_foreign(found, ""))
 
     def places(self, state: Callable[[], State]) -> Places:
         """Return what reads bytes of any object."""
@@ -127,6 +159,16 @@ class Storage:
                 namespace=self.namespace,
                 settings=settings.rewrite,
             ),
+            Compactor(
+                replica=replica,
+                read=EntryReader(self.cluster_log, places.read).read,
+                store=self.store,
+                clock=clock,
+                next_id=next_id,
+                limits=lambda topic: configs.of(replica.state, topic),
+                namespace=self.namespace,
+                rewrite=settings.rewrite,
+            ),
         )
         return caretaker
 
@@ -156,6 +198,14 @@ class Storage:
         await self.cluster_log.close()
 
 
+def _foreign(found: str | None, cluster_id: str) -> str:
+    return (
+        f"the store holds the log of cluster {found}, but the cluster log is that of "
+        f"{cluster_id or 'no cluster yet'}; if the cluster log was lost, run `rookery recover`, "
+        "else name another store or --namespace"
+    )
+
+
 def store_url(settings: BrokerSettings) -> str:
     """Return the URL of the store."""
     return settings.store or f"file://{Path(settings.data).absolute() / 'store'}"
@@ -166,5 +216,6 @@ def cluster_url(settings: BrokerSettings) -> str:
     if settings.cluster:
         return settings.cluster
     if settings.store:
-        return f"store:{settings.store}"
+        mark = "&" if "?" in settings.store else "?"
+        return f"store:{settings.store}{mark}namespace={settings.namespace}"
     return f"sqlite://{Path(settings.data).absolute() / 'cluster.sqlite'}"

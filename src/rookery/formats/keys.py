@@ -22,6 +22,8 @@ SNAPSHOT_LIMIT = 1 << 63
 """One more than the highest number of a cluster log entry."""
 SNAPSHOTS = "_rookery/snapshots/"
 """What the keys of all snapshots begin with."""
+CLUSTER = "_rookery/cluster"
+"""The key of the object that says whose cluster's log this is."""
 OBJECTS = "_rookery/objects/"
 """What the keys of all shared objects begin with."""
 

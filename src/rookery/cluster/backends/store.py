@@ -4,7 +4,8 @@
 
 Every entry is an object, created if absent: of all who want number n, one gets it. Other
 processes find it by asking for it. `poll`, in the URL's query, says how soon they ask again after
-an entry (100 ms; up to ten times that when the log is quiet); all else in the query is the store's.
+an entry (100 ms; up to ten times that when the log is quiet); `namespace` keeps several logs in one
+store apart; all else in the query is the store's.
 
 An append costs one PUT, and a GET and a PUT more for each number that another process took
 first. A process that waits costs a GET per look, and the floor a GET every five minutes.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.objects.ahead import Ahead
@@ -36,6 +37,7 @@ from rookery.cluster.port import (
     check_trim,
 )
 from rookery.errors import ConfigError, Corrupt, Unavailable
+from rookery.store.namespaced import NamespacedStore
 from rookery.store.open import open_store
 from rookery.store.port import Store
 from rookery.store.probe import probe
@@ -45,13 +47,17 @@ _MAX_POLL_MS: Final = 60_000
 _APPEND_SECONDS: Final = 30.0
 # A store that does not answer for so long is worth an error to those who wait for the log.
 _LOOK_SECONDS: Final = 10.0
+_OPTIONS: Final = frozenset({"poll", "namespace"})
 _UNITS_MS: Final = {"ms": 1, "s": 1000}
 
 
 def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 (a backend's interface; a store is always durable)
     """Open a handle on the log in a store."""
-    inner, name, poll_ms = _parse(url)
-    return StoreLog(open_store(inner), name, poll_ms)
+    inner, name, poll_ms, namespace = _parse(url)
+    store = open_store(inner)
+    if namespace:
+        store = NamespacedStore(store, namespace)
+    return StoreLog(store, name, poll_ms)
 
 
 class StoreLog:
@@ -187,15 +193,24 @@ class StoreLog:
             raise _closed()
 
 
-def _parse(url: str) -> tuple[str, str, int]:
-    """Split a URL into the store's own, its name for errors, and how often to look."""
-    # The query may hold secrets: errors leave it out.
+class _Address(NamedTuple):
+    """A URL, taken apart."""
+
+    inner: str
+    name: str
+    """What errors call the store: the query may hold secrets."""
+    poll_ms: int
+    namespace: str
+
+
+def _parse(url: str) -> _Address:
+    """Take our own options out of a URL; the others are the store's."""
     name, _, query = url.removeprefix("store:").partition("?")
-    pairs = query.split("&") if query else []
-    polls = [pair.removeprefix("poll=") for pair in pairs if pair.startswith("poll=")]
-    rest = "&".join(pair for pair in pairs if not pair.startswith("poll="))
-    poll_ms = _milliseconds(name, polls[-1]) if polls else POLL_MS
-    return f"{name}?{rest}" if rest else name, name, poll_ms
+    pairs = [pair.partition("=") for pair in query.split("&") if pair]
+    own = {key: value for key, _, value in pairs if key in _OPTIONS}
+    rest = "&".join("".join(pair) for pair in pairs if pair[0] not in _OPTIONS)
+    poll_ms = _milliseconds(name, own["poll"]) if "poll" in own else POLL_MS
+    return _Address(f"{name}?{rest}" if rest else name, name, poll_ms, own.get("namespace", ""))
 
 
 def _milliseconds(name: str, text: str) -> int:

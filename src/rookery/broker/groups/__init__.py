@@ -1,0 +1,1 @@
+"""Consumer groups: one pure state machine a protocol, and the coordinator that drives them."""

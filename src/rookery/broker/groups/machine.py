@@ -1,0 +1,84 @@
+"""What a group protocol is to the coordinator that drives it: events in, effects out.
+
+A machine does no I/O, has no clock and no randomness: time and new member ids come with events.
+When effects hold a `Persist`, the coordinator carries out the others, and gives the machine its
+next event, only after that was applied: nobody is told what a crash could take back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from rookery.errors import ErrorCode
+from rookery.wire.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A client's request for the group."""
+
+    token: Any
+    """Names the request in a later `Reply`."""
+    message: Message
+    version: int
+    client_id: str
+    client_host: str
+    new_member_id: str
+    """A member id that nobody has, should one be wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The client of a held request is gone: nobody waits for its answer."""
+
+    token: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: something that was to happen by now may be due."""
+
+
+Event = Request | Gone | Tick
+
+
+class Reply(NamedTuple):
+    """Answer a request, now or held until now."""
+
+    token: Any
+    response: Message
+
+
+class Persist(NamedTuple):
+    """Have the group's new state agreed upon."""
+
+    body: bytes
+
+
+Effect = Reply | Persist
+
+
+class Machine(Protocol):
+    """One group."""
+
+    @property
+    def state_name(self) -> str:
+        """The group's state in Kafka's words, such as Empty or PreparingRebalance."""
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When a `Tick` is wanted; None while nothing is awaited."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+
+    def on(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take an event; return what is to be done, in this order."""
+
+    def check_commit(self, member_id: str, generation: int, instance_id: str | None) -> ErrorCode:
+        """Say whether a member may commit offsets; -1 and "" are a client without membership."""
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether a member reads the topic: its offsets are in use."""
