@@ -12,8 +12,8 @@ from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.outcome import Appended
 from rookery.cluster.state.partition import Partition, Row
-from rookery.cluster.state.state import Appended
 from rookery.log import snapshots
 from rookery.log.batch import Batch
 from rookery.log.files import Files

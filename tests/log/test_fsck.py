@@ -11,7 +11,7 @@ import pytest
 from rookery.cluster.events.brokers import BrokerLeft
 from rookery.cluster.events.log import ObjectsCondemned, RowsLost
 from rookery.errors import Corrupt
-from rookery.formats.keys import journal_name, object_id, object_key, snapshot_key
+from rookery.formats.keys import CLUSTER, journal_name, object_id, object_key, snapshot_key
 from rookery.formats.manifest import read_head
 from rookery.formats.segmentkeys import index_key, segment_key, times_key
 from rookery.log import snapshots
@@ -280,6 +280,14 @@ async def test_what_nothing_is_called_is_stray(site: Site, writer: Writer) -> No
         *((Kind.STRAY, key) for key in stray),
         (Kind.ORPHANED, orphan),
     }
+
+
+async def test_another_clusters_store_is_not_looked_through(site: Site, writer: Writer) -> None:
+    await site.store.create(CLUSTER, [b"another"])
+    fault = await only(site)
+    assert (fault.kind, fault.key) == (Kind.LOG, CLUSTER)
+    await site.put(CLUSTER, b"c")
+    assert (await check(site.sources)).is_clean
 
 
 async def test_a_snapshot_that_cannot_be_read_is_named(site: Site, writer: Writer) -> None:

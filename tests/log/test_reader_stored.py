@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rookery.cluster.open import open_log
 from rookery.cluster.state.partition import Kind, Row
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.segmentkeys import index_key, times_key
@@ -258,7 +259,7 @@ async def test_a_missing_object_is_named() -> None:
 async def test_a_segment_without_a_store_is_out_of_reach() -> None:
     world = StoredWorld()
     world.segment([batch(0, 2, 40)], 2)
-    reader = Reader(world.reader._entries._log, world.cache, Tail())
+    reader = Reader(open_log("memory:"), world.cache, Tail())
     with pytest.raises(Unavailable, match="lies in a store"):
         await reader.read(KEY, world.partition, 0, 1000)
 

@@ -21,7 +21,7 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.state import TOPIC_RESOURCE
 from rookery.errors import Conflict, ErrorCode
-from rookery.formats.keys import journal_name, object_id, object_key, snapshot_key
+from rookery.formats.keys import CLUSTER, journal_name, object_id, object_key, snapshot_key
 from rookery.formats.segmentkeys import index_key, times_key
 from rookery.log import snapshots
 from rookery.log.fsck.check import check
@@ -119,6 +119,7 @@ async def test_everything_comes_back_at_its_offset(site: Site) -> None:
 
 async def test_without_any_snapshot_all_but_the_last_object_comes_back(site: Site) -> None:
     writer = await site.begin()
+    await site.store.create(CLUSTER, [b"c"])
     await fill(site, writer)
     await site.segment(writer, 0)
     await fill(site, writer)
@@ -127,6 +128,7 @@ async def test_without_any_snapshot_all_but_the_last_object_comes_back(site: Sit
     made = await recover(site)
 
     assert made.snapshot == -1
+    assert made.rebuilt.state.cluster_id == "c"
     assert [(one.object_id, one.records) for one in made.unplaced] == [
         (object_id(writer.incarnation, writer.numbers.last), 3)
     ]

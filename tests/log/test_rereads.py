@@ -37,7 +37,7 @@ class Behind:
         self.writer, self.replica = writer, replica
         self.first, self.second = (object_id(writer.incarnation, STORED + at) for at in (0, 1))
         places = Places(None, self.store, lambda: replica.state, "ns")
-        cache = BlockCache(places.read, name=places.name)
+        self.cache = cache = BlockCache(places.read, name=places.name)
         layouts = Layouts(places, cache.read)
         reader = Reader(log, cache, Tail(), layouts=layouts)
         self.reader = SureReader(reader, replica)
@@ -97,7 +97,7 @@ async def test_what_was_moved_is_found() -> None:
         before = await behind.read()
         await behind.move()
         # The cache still has what was deleted, as it may; another broker does not.
-        behind.reader._reader._objects.drop(behind.first, 0, 1000)
+        behind.cache.drop(behind.first, 0, 1000)
         after = await behind.read()
         assert before is not None
         assert after is not None

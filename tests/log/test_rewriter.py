@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -12,8 +13,9 @@ from rookery.cluster.events.brokers import BrokerExpired, BrokerRegistered
 from rookery.cluster.events.log import Replaced, RowsLost, SegmentsStaged
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.partition import Kind, Partition
-from rookery.cluster.state.state import Outcome, State
+from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Unavailable
 from rookery.formats.keys import is_stored, object_key
 from rookery.formats.manifest import read_head
@@ -153,6 +155,44 @@ async def test_everything_at_once_and_again_while_more_comes(tmp_path: Path) -> 
         assert {"segment", "merged"} <= places(process)
         epochs = {one.epoch for seen in before.values() for one in seen}
         assert len(epochs) > 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_two_rewriters_keep_any_history(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    settings = RewriteSettings(
+        merge_bytes=8_000, merge_rows=40, row_bytes=1_500, segment_bytes=6_000,
+        segment_min_bytes=700, segment_age_ms=600_000, max_age_ms=2_000_000,
+    )  # fmt: skip
+    async with a_world(tmp_path) as world:
+        processes = [await world.process(), await world.process()]
+        rewriters = [process.rewriter(world, settings) for process in processes]
+        await world.topic(4)
+        for _ in range(40):
+            await world.produce(
+                random.choices(range(4), k=random.randint(1, 6)),
+                where=random.choice(WHERE),
+                size=random.choice([1, 50, 400, 3000]),
+            )
+            await world.broker.barrier()
+            partition = random.choice(world.broker.state.topics.by_id[TOPIC].partitions)
+            offset = random.randint(partition.log_start, partition.next_offset)
+            if random.random() < 0.2:
+                moved = LogStartMoved(topic_id=TOPIC, partition=partition.index, offset=offset)
+                await world.broker.propose([moved])
+            world.clock.advance(random.choice([0, 1_000, 30_000, 400_000]))
+            before = await world.seen(processes[0])
+            chosen = random.choice([rewriters[:1], rewriters[1:], rewriters])
+            forced = random.choice([0, world.broker.state.applied])
+            await asyncio.gather(*(rewriter.run(forced) for rewriter in chosen))
+            assert await world.seen(processes[0]) == before
+        assert "segment" in places(processes[0])
+        assert not rewriters[0].damage | rewriters[1].damage
+        # Nothing lies in the store that the state does not know.
+        objects = processes[0].replica.state.objects
+        known = {*objects.rows, *objects.condemned, *objects.segments}
+        keys = {key for one in known if one > 0 for key in _keys(processes[0], one)}
+        assert {item.key for item in await world.store.list()} <= keys
 
 
 async def test_the_brokers_reader_sees_the_same(tmp_path: Path) -> None:

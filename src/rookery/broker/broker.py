@@ -19,7 +19,8 @@ from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.state import FEATURE_LEVEL, Applied
+from rookery.cluster.state.outcome import Applied
+from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ConfigError, Error
 from rookery.log import snapshots
 from rookery.log.cache import BlockCache
@@ -27,6 +28,7 @@ from rookery.log.journal import Journal
 from rookery.log.medium import JournalMedium
 from rookery.log.reader import Reader
 from rookery.log.segmentindex import Layouts
+from rookery.log.settings import CacheSettings
 from rookery.log.survey import Survey
 from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers
@@ -69,7 +71,10 @@ class Broker:
         self.replica.when_jumped = self._drop_clients
         self.tail = Tail(settings.tail_bytes)
         self.places = self.storage.places(lambda: self.replica.state)
-        self.cache = BlockCache(self.places.read, self.storage.cache_settings(settings))
+        self.cache = BlockCache(
+            self.places.read, CacheSettings(max_bytes=settings.cache_bytes), self.places.name
+        )
+        self._layouts = Layouts(self.places, self.cache.read)
         self.waiting = Waiting()
         self.chores = Chores()
         self.membership = Membership(self.replica, self._clock, settings)
@@ -124,14 +129,14 @@ class Broker:
             log.warning("could not leave the cluster in order: %s", error)
         await self.replica.close()
         await self.medium.close()
+        await self._layouts.close()
         await self.cache.close()
         await self.storage.close()
 
     def _reader(self) -> Reader:
         # Long runs of a local disk are read past the cache: the system keeps its pages.
         direct = self.places.read if self.storage.is_local else None
-        layouts = Layouts(self.places, self.cache.read)
-        return Reader(self.cluster_log, self.cache, self.tail, direct, layouts)
+        return Reader(self.cluster_log, self.cache, self.tail, direct, self._layouts)
 
     async def _listen(self) -> None:
         settings = self.settings

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from rookery.broker import configs
 from rookery.broker.settings import BrokerSettings
@@ -31,7 +30,6 @@ from rookery.log.objects import Places
 from rookery.log.payloads import EntryReader
 from rookery.log.retention import Retention
 from rookery.log.rewriter import Rewriter
-from rookery.log.settings import CacheSettings
 from rookery.log.sweeper import Sweeper
 from rookery.log.uploads import Numbers, Uploads
 from rookery.store.counted import CountedStore
@@ -39,9 +37,6 @@ from rookery.store.namespaced import NamespacedStore
 from rookery.store.open import name_of, open_store
 from rookery.store.port import Store
 from rookery.store.probe import probe
-
-_LOCAL_BLOCK: Final = 1024 * 1024
-_STORE_BLOCK: Final = 4 * 1024 * 1024
 
 
 class Storage:
@@ -139,7 +134,7 @@ class Storage:
         next_id: Callable[[], int],
     ) -> Caretaker:
         """Return a caretaker that works on a replica, under the incarnation of its process."""
-        places = self.places(lambda: replica.state)
+        read = EntryReader(self.cluster_log, self.places(lambda: replica.state).read).read
         caretaker = Caretaker(replica, self.cluster_log, self.store, clock, settings.care())
         caretaker.employ(
             Retention(replica, clock, lambda topic: configs.of(replica.state, topic)),
@@ -152,7 +147,7 @@ class Storage:
             ),
             Rewriter(
                 replica=replica,
-                read=EntryReader(self.cluster_log, places.read).read,
+                read=read,
                 store=self.store,
                 clock=clock,
                 next_id=next_id,
@@ -161,7 +156,7 @@ class Storage:
             ),
             Compactor(
                 replica=replica,
-                read=EntryReader(self.cluster_log, places.read).read,
+                read=read,
                 store=self.store,
                 clock=clock,
                 next_id=next_id,
@@ -184,11 +179,6 @@ class Storage:
         return FlushSettings(
             inline, settings.upload_bytes, settings.uploads, settings.flush_interval_ms
         )
-
-    def cache_settings(self, settings: BrokerSettings) -> CacheSettings:
-        """Return how much is read at once: a request to a store costs more than a seek."""
-        block_bytes = _LOCAL_BLOCK if self.is_local else _STORE_BLOCK
-        return CacheSettings(max_bytes=settings.cache_bytes, block_bytes=block_bytes)
 
     async def close(self) -> None:
         """Close all of it."""

@@ -17,6 +17,7 @@ from rookery.formats.keys import (
 )
 from rookery.log.objects import keys_of
 from rookery.store.port import Store
+from rookery.store.probe import PROBES
 
 
 class ObjectBin:
@@ -41,13 +42,22 @@ class ObjectBin:
         self._store = store
         self._state = state
         self._namespace = namespace
+        self._probes: set[str] = set()
 
     async def found(self) -> list[int]:
         """Return the ids of all journals and shared objects that are there."""
+        await self._remove_probes()
         names = await asyncio.to_thread(_names, self._journals) if self._journals else []
         keys = [item.key for item in await self._store.list(OBJECTS)]
         ids = [*map(parse_journal_name, names), *map(parse_object_key, keys)]
         return [one for one in ids if one is not None]
+
+    async def _remove_probes(self) -> None:
+        """Remove what probes of killed processes have left; one under way is not seen twice."""
+        found = {item.key for item in await self._store.list(PROBES)}
+        for key in found & self._probes:
+            await self._store.delete(key)
+        self._probes = found - self._probes
 
     async def delete(self, object_id: int) -> None:
         """Delete an object and what lies beside it; that it is gone already is no error.

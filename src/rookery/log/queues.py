@@ -2,9 +2,9 @@
 
 A block that is new goes to probation. It moves to the protected part when more than twice its bytes
 have been served from it. Reading a block once, in steps of any size, cannot do that, even though a
-reader asks again for the batch that did not fit into his last answer. A block that is read again soon after it was pushed out goes to
-the protected part at once: its number is remembered. Probation may use what is free, but
-when there is no room it is the first to shrink, down to its share.
+reader asks again for the batch that did not fit into his last answer. A block that is read again
+soon after it was pushed out goes to the protected part at once: its number is remembered. Probation
+may use what is free, but when there is no room it is the first to shrink, down to its share.
 
 This is the 2Q policy (Johnson and Shasha, 1994) with a stricter test for "used again".
 """

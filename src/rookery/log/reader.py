@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Final, NamedTuple
 
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.state.partition import Partition, Row
-from rookery.errors import Corrupt, Error, Unavailable
+from rookery.errors import Corrupt, Error
 from rookery.formats.keys import is_stored
 from rookery.formats.layout import Layout
 from rookery.log.ahead import Ahead, Objects
-from rookery.log.checks import Found, check, check_segment, fitting, name
-from rookery.log.entries import Entries
+from rookery.log.checks import Found, fitting, name
+from rookery.log.opener import Direct, Opened, Opener
 from rookery.log.runs import MOST_OFFSETS, Mark, Run, body, gap, plan
 from rookery.log.segmentindex import Layouts
 from rookery.log.stamping import stamped
@@ -30,21 +30,7 @@ from rookery.log.tail import Key, Slice, Tail
 from rookery.wire.buffer import Buffer
 
 _RUNS_AT_ONCE: Final = 4
-_DIRECT_FROM_BYTES: Final = 128 * 1024
 _MARKS: Final = 4096
-
-Direct = Callable[[int, int, int], Awaitable[bytes]]
-"""Reads (object id, position, size) past the cache; fewer bytes only where the object ends."""
-
-
-class _Opened(NamedTuple):
-    """What was read of a run: its batches from the wanted offset on, checked."""
-
-    data: Buffer
-    position: int
-    found: list[Found]
-    is_end: bool
-    """Whether the run's rows hold nothing behind them."""
 
 
 class Reader:
@@ -69,12 +55,9 @@ class Reader:
                 cache's blocks.
             layouts: the indexes of segments; None if there is no store.
         """
-        self._objects = objects
-        self._direct = direct
         self._tail = tail
-        self._layouts = layouts
+        self._opener = Opener(cluster_log, objects, direct, layouts)
         self._ahead = Ahead(objects, layouts)
-        self._entries = Entries(cluster_log)
         # Where the batch at an offset begins: a reader comes back for what follows.
         self._marks: OrderedDict[tuple[Key, int], Mark] = OrderedDict()
 
@@ -107,7 +90,7 @@ class Reader:
             return found
         # One version of the state decides what is read: rows are copied before the first await.
         mark = self._marks.get((key, offset))
-        read = _Read(self, key, partition, offset, max_bytes)
+        read = _Read(self._opener, key, partition, offset, max_bytes)
         await read.run(plan(partition, offset, max_bytes, mark), whole_first=whole_first)
         if read.last is not None:
             self._go_on(key, partition, read.last, mark, read.end)
@@ -119,67 +102,7 @@ class Reader:
         Raises:
             Corrupt, Conflict, Unavailable: as `read`.
         """
-        if self._layouts is None:
-            raise Unavailable(f"object {row.object_id} lies in a store, and this process has none")
-        return await self._layouts.get(row)
-
-    async def open(self, key: Key, partition: Partition, run: Run, offset: int) -> _Opened:
-        """Read a run and check it."""
-        if run.is_final and not run.size:
-            # All of the row was read before: behind its last batch there is nothing.
-            return _Opened(b"", run.position, [], is_end=True)
-        if run.is_segment:
-            return await self._open_segment(partition, run, offset)
-        data = await self._bytes(run)
-        try:
-            found, is_end = check(key, run, data, offset, partition.epoch_at)
-        except Corrupt:
-            self.drop(run)
-            raise
-        return _Opened(data, run.position, found, is_end)
-
-    def drop(self, run: Run) -> None:
-        """Forget what is damaged: if that happened on the way, who asks again must not get it."""
-        if run.object_id > 0:
-            self._objects.drop(run.object_id, run.position, run.size)
-
-    async def _open_segment(self, partition: Partition, run: Run, offset: int) -> _Opened:
-        layout = await self.layout(run.rows[0])
-        span = layout.find(offset, run.size)
-        while span is not None:
-            where = (run.object_id, span.position, span.size)
-            data = _joined(await self._objects.views(*where))
-            try:
-                found = check_segment(layout, span, data, offset, partition.epoch_at)
-            except Corrupt:
-                self._objects.drop(*where)
-                raise
-            is_last = span.stop == len(layout.blocks)
-            if found or is_last:
-                is_end = is_last and (not found or found[-1].header.end == len(data))
-                return _Opened(data, span.position, found, is_end)
-            # The offset lies in a gap between two blocks.
-            span = layout.span(span.stop, run.size)
-        return _Opened(b"", run.position, [], is_end=True)
-
-    async def _bytes(self, run: Run) -> Buffer:
-        """Return the bytes of a run; fewer where its object ends, which damage can be."""
-        if not run.object_id:
-            return b"".join(
-                gap(row.base_offset, row.end_offset, row.max_timestamp) for row in run.rows
-            )
-        if run.object_id < 0:
-            payload = await self._entries.payload(-run.object_id)
-            return payload[run.position : run.end]
-        direct = None if is_stored(run.object_id) else self._direct
-        if direct is not None and run.size >= _DIRECT_FROM_BYTES:
-            return await direct(run.object_id, run.position, run.size)
-        try:
-            return _joined(await self._objects.views(run.object_id, run.position, run.size))
-        except Corrupt:
-            if direct is None:
-                raise
-            return await direct(run.object_id, run.position, run.size)
+        return await self._opener.layout(row)
 
     def _go_on(
         self, key: Key, partition: Partition, last: _Last, mark: Mark | None, end: int
@@ -205,9 +128,9 @@ class _Read:
     """One read under way: what it has so far."""
 
     def __init__(
-        self, reader: Reader, key: Key, partition: Partition, offset: int, max_bytes: int
+        self, opener: Opener, key: Key, partition: Partition, offset: int, max_bytes: int
     ) -> None:
-        self._reader = reader
+        self._opener = opener
         self._key = key
         self._partition = partition
         self._offset = offset
@@ -233,7 +156,7 @@ class _Read:
         if not self.parts and runs and whole_first:
             self._lead_on(runs[-1].rows[-1])
 
-    async def _open(self, runs: list[Run]) -> list[_Opened | BaseException]:
+    async def _open(self, runs: list[Run]) -> list[Opened | BaseException]:
         if len(runs) > 1:
             return await asyncio.gather(*map(self._open_one, runs), return_exceptions=True)
         try:
@@ -241,10 +164,10 @@ class _Read:
         except Error as error:
             return [error]
 
-    def _open_one(self, run: Run) -> Awaitable[_Opened]:
-        return self._reader.open(self._key, self._partition, run, self._offset)
+    def _open_one(self, run: Run) -> Awaitable[Opened]:
+        return self._opener.open(self._key, self._partition, run, self._offset)
 
-    async def _take(self, run: Run, opened: _Opened | BaseException, *, whole_first: bool) -> bool:
+    async def _take(self, run: Run, opened: Opened | BaseException, *, whole_first: bool) -> bool:
         """Take the batches that fit; return whether the next run's may follow."""
         if isinstance(opened, BaseException):
             raise opened
@@ -257,20 +180,21 @@ class _Read:
             self._add(run, opened, taken)
         return opened.is_end and stop == len(opened.found)
 
-    async def _open_more(self, run: Run, opened: _Opened) -> _Opened:
+    async def _open_more(self, run: Run, opened: Opened) -> Opened:
         """Read on, if the first batch wanted was not all there."""
         whole = run.longer()
         if not run.is_segment and whole.size > run.size:
             opened = await self._open_one(whole)
-        if not opened.found and not (run.is_final and opened.is_end):
-            self._reader.drop(whole)
+        may_be_gap = opened.is_end and (run.is_segment or not run.is_dense)
+        if not opened.found and not may_be_gap:
+            self._opener.drop(whole)
             raise Corrupt(
                 f"{name(self._key)}: the batch of offset {self._offset} is not in object "
                 f"{run.object_id}, where the cluster log says it is"
             )
         return opened
 
-    def _add(self, run: Run, opened: _Opened, taken: list[Found]) -> None:
+    def _add(self, run: Run, opened: Opened, taken: list[Found]) -> None:
         begin, end = taken[0].header.position, taken[-1].header.end
         if run.is_final:
             self.parts.append(memoryview(opened.data)[begin:end])
@@ -288,7 +212,3 @@ class _Read:
         if end > self._offset:
             batch = gap(self._offset, end, row.max_timestamp)
             self.parts, self.size, self.end = [batch], len(batch), end
-
-
-def _joined(views: list[memoryview]) -> Buffer:
-    return views[0] if len(views) == 1 else bytearray().join(views)

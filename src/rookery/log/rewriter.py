@@ -24,7 +24,8 @@ from rookery.cluster.events.log import (
     SegmentsStaged,
     StagedSegment,
 )
-from rookery.cluster.state.state import Outcome, State
+from rookery.cluster.state.outcome import Outcome
+from rookery.cluster.state.state import State
 from rookery.errors import Conflict
 from rookery.formats.keys import object_key
 from rookery.formats.segmentkeys import index_key, times_key

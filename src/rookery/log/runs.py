@@ -146,8 +146,8 @@ def _joins(one: Run, other: Run) -> bool:
 def _marked(run: Run, mark: Mark, offset: int, left: int) -> Run:
     """Begin within the row, where the batch of the offset is known to begin."""
     begin, end = body(run.rows[0])
-    # A segment's last mark lies at its end: what follows is read at once then.
-    is_within = begin <= mark.position < end or (run.is_final and mark.position == end)
+    # Behind a row's last batch there may be a gap: what follows is read at once then.
+    is_within = begin <= mark.position < end or (not run.is_dense and mark.position == end)
     if mark.object_id != run.object_id or not is_within:
         return run  # the row has moved meanwhile
     size = min(end - mark.position, left)

@@ -9,6 +9,7 @@ rebuilt from the newest snapshot finds every object that the snapshot's rows nam
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from itertools import islice
@@ -22,6 +23,7 @@ from rookery.formats.keys import is_stored, split_object_id
 log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 1000
+_DELETES: Final = 32
 
 
 class Bin(Protocol):
@@ -86,7 +88,7 @@ class Sweeper:
         }
         self._empty_since, ripe = self._ripe(empty, self._empty_since)
         count = 0
-        for some in _pieces(ripe):
+        for some in _pieces(ripe, _AT_ONCE):
             [outcome] = await self._replica.propose([ObjectsCondemned(object_ids=some)])
             count += len(outcome.value)
         return count
@@ -128,11 +130,12 @@ class Sweeper:
         condemned = self._replica.state.objects.condemned
         old = {one for one, entry in condemned.items() if entry <= snapshot}
         self._condemned_since, ripe = self._ripe(old, self._condemned_since)
-        for object_id in ripe:
-            await self._objects.delete(object_id)
-            log.info("deleted an object in which nothing lived", extra={"object": object_id})
-        for some in _pieces(ripe):
+        for some in _pieces(ripe, _DELETES):
+            # Together: one after the other, a store would get objects faster than it loses them.
+            await asyncio.gather(*map(self._objects.delete, some))
             await self._replica.propose([ObjectsDropped(object_ids=some)])
+        if ripe:
+            log.info("deleted %d objects in which nothing lived", len(ripe))
         gone = set(ripe)
         self._orphans = [one for one in self._orphans if one not in gone]
         return len(ripe)
@@ -144,7 +147,7 @@ class Sweeper:
         return seen, sorted(one for one, at in seen.items() if now - at >= self._delay_ms)
 
 
-def _pieces(objects: Iterable[int]) -> Iterable[list[int]]:
+def _pieces(objects: Iterable[int], size: int) -> Iterable[list[int]]:
     rest = iter(objects)
-    while some := list(islice(rest, _AT_ONCE)):
+    while some := list(islice(rest, size)):
         yield some

@@ -15,7 +15,8 @@ from typing import Final
 from rookery.clock import Clock
 from rookery.cluster.events.log import ObjectsCondemned
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.state import Appended, State
+from rookery.cluster.state.outcome import Appended
+from rookery.cluster.state.state import State
 from rookery.errors import ErrorCode, Unavailable
 from rookery.formats.keys import NUMBER_LIMIT, STORED, object_id, object_key
 from rookery.formats.manifest import (

@@ -26,7 +26,8 @@ from rookery.broker.waiting import Parked, Waiting
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
-from rookery.log.tail import Key, Slice
+from rookery.log.rereads import SureReader
+from rookery.log.tail import Key
 from rookery.log.traffic import READ
 from rookery.wire.message import ZERO_UUID, Parts
 from rookery.wire.messages.fetch import (
@@ -57,6 +58,7 @@ class Readers:
     def __init__(self, call: Call) -> None:
         services = call.services
         self.sessions = Sessions(services.clock, services.random)
+        self.reader = SureReader(services.reader, services.replica)
         self.disk = asyncio.Semaphore(_READS_AT_ONCE)
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -369,14 +371,15 @@ class _Fetch:
         return self._answer(found)
 
     async def _fill(self, cold: _Cold) -> None:
-        answer = cold.answer
+        answer, key, partition, offset, limit, is_first = cold
+        shared = readers(self.call)
         try:
-            async with readers(self.call).disk:
-                records = await self._read_again(cold)
+            async with shared.disk:
+                records = await shared.reader.read(
+                    key, partition, offset, limit, whole_first=is_first
+                )
         except Error as error:
-            log.warning(
-                "cannot read partition %d of topic %s: %s", cold.key[1], cold.key[0].hex(), error
-            )
+            log.warning("cannot read: %s", error)
             is_corrupt = isinstance(error, Corrupt)
             answer.error_code = (
                 ErrorCode.CORRUPT_MESSAGE if is_corrupt else ErrorCode.KAFKA_STORAGE_ERROR
@@ -385,23 +388,10 @@ class _Fetch:
         if records is None:
             # Deleted while it was read; a reader that asks again is told from where on there is.
             answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
-            answer.log_start_offset = cold.partition.log_start
+            answer.log_start_offset = partition.log_start
         elif records.size:
             answer.records = Parts(records.parts)
-            self._count(cold.key[0], records.next_offset - cold.offset, records.size)
-
-    async def _read_again(self, cold: _Cold) -> Slice | None:
-        """Read; if that fails, once more by a newer state, since bytes may have been moved."""
-        _, key, partition, offset, limit, is_first = cold
-        read = self.call.services.reader.read
-        try:
-            return await read(key, partition, offset, limit, whole_first=is_first)
-        except Error:
-            await self.call.services.replica.barrier()
-            now = self.call.state.topics.partition(*key)
-            if now is None or now.log_start > offset:
-                return None
-            return await read(key, now, offset, limit, whole_first=is_first)
+            self._count(key[0], records.next_offset - offset, records.size)
 
     def _count(self, topic_id: bytes, records: int, size: int) -> None:
         topic = self.call.state.topics.by_id.get(topic_id)

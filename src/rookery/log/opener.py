@@ -1,0 +1,119 @@
+"""Runs to batches: reads the bytes from where they lie, and checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from rookery.cluster.port import ClusterLog
+from rookery.cluster.state.partition import Partition, Row
+from rookery.errors import Corrupt, Unavailable
+from rookery.formats.keys import is_stored
+from rookery.formats.layout import Layout
+from rookery.log.ahead import Objects
+from rookery.log.checks import Found, check, check_segment
+from rookery.log.entries import Entries
+from rookery.log.runs import Run, gap
+from rookery.log.segmentindex import Layouts
+from rookery.log.tail import Key
+from rookery.wire.buffer import Buffer
+
+_DIRECT_FROM_BYTES: Final = 128 * 1024
+
+Direct = Callable[[int, int, int], Awaitable[bytes]]
+"""Reads (object id, position, size) past the cache; fewer bytes only where the object ends."""
+
+
+class Opened(NamedTuple):
+    """What was read of a run: its batches from the wanted offset on, checked."""
+
+    data: Buffer
+    position: int
+    found: list[Found]
+    is_end: bool
+    """Whether the run's rows hold nothing behind them."""
+
+
+class Opener:
+    """Reads runs, whatever they lie in."""
+
+    def __init__(
+        self,
+        cluster_log: ClusterLog,
+        objects: Objects,
+        direct: Direct | None,
+        layouts: Layouts | None,
+    ) -> None:
+        """Read nothing yet; `Reader` says what the arguments are."""
+        self._objects = objects
+        self._direct = direct
+        self._layouts = layouts
+        self._entries = Entries(cluster_log)
+
+    async def layout(self, row: Row) -> Layout:
+        """Return the index of a segment."""
+        if self._layouts is None:
+            raise Unavailable(f"object {row.object_id} lies in a store, and this process has none")
+        return await self._layouts.get(row)
+
+    async def open(self, key: Key, partition: Partition, run: Run, offset: int) -> Opened:
+        """Read a run and check it."""
+        if run.is_final and not run.size:
+            # All of the row was read before: behind its last batch there is nothing.
+            return Opened(b"", run.position, [], is_end=True)
+        if run.is_segment:
+            return await self._open_segment(partition, run, offset)
+        data = await self._bytes(run)
+        try:
+            found, is_end = check(key, run, data, offset, partition.epoch_at)
+        except Corrupt:
+            self.drop(run)
+            raise
+        return Opened(data, run.position, found, is_end)
+
+    def drop(self, run: Run) -> None:
+        """Forget what is damaged: if that happened on the way, who asks again must not get it."""
+        if run.object_id > 0:
+            self._objects.drop(run.object_id, run.position, run.size)
+
+    async def _open_segment(self, partition: Partition, run: Run, offset: int) -> Opened:
+        layout = await self.layout(run.rows[0])
+        span = layout.find(offset, run.size)
+        while span is not None:
+            where = (run.object_id, span.position, span.size)
+            data = _joined(await self._objects.views(*where))
+            try:
+                found = check_segment(layout, span, data, offset, partition.epoch_at)
+            except Corrupt:
+                self._objects.drop(*where)
+                raise
+            is_last = span.stop == len(layout.blocks)
+            if found or is_last:
+                is_end = is_last and (not found or found[-1].header.end == len(data))
+                return Opened(data, span.position, found, is_end)
+            # The offset lies in a gap between two blocks.
+            span = layout.span(span.stop, run.size)
+        return Opened(b"", run.position, [], is_end=True)
+
+    async def _bytes(self, run: Run) -> Buffer:
+        """Return the bytes of a run; fewer where its object ends, which damage can be."""
+        if not run.object_id:
+            return b"".join(
+                gap(row.base_offset, row.end_offset, row.max_timestamp) for row in run.rows
+            )
+        if run.object_id < 0:
+            payload = await self._entries.payload(-run.object_id)
+            return payload[run.position : run.end]
+        direct = None if is_stored(run.object_id) else self._direct
+        if direct is not None and run.size >= _DIRECT_FROM_BYTES:
+            return await direct(run.object_id, run.position, run.size)
+        try:
+            return _joined(await self._objects.views(run.object_id, run.position, run.size))
+        except Corrupt:
+            if direct is None:
+                raise
+            return await direct(run.object_id, run.position, run.size)
+
+
+def _joined(views: list[memoryview]) -> Buffer:
+    return views[0] if len(views) == 1 else bytearray().join(views)

@@ -1,0 +1,134 @@
+"""What tests of compaction share: topics, batches of any kind, a compactor, and what is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.state.partition import Partition
+from rookery.formats.keys import object_id, object_key
+from rookery.log.compaction.compactor import Compactor
+from rookery.log.compaction.plan import CompactionSettings
+from rookery.log.plan import RewriteSettings
+from rookery.records import batch as batches
+from rookery.records.record import BatchSettings, Record, build
+from rookery.store.port import Store
+from tests.log.rewriting import TOPIC, Process, Seen, Where, World
+
+NEVER = (1 << 63) - 1
+DAY = 86_400_000
+REWRITE = RewriteSettings(
+    merge_bytes=40_000, row_bytes=4_000, segment_bytes=20_000, segment_min_bytes=2_000
+)
+
+
+@dataclass(slots=True)
+class Topical:
+    """A topic's settings, which a test may change."""
+
+    is_compacted: bool = True
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NEVER
+    min_cleanable_dirty_ratio: float = 0.0
+    delete_retention_ms: int = DAY
+    segment_bytes: int = 1
+    segment_ms: int = 7 * DAY
+
+
+class Sent(NamedTuple):
+    """A record as it was sent, at the offset it got."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+def compactor(
+    world: World,
+    process: Process,
+    limits: Topical,
+    *,
+    rewrite: RewriteSettings = REWRITE,
+    map_bytes: int = 1024 * 1024,
+    store: Store | None = None,
+) -> Compactor:
+    """Make a compactor that goes by these limits for every topic."""
+    return Compactor(
+        replica=process.replica,
+        read=process.reader.read,
+        store=store or world.store,
+        clock=world.clock,
+        next_id=process.next_id,
+        limits=lambda _topic: limits,
+        rewrite=rewrite,
+        settings=CompactionSettings(map_bytes=map_bytes, min_bytes=1),
+    )
+
+
+async def send(
+    world: World,
+    records: Sequence[Record],
+    settings: BatchSettings | None = None,
+    *,
+    where: Where = "entry",
+    partition: int = 0,
+) -> list[Sent]:
+    """Commit one batch; return its records with their offsets."""
+    data = build(records, settings or BatchSettings())
+    header = batches.parse(data)
+    extent = Extent(
+        topic_id=TOPIC,
+        partition=partition,
+        position=0,
+        size=len(data),
+        records=len(records),
+        attributes=header.attributes,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+    target, payload = 0, [data]
+    if where == "journal":
+        written = await world.journal.append([data])
+        target, extent.position, payload = written.object_id, written.position, []
+    elif where == "object":
+        target, payload = object_id(world.broker.incarnation, next(world._objects)), []
+        await world.store.create(object_key(target), [data])
+    [outcome] = await world.broker.propose(
+        [Committed(object_id=target, extents=[extent])], payload
+    )
+    base = outcome.value[0].base_offset
+    return [Sent(base + n, one.key, one.value, one.timestamp) for n, one in enumerate(records)]
+
+
+def partition_of(process: Process, index: int = 0) -> Partition:
+    return process.replica.state.topics.by_id[TOPIC].partitions[index]
+
+
+async def seen(world: World, process: Process, index: int = 0) -> list[Sent]:
+    """Read the partition as a consumer does that begins at 0."""
+    found: list[Seen] = (await world.seen(process))["t", index]
+    return [Sent(one.offset, one.key, one.value, one.timestamp) for one in found]
+
+
+def table(records: Sequence[Sent]) -> dict[bytes, bytes]:
+    """Return what a consumer makes of records: the last value of every key that has one."""
+    found: dict[bytes, bytes] = {}
+    for one in records:
+        if one.key is None:
+            continue
+        if one.value is None:
+            found.pop(one.key, None)
+        else:
+            found[one.key] = one.value
+    return found
+
+
+def latest(records: Sequence[Sent]) -> list[Sent]:
+    """Return the last record of every key, tombstones too, and all without a key."""
+    last = {one.key: one.offset for one in records}
+    return [one for one in records if one.key is None or last[one.key] == one.offset]

@@ -1,0 +1,24 @@
+"""What is found in the store, and what goes on the way."""
+
+from __future__ import annotations
+
+from rookery.cluster.state.state import State
+from rookery.formats.keys import STORED, object_id, object_key
+from rookery.log.bins import ObjectBin
+from rookery.store.open import open_store
+from rookery.store.probe import PROBES
+
+
+async def test_what_a_killed_probe_has_left_goes_with_the_second_look() -> None:
+    store, identity = open_store("memory:"), object_id(3, STORED)
+    await store.create(object_key(identity), [b"batches"])
+    await store.create(f"{PROBES}left", [b"0"])
+    objects = ObjectBin(None, store, State, "default")
+
+    # One that is under way must not be disturbed.
+    assert await objects.found() == [identity]
+    assert [one.key for one in await store.list(PROBES)] == [f"{PROBES}left"]
+    await store.create(f"{PROBES}new", [b"0"])
+
+    assert await objects.found() == [identity]
+    assert [one.key for one in await store.list(PROBES)] == [f"{PROBES}new"]
