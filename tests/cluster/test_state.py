@@ -10,7 +10,7 @@ from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated, FeatureLevelRaised
 from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.events.topics import TopicCreated
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.image import read_head, read_image, write_image
 from rookery.cluster.state.state import Applied, State
 from rookery.cluster.state.topics import leader_of
 from rookery.errors import Corrupt, ErrorCode
@@ -80,6 +80,11 @@ def test_offsets_are_dense_and_rows_cover_them(seed: int) -> None:
     assert rows == sum(state.objects.rows.values())
 
 
+def test_a_snapshot_says_which_it_is() -> None:
+    state = history(5, 80)[0]
+    assert read_head(write_image(state)) == (state.feature_level, state.applied, state.digest)
+
+
 def test_a_damaged_snapshot_is_refused() -> None:
     image = bytearray(write_image(history(3, 60)[0]))
     for at in range(0, len(image), max(1, len(image) // 60)):
@@ -87,6 +92,8 @@ def test_a_damaged_snapshot_is_refused() -> None:
         broken[at] ^= 0x40
         with pytest.raises(Corrupt):
             read_image(broken)
+        with pytest.raises(Corrupt):
+            read_head(broken)
 
 
 def started() -> State:

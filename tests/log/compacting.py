@@ -11,7 +11,7 @@ from rookery.cluster.state.partition import Partition
 from rookery.formats.keys import object_id, object_key
 from rookery.log.compaction.compactor import Compactor
 from rookery.log.compaction.plan import CompactionSettings
-from rookery.log.plan import RewriteSettings
+from rookery.log.settings import RewriteSettings
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, Record, build
 from rookery.store.port import Store
@@ -98,9 +98,7 @@ async def send(
     elif where == "object":
         target, payload = object_id(world.broker.incarnation, next(world._objects)), []
         await world.store.create(object_key(target), [data])
-    [outcome] = await world.broker.propose(
-        [Committed(object_id=target, extents=[extent])], payload
-    )
+    [outcome] = await world.broker.propose([Committed(object_id=target, extents=[extent])], payload)
     base = outcome.value[0].base_offset
     return [Sent(base + n, one.key, one.value, one.timestamp) for n, one in enumerate(records)]
 

@@ -29,8 +29,8 @@ from rookery.log.files import Files
 from rookery.log.journal import Journal
 from rookery.log.objects import Places, key_of
 from rookery.log.payloads import EntryReader
-from rookery.log.plan import RewriteSettings
 from rookery.log.rewriter import Rewriter
+from rookery.log.settings import RewriteSettings
 from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.records.record import Record, build

@@ -12,16 +12,17 @@ from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.outcome import Appended
-from rookery.cluster.state.partition import Partition, Row
+from rookery.cluster.state.partition import Kind, Partition, Row
+from rookery.cluster.state.state import Appended
 from rookery.log import snapshots
 from rookery.log.batch import Batch
 from rookery.log.files import Files
 from rookery.log.fsck.sources import Bytes, Sources
 from rookery.log.journal import Journal
 from rookery.log.objects import key_of
-from rookery.log.plan import MergeJob, Range, RewriteSettings, SegmentJob, range_of
+from rookery.log.plan import MergeJob, Range, SegmentJob, range_of
 from rookery.log.rewriter import Rewriter
+from rookery.log.settings import RewriteSettings
 from rookery.log.uploads import Numbers, Uploads
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, Record, build
@@ -145,15 +146,15 @@ class Site:
         )
 
     async def merge(self, writer: Writer, *partitions: int) -> None:
-        """Merge all rows of some partitions into one object."""
+        """Merge all rows of some partitions that are in no segment into one object."""
         rewriter = await self.rewriter(writer)
-        ranges = tuple(_all(writer, partition) for partition in partitions)
+        ranges = tuple(_loose(writer, partition) for partition in partitions)
         assert await rewriter.rewrite(MergeJob(ranges)) > 0
 
     async def segment(self, writer: Writer, partition: int = 0) -> str:
-        """Make a segment of all rows of a partition; return its key."""
+        """Make a segment of all rows of a partition that are in none; return its key."""
         rewriter = await self.rewriter(writer)
-        assert await rewriter.rewrite(SegmentJob(_all(writer, partition))) > 0
+        assert await rewriter.rewrite(SegmentJob(_loose(writer, partition))) > 0
         return self.key(writer, partition)
 
     def key(self, writer: Writer, partition: int = 0, row: int = 0, topic: bytes = TOPIC) -> str:
@@ -203,11 +204,12 @@ def rows(partition: Partition) -> list[Row]:
     return [partition.row(index) for index in range(len(partition.base_offsets))]
 
 
-def _all(writer: Writer, partition: int) -> Range:
+def _loose(writer: Writer, partition: int) -> Range:
     state = writer.replica.state
     found = state.topics.partition(TOPIC, partition)
     assert found is not None
-    return range_of(state.topics.by_id[TOPIC], found, range(len(found.base_offsets)))
+    first = sum(bool(kind & Kind.SEGMENT) for kind in found.kinds)
+    return range_of(state.topics.by_id[TOPIC], found, range(first, len(found.base_offsets)))
 
 
 def _extent(one: Batch, position: int) -> Extent:

@@ -14,7 +14,8 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ConfigError
 from rookery.formats.keys import STORED, object_id
-from rookery.log.plan import Lag, MergeJob, Planner, Range, RewriteSettings, SegmentJob
+from rookery.log.plan import Lag, MergeJob, Planner, Range, SegmentJob
+from rookery.log.settings import RewriteSettings
 
 SETTINGS = RewriteSettings(
     merge_bytes=1000,

@@ -39,6 +39,11 @@ def test_a_known_row_is_preferred_among_equals() -> None:
     assert [one.object_id for one in choose(rows, 0)] == [4]
 
 
+def test_the_newest_is_preferred_among_equals() -> None:
+    rows = [row(0, 10, SEGMENT, object_id=number) for number in (4, 9, 7)]
+    assert [one.object_id for one in choose(rows, 0)] == [9]
+
+
 def test_what_lies_before_the_start_does_not_count() -> None:
     rows = [row(0, 50), row(40, 60, FINAL), row(60, 70)]
     assert spans(choose(rows, 50)) == [(40, 60, FINAL), (60, 70, SENT)]

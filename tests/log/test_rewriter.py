@@ -13,19 +13,18 @@ from rookery.cluster.events.brokers import BrokerExpired, BrokerRegistered
 from rookery.cluster.events.log import Replaced, RowsLost, SegmentsStaged
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.partition import Kind, Partition
-from rookery.cluster.state.state import State
+from rookery.cluster.state.state import Outcome, State
 from rookery.errors import Conflict, Unavailable
 from rookery.formats.keys import is_stored, object_key
 from rookery.formats.manifest import read_head
 from rookery.formats.segmentkeys import segment_key
 from rookery.log.cache import BlockCache
 from rookery.log.objects import keys_of
-from rookery.log.plan import RewriteSettings
 from rookery.log.reader import Reader
 from rookery.log.rewriter import DAMAGED_ROWS, Rewriter
 from rookery.log.segmentindex import Layouts
+from rookery.log.settings import RewriteSettings
 from rookery.log.tail import Tail
 from rookery.records import batch as batches
 from rookery.records import record as records

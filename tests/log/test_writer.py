@@ -12,7 +12,7 @@ from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.outcome import Appended
+from rookery.cluster.state.state import Appended
 from rookery.errors import ErrorCode, Unavailable
 from rookery.log.batch import Batch
 from rookery.log.journal import Journal, Written

@@ -8,9 +8,10 @@ from rookery import metrics
 from rookery.errors import Conflict
 from rookery.store import meter
 from rookery.store.backends.memory import MemoryStore
-from rookery.store.counted import CountedStore, Prices
+from rookery.store.counted import CountedStore, cost, cost_per_gb
 from rookery.store.open import open_store
 from rookery.store.port import NotFound, Store
+from rookery.store.prices import Prices
 from rookery.testing.s3proxy import Fault, Rule, S3Proxy
 from rookery.testing.seaweed import SeaweedServer
 from tests.contracts.store import StoreContract
@@ -79,17 +80,17 @@ async def test_dollars_follow_from_requests_and_retries(seaweed: SeaweedServer) 
     async with S3Proxy(seaweed.port) as proxy:
         url = seaweed.url(f"counted/{secrets.token_hex(8)}", proxy.endpoint)
         store = CountedStore(open_store(url), prices)
-        before = prices.cost()
+        before = cost(prices)
         proxy.add(Rule(Fault.ERROR, "PUT", times=2))
         await store.create("key", [b"x" * 1000])
         assert proxy.requests["PUT"] == 3
-        assert prices.cost() - before == pytest.approx(3 * 0.005)
-        before = prices.cost()
+        assert cost(prices) - before == pytest.approx(3 * 0.005)
+        before = cost(prices)
         await store.read("key", 0, 10)
         await store.size("key")
         await store.delete("key")
-        assert prices.cost() - before == pytest.approx(2 * 0.001 + 0.0005 + 10)
+        assert cost(prices) - before == pytest.approx(2 * 0.001 + 0.0005 + 10)
     lines = metrics.REGISTRY.expose().splitlines()
-    assert f"rookery_store_cost_dollars {prices.cost()!r}" in lines
+    assert f"rookery_store_cost_dollars {cost(prices)!r}" in lines
     gigabytes = meter.WRITTEN_BYTES.value / 1e9
-    assert prices.cost_per_gb() == pytest.approx(prices.cost() / gigabytes)
+    assert cost_per_gb(prices) == pytest.approx(cost(prices) / gigabytes)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Final
 
 from rookery.broker import memory
 from rookery.broker.call import Services
 from rookery.broker.caretaking import Caretaking
 from rookery.broker.chores import Chores
 from rookery.broker.dispatch import Dispatcher
+from rookery.broker.groups.coordinator import Coordinator
+from rookery.broker.groups.kinds import Kinds
+from rookery.broker.groups.rebalance import ClassicSettings
+from rookery.broker.groups.removal import OffsetRetention
 from rookery.broker.membership import Membership
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
@@ -19,12 +24,12 @@ from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.outcome import Applied
-from rookery.cluster.state.state import FEATURE_LEVEL
+from rookery.cluster.state.state import FEATURE_LEVEL, Applied
 from rookery.errors import ConfigError, Error
 from rookery.log import snapshots
 from rookery.log.cache import BlockCache
 from rookery.log.journal import Journal
+from rookery.log.lostlog import check_not_lost
 from rookery.log.medium import JournalMedium
 from rookery.log.reader import Reader
 from rookery.log.segmentindex import Layouts
@@ -40,6 +45,9 @@ from rookery.net.budget import Budget
 from rookery.net.listener import Listener, ListenerSettings
 
 log = logging.getLogger(__name__)
+
+# How often offsets are looked for that nobody uses (Kafka's offsets.retention.check.interval.ms).
+_OFFSETS_INTERVAL_MS: Final = 600_000
 
 
 class Broker:
@@ -78,7 +86,17 @@ class Broker:
         self.waiting = Waiting()
         self.chores = Chores()
         self.membership = Membership(self.replica, self._clock, settings)
-        self.caretaking = Caretaking(settings, lambda: self.membership.keeps_caretaker)
+        self.groups = Coordinator(self.replica, self._clock, Kinds(ClassicSettings()))
+        self.caretaking = Caretaking(
+            settings, lambda: self.membership.keeps_caretaker, self._agrees
+        )
+        self.offset_retention = OffsetRetention(
+            self.groups,
+            self.replica,
+            self._clock,
+            settings.offsets_retention_ms,
+            lambda: self.membership.is_clock_sound,
+        )
         self.listeners: list[Listener] = []
         self.lost_records = 0
         """Records that were acknowledged without a sync and did not survive the machine."""
@@ -89,6 +107,7 @@ class Broker:
     async def start(self) -> None:
         """Join the cluster and serve."""
         await self.storage.check()
+        await check_not_lost(self.cluster_log, self.storage.store)
         await self.replica.open()
         if not self.replica.state.cluster_id:
             await self.storage.check_new()
@@ -97,6 +116,7 @@ class Broker:
                 ClusterCreated(cluster_id=cluster_id, feature_level=FEATURE_LEVEL)
             )
         await self.storage.claim(self.replica.state.cluster_id)
+        await self._shorten_next_start()
         self.services = Services(
             settings=self.settings,
             clock=self._clock,
@@ -106,11 +126,18 @@ class Broker:
             reader=self._reader(),
             waiting=self.waiting,
             producer_ids=ProducerIds(self.replica),
+            groups=self.groups,
         )
         await self._listen()
         await self._join()
         await self._survey()
         self._begin_chores()
+
+    async def _shorten_next_start(self) -> None:
+        """Write a snapshot if much had to be read: who is killed again must not read it again."""
+        read = self.replica.state.applied - self.replica.opened_at
+        if read >= self.settings.snapshot_entries:
+            await snapshots.save(self.storage.store, self.replica.state)
 
     async def stop(self) -> None:
         """Refuse new clients, finish what is in flight, leave the cluster."""
@@ -119,6 +146,7 @@ class Broker:
         await self.chores.stop()
         await self.caretaking.stop()
         self.waiting.hurry_all()
+        self.groups.stop()
         grace_ms = self.settings.drain_timeout_ms
         await asyncio.gather(*(listener.stop(grace_ms) for listener in self.listeners))
         await self.services.writer.drain()
@@ -222,6 +250,7 @@ class Broker:
         chores.every(settings.beat_interval_ms, "beat", self.membership.beat)
         chores.every(settings.beat_interval_ms, "looking for the dead", self.membership.look)
         chores.every(1000, "upkeep of what this broker writes", self._look_after)
+        chores.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self.offset_retention.run)
         chores.every(memory.INTERVAL_MS, "giving memory back", memory.Memory().tidy)
         if settings.caretaker == "process":
             self.caretaking.start()
@@ -238,7 +267,15 @@ class Broker:
     async def _round(self) -> None:
         """Be the caretaker for a moment."""
         if self.membership.keeps_caretaker:
-            await self.caretaker.round()
+            done = await self.caretaker.round()
+            if await self._agrees(done.snapshot):
+                self.caretaker.confirm(done.snapshot)
+
+    async def _agrees(self, snapshot: int) -> bool:
+        """Read a snapshot back, and compare it with what this process has applied."""
+        await self.replica.barrier()
+        digest = self.replica.digest_at(snapshot)
+        return await snapshots.agrees(self.storage.store, snapshot, digest)
 
     async def _look_after(self) -> None:
         """See that a medium that failed is tried again, and that names do not run out."""
@@ -273,6 +310,7 @@ class Broker:
         self._rejoining = asyncio.create_task(self._rejoin())
 
     def _drop_clients(self) -> None:
+        self.groups.drop_all()
         for listener in self.listeners:
             for connection in list(listener.connections):
                 connection.abort()

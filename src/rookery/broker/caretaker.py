@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 from rookery.broker import logs
@@ -23,12 +24,14 @@ from rookery.cluster.replica import Replica
 from rookery.errors import Error
 from rookery.log import snapshots
 from rookery.log.caretaker import Caretaker
+from rookery.log.lostlog import check_not_lost
 from rookery.log.uploads import Numbers
 from rookery.net.loop import run
 
 log = logging.getLogger("rookery.broker.caretaker")  # also where it runs as __main__
 
 OK, FAILED = 0, 1
+_LOOK_SECONDS = 1.0
 
 
 def main() -> int:
@@ -46,15 +49,16 @@ def main() -> int:
 
 
 async def _work(settings: BrokerSettings) -> int:
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _listen_to_broker, stop)
+    orders = Orders()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), orders.listen)
     storage = Storage(settings)
     replica = Replica(storage.cluster_log, SystemClock(), lambda: snapshots.load(storage.store))
     failed = asyncio.get_running_loop().create_future()
     replica.when_failed = failed.set_exception
     try:
+        await check_not_lost(storage.cluster_log, storage.store)
         await replica.open(follow=False)
-        await _rounds(settings, storage, replica, stop)
+        await _rounds(settings, storage, replica, orders)
         if failed.done():
             await failed
     finally:
@@ -64,7 +68,7 @@ async def _work(settings: BrokerSettings) -> int:
 
 
 async def _rounds(
-    settings: BrokerSettings, storage: Storage, replica: Replica, stop: asyncio.Event
+    settings: BrokerSettings, storage: Storage, replica: Replica, orders: Orders
 ) -> None:
     random = SystemRandom()
     registration = ProcessRegistered(process_id=random.token(16), purpose="caretaker")
@@ -72,8 +76,9 @@ async def _rounds(
     caretaker = storage.caretaker(settings, replica, SystemClock(), numbers)
     beating = asyncio.create_task(_beat(replica, settings.beat_interval_ms / 1000))
     try:
-        while not await _is_set_within(stop, settings.upkeep_interval_ms / 1000):
-            if not await _round(caretaker, stop) or numbers.is_nearly_spent:
+        orders.confirm = caretaker.confirm
+        while not await _rest(caretaker, orders.stop, settings.upkeep_interval_ms / 1000):
+            if not await _round(caretaker, orders.stop) or numbers.is_nearly_spent:
                 break  # the next one has fresh names
         await replica.propose([BrokerLeft()])
     finally:
@@ -103,18 +108,41 @@ async def _beat(replica: Replica, seconds: float) -> None:
             await replica.propose([BrokerBeat()])
 
 
-async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()
+async def _rest(caretaker: Caretaker, stop: asyncio.Event, seconds: float) -> bool:
+    """Wait for the next round; return whether there shall be none.
+
+    The log is looked at in between: a restart would have to read all that no snapshot covers.
+    """
+    until = asyncio.get_running_loop().time() + seconds
+    while not stop.is_set() and not await caretaker.is_behind():
+        left = until - asyncio.get_running_loop().time()
+        if left <= 0:
+            break
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                await stop.wait()
+    return stop.is_set()
 
 
-def _listen_to_broker(stop: asyncio.Event) -> None:
-    stdin = sys.stdin.fileno()
-    if not os.read(stdin, 4096):
-        asyncio.get_running_loop().remove_reader(stdin)
-        stop.set()
+class Orders:
+    """What the broker says on our standard input: snapshots by number and, closing it, stop."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.confirm: Callable[[int], None] = lambda _: None
+        """Called with a snapshot that the broker has read back."""
+        self._rest = b""
+
+    def listen(self) -> None:
+        """Read what there is."""
+        stdin = sys.stdin.fileno()
+        data = os.read(stdin, 4096)
+        if not data:
+            asyncio.get_running_loop().remove_reader(stdin)
+            self.stop.set()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self.confirm(int(line))
 
 
 def _tell(report: dict[str, object]) -> None:

@@ -1,8 +1,9 @@
 """Keeps a caretaker: a child process of the one broker whose turn it is, restarted when it dies.
 
 The child is told its settings in a line on its standard input, and tells after every round what it
-has done in a line on its standard output. That input stays open: when it closes, the broker is
-gone, and the caretaker goes too.
+has done in a line on its standard output. A line with a number tells it that the broker has read
+that snapshot back, and agrees. The input stays open: when it closes, the broker is gone, and the
+caretaker goes too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import logging
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
@@ -30,15 +31,22 @@ _LOOK_SECONDS: Final = 0.5
 class Caretaking:
     """Runs the caretaker for as long as this broker is the one to have it."""
 
-    def __init__(self, settings: BrokerSettings, is_wanted: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        is_wanted: Callable[[], bool],
+        agrees: Callable[[int], Awaitable[bool]],
+    ) -> None:
         """Run nothing yet.
 
         Args:
             settings: what the child is told.
             is_wanted: whether this broker is the one to keep a caretaker, as of now.
+            agrees: reads a snapshot of the child's back, before the log is trimmed behind it.
         """
         self._settings = settings
         self._is_wanted = is_wanted
+        self._agrees = agrees
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
         self.rounds = 0
@@ -73,7 +81,10 @@ class Caretaking:
                 await asyncio.sleep(_LOOK_SECONDS)
                 continue
             rounds = self.rounds
-            await self._live()
+            try:
+                await self._live()
+            except Exception:
+                log.exception("the caretaker could not be started")
             if self._is_wanted():
                 self.deaths += 1
                 pause = _FIRST_PAUSE if self.rounds > rounds else min(pause * 2, _LONGEST_PAUSE)
@@ -96,7 +107,7 @@ class Caretaking:
         with suppress(ConnectionError):
             process.stdin.write(json.dumps(asdict(self._settings)).encode() + b"\n")
             await process.stdin.drain()
-        listening = asyncio.create_task(self._listen(process.stdout))
+        listening = asyncio.create_task(self._listen(process.stdout, process.stdin))
         try:
             while not listening.done() and self._is_wanted():
                 await asyncio.wait([listening], timeout=_LOOK_SECONDS)
@@ -105,10 +116,16 @@ class Caretaking:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
 
-    async def _listen(self, reports: asyncio.StreamReader) -> None:
+    async def _listen(self, reports: asyncio.StreamReader, orders: asyncio.StreamWriter) -> None:
+        confirmed = 0
         while line := await reports.readline():
             self.report = json.loads(line)
             self.rounds += 1
+            snapshot = int(self.report["snapshot"])
+            if snapshot > confirmed and await self._agrees(snapshot):
+                confirmed = snapshot
+                with suppress(ConnectionError):
+                    orders.write(b"%d\n" % snapshot)
 
     async def _dismiss(self) -> None:
         """Let the child end in order, or kill it."""

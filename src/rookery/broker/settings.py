@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rookery.log.caretaker import CareSettings
-from rookery.log.plan import RewriteSettings
-from rookery.store.counted import Prices
+from rookery.log.settings import CareSettings, RewriteSettings
+from rookery.store.prices import Prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,9 @@ class BrokerSettings:
     """What the store asks for, for the metrics."""
     producer_expiration_ms: int = field(default=86_400_000, metadata={"min": 1})
     """After so long an idle producer is forgotten (Kafka's producer.id.expiration.ms)."""
+    offsets_retention_ms: int = field(default=604_800_000, metadata={"min": 1})
+    """After so long without members a group's offsets are forgotten (Kafka's
+    offsets.retention.minutes)."""
     drain_timeout_ms: int = field(default=4_000, metadata={"min": 0})
     """How long a stopping broker waits for requests in flight."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -148,6 +148,10 @@ class Replica:
         """How many proposals are not in an entry yet."""
         return len(self._queue)
 
+    def digest_at(self, number: int) -> int | None:
+        """Return this process's digest of the state after a recent entry; None if it is older."""
+        return self._digests.get(number)
+
     async def lag(self) -> int:
         """Return how many entries of the log are not applied here yet.
 

@@ -13,9 +13,10 @@ from rookery.formats.keys import split_object_id
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
 from rookery.formats.segmentwriter import SegmentFiles, SegmentWriter
 from rookery.formats.times import LeaderEpoch, Origin
-from rookery.log.plan import Range, RewriteSettings
+from rookery.log.plan import Range
 from rookery.log.refine import Refined
 from rookery.log.runs import MOST_OFFSETS
+from rookery.log.settings import RewriteSettings
 from rookery.records.kernel import Buffer
 
 # Smaller parts are joined: a store takes many of them more slowly than one copy is made.

@@ -18,24 +18,11 @@ from rookery.cluster.replica import Replica
 from rookery.log import snapshots
 from rookery.log.plan import Lag
 from rookery.log.retention import Retention
+from rookery.log.settings import CareSettings
 from rookery.log.sweeper import Sweeper
 from rookery.store.port import Store
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CareSettings:
-    """The rhythm of upkeep."""
-
-    snapshot_entries: int = 10_000
-    """A snapshot is written after so many entries,"""
-    snapshot_bytes: int = 64 * 1024 * 1024
-    """… after so many bytes of them,"""
-    snapshot_age_ms: int = 60_000
-    """… or after this long, if objects wait to be deleted or topics have changed."""
-    producer_expiration_ms: int = 86_400_000
-    """After so long an idle producer is forgotten."""
 
 
 class Rewriting(Protocol):
@@ -92,6 +79,8 @@ class Caretaker:
         # Not what is applied: a process that is restarted often would never write a snapshot.
         self.snapshot = replica.opened_at
         """The entry of the newest snapshot."""
+        self._confirmed = 0
+        self._trimmed = 0
         self._snapshot_bytes = 0
         self._snapshot_ms = clock.monotonic_ms()
         self._topics_seen = self._topics()
@@ -101,6 +90,15 @@ class Caretaker:
         self._retention = retention
         self._sweeper = sweeper
         self._rewriters = list(rewriters)
+
+    def confirm(self, snapshot: int) -> None:
+        """Learn that another process has read a snapshot back: entries may be trimmed behind it."""
+        self._confirmed = max(self._confirmed, snapshot)
+
+    async def is_behind(self) -> bool:
+        """Read on, and say whether a snapshot cannot wait until the next round."""
+        await self._replica.barrier()
+        return self._is_snapshot_due()
 
     async def round(self) -> Round:
         """Do once what there is to do."""
@@ -117,6 +115,7 @@ class Caretaker:
             done.rewritten_bytes += await rewriter.run(before)
         if is_snapshot_due:
             await self._take_snapshot()
+        await self._trim()
         done.snapshot = self.snapshot
         done.condemned, done.deleted = await self._sweeper.sweep(self.snapshot)
         lags = [rewriter.lag() for rewriter in self._rewriters]
@@ -146,13 +145,17 @@ class Caretaker:
         }
 
     async def _take_snapshot(self) -> None:
-        """Write a snapshot, have it read back, and let go of the entries that it covers."""
-        replica = self._replica
         topics = self._topics()
-        self._snapshot_bytes = replica.log_bytes
+        self._snapshot_bytes = self._replica.log_bytes
         self._snapshot_ms = self._clock.monotonic_ms()
-        self.snapshot = await snapshots.save(self._store, replica.state)
+        self.snapshot = await snapshots.save(self._store, self._replica.state)
         self._topics_seen = topics
         await snapshots.prune(self._store)
-        oldest_payload = replica.state.objects.oldest_payload
-        await self._log.trim(min(self.snapshot + 1, oldest_payload or self.snapshot + 1))
+
+    async def _trim(self) -> None:
+        """Let go of the entries that a confirmed snapshot covers and nobody reads batches from."""
+        oldest_payload = self._replica.state.objects.oldest_payload
+        before = min(self._confirmed + 1, oldest_payload or self._confirmed + 1)
+        if before > self._trimmed:
+            await self._log.trim(before)
+            self._trimmed = before

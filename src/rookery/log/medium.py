@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES
-from rookery.cluster.state.outcome import Appended
+from rookery.cluster.state.state import Appended
 from rookery.errors import Unavailable
 from rookery.log.batch import Batch
 from rookery.log.journal import Journal, Written

@@ -17,12 +17,11 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 from rookery.cluster.state.partition import Kind, Partition
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
-from rookery.errors import ConfigError
-from rookery.formats.index import DEFAULT_INTERVAL, DEFAULT_INTERVAL_BYTES
 from rookery.formats.keys import is_stored
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, MAX_SEGMENT_BYTES
 from rookery.log.census import Census, Tally, count_rows
 from rookery.log.loose import Damage, below, filled, fitting, loose_runs, may_grow
+from rookery.log.settings import RewriteSettings
 
 _FINAL: Final = int(Kind.FINAL)
 _MOST_BYTES: Final = MAX_SEGMENT_BYTES - HEADER_BYTES - FOOTER_BYTES
@@ -32,43 +31,6 @@ _BUSY_PART: Final = 4
 _FAN: Final = 8
 _FAN_BITS: Final = 3
 _SMALLEST_TIER: Final = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class RewriteSettings:
-    """When batches are moved on, and how much at a time."""
-
-    merge_bytes: int = 64 * 1024 * 1024
-    """Size of a merged object, and of what is read for it."""
-    merge_rows: int = 100_000
-    """Rows that are read at once, since each costs memory, too."""
-    merge_age_ms: int = 60_000
-    """After so long, batches are merged even if they are few."""
-    max_age_ms: int = 7 * 86_400_000
-    """After so long, the rest is moved out of a merged object that is half empty."""
-    row_bytes: int = 1024 * 1024
-    """Size of a row in a merged object: a reader looks through one for an offset."""
-    segment_bytes: int = 64 * 1024 * 1024
-    """Size at which a partition's batches become a segment."""
-    segment_age_ms: int = 3_600_000
-    """After so long they become a segment if they have at least"""
-    segment_min_bytes: int = 1024 * 1024
-    """… this size."""
-    index_interval: int = DEFAULT_INTERVAL
-    """Messages between two entries of a segment's index."""
-    index_interval_bytes: int = DEFAULT_INTERVAL_BYTES
-    """Bytes between them at most."""
-    round_bytes: int = 1024 * 1024 * 1024
-    """How much is rewritten before other upkeep has its turn."""
-
-    def __post_init__(self) -> None:
-        """Refuse what no object could be made of."""
-        for name in self.__slots__:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")
-        for name in ("merge_bytes", "segment_bytes", "row_bytes"):
-            if getattr(self, name) > _MOST_BYTES // 2:
-                raise ConfigError(f"{name}={getattr(self, name)}: must stay below 1 GiB")
 
 
 class Range(NamedTuple):

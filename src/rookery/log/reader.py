@@ -62,9 +62,17 @@ class Reader:
         self._marks: OrderedDict[tuple[Key, int], Mark] = OrderedDict()
 
     def read_now(
-        self, key: Key, offset: int, max_bytes: int, *, whole_first: bool = True
+        self,
+        key: Key,
+        partition: Partition,
+        offset: int,
+        max_bytes: int,
+        *,
+        whole_first: bool = True,
     ) -> Slice | None:
         """Return batches from memory, or None if they must be waited for."""
+        if offset < partition.cleaned_to:
+            return None  # what is in memory was there before compaction
         return self._tail.read(key, offset, max_bytes, whole_first=whole_first)
 
     async def read(
@@ -85,7 +93,7 @@ class Reader:
             Conflict: they lie elsewhere by now, or are gone; look at the state again.
             Unavailable: the disk, the store or the cluster log cannot be read.
         """
-        found = self._tail.read(key, offset, max_bytes, whole_first=whole_first)
+        found = self.read_now(key, partition, offset, max_bytes, whole_first=whole_first)
         if found is not None:
             return found
         # One version of the state decides what is read: rows are copied before the first await.

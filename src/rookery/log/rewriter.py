@@ -24,15 +24,15 @@ from rookery.cluster.events.log import (
     SegmentsStaged,
     StagedSegment,
 )
-from rookery.cluster.state.outcome import Outcome
-from rookery.cluster.state.state import State
+from rookery.cluster.state.state import Outcome, State
 from rookery.errors import Conflict
 from rookery.formats.keys import object_key
 from rookery.formats.segmentkeys import index_key, times_key
 from rookery.log.assemble import Birth, Captured, captured, merged, segment
 from rookery.log.objects import key_of
-from rookery.log.plan import Lag, MergeJob, Planner, Range, RewriteSettings, SegmentJob
+from rookery.log.plan import Lag, MergeJob, Planner, Range, SegmentJob
 from rookery.log.refine import Read, Refined, refine
+from rookery.log.settings import RewriteSettings
 from rookery.store.port import Store
 from rookery.wire.message import Message
 

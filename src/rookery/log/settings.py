@@ -1,9 +1,13 @@
-"""What a user may set about the local log: journal files, reading them, and the cache."""
+"""What a user may set about the log: journal files, reading, the cache, and upkeep."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+from rookery.errors import ConfigError
+
+_LARGEST_BYTES: Final = (1 << 30) - 64
 
 Durability = Literal["disk", "os"]
 """When an append is done: on the disk, or handed to the operating system (Kafka's default)."""
@@ -50,3 +54,54 @@ class CacheSettings:
     ahead_blocks: int = 8
     """Blocks of objects in the store read ahead of one reader; all readers together have half of
     probation for what was read ahead and not yet asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteSettings:
+    """When batches are moved on, and how much at a time."""
+
+    merge_bytes: int = 64 * 1024 * 1024
+    """Size of a merged object, and of what is read for it."""
+    merge_rows: int = 100_000
+    """Rows that are read at once, since each costs memory, too."""
+    merge_age_ms: int = 60_000
+    """After so long, batches are merged even if they are few."""
+    max_age_ms: int = 7 * 86_400_000
+    """After so long, the rest is moved out of a merged object that is half empty."""
+    row_bytes: int = 1024 * 1024
+    """Size of a row in a merged object: a reader looks through one for an offset."""
+    segment_bytes: int = 64 * 1024 * 1024
+    """Size at which a partition's batches become a segment."""
+    segment_age_ms: int = 3_600_000
+    """After so long they become a segment if they have at least"""
+    segment_min_bytes: int = 1024 * 1024
+    """… this size."""
+    index_interval: int = 100
+    """Messages between two entries of a segment's index."""
+    index_interval_bytes: int = 64 * 1024
+    """Bytes between them at most."""
+    round_bytes: int = 1024 * 1024 * 1024
+    """How much is rewritten before other upkeep has its turn."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no object could be made of."""
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")
+        for name in ("merge_bytes", "segment_bytes", "row_bytes"):
+            if getattr(self, name) > _LARGEST_BYTES:
+                raise ConfigError(f"{name}={getattr(self, name)}: must stay below 1 GiB")
+
+
+@dataclass(frozen=True, slots=True)
+class CareSettings:
+    """The rhythm of upkeep."""
+
+    snapshot_entries: int = 10_000
+    """A snapshot is written after so many entries,"""
+    snapshot_bytes: int = 64 * 1024 * 1024
+    """… after so many bytes of them,"""
+    snapshot_age_ms: int = 60_000
+    """… or after this long, if objects wait to be deleted or topics have changed."""
+    producer_expiration_ms: int = 86_400_000
+    """After so long an idle producer is forgotten."""

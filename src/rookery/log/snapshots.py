@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from rookery.cluster.state.image import read_image, write_image
+from rookery.cluster.state.image import read_head, read_image, write_image
 from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt
 from rookery.formats.keys import SNAPSHOTS, parse_snapshot_key, snapshot_key
-from rookery.store.port import Store
+from rookery.store.port import NotFound, Store
 
 KEPT: Final = 2
 
@@ -28,6 +28,21 @@ async def save(store: Store, state: State) -> int:
     if bytes(back) != image:
         raise Corrupt(f"snapshot {key} reads back otherwise than it was written")
     return number
+
+
+async def agrees(store: Store, number: int, digest: int | None) -> bool:
+    """Read a snapshot of another process back: whether it is whole, and of the state known here.
+
+    Args:
+        store: where it is.
+        number: the entry it stands after.
+        digest: of the state after that entry, as this process has it; None if it does not know.
+    """
+    try:
+        head = read_head(await store.read(snapshot_key(number)))
+    except (Corrupt, NotFound):
+        return False
+    return head.applied == number and digest in (None, head.digest)
 
 
 async def load(store: Store) -> State | None:

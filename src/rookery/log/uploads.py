@@ -15,8 +15,7 @@ from typing import Final
 from rookery.clock import Clock
 from rookery.cluster.events.log import ObjectsCondemned
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.outcome import Appended
-from rookery.cluster.state.state import State
+from rookery.cluster.state.state import Appended, State
 from rookery.errors import ErrorCode, Unavailable
 from rookery.formats.keys import NUMBER_LIMIT, STORED, object_id, object_key
 from rookery.formats.manifest import (
@@ -32,6 +31,9 @@ from rookery.store.port import Store
 
 log = logging.getLogger(__name__)
 
+# Offsets that no object carries yet are put into one of their own after so long without another: a
+# busy broker's next flush carries them for nothing, and a quiet one has time.
+_QUIET_MS: Final = 30_000
 # Numbers left at which a broker should join anew, to have fresh ones.
 _RESERVE: Final = 100_000
 
@@ -67,6 +69,7 @@ class Uploads:
         self._numbers = numbers
         self._earlier: list[EarlierObject] = []
         self._failed: list[int] = []
+        self._last_look = 0
         self.failure: str | None = None
         """Why the last upload failed; None while uploading works."""
 
@@ -99,21 +102,27 @@ class Uploads:
             for one in outcomes
         ]
         times = [one.append_time_ms for one in outcomes]
+        self._settled_ms = self._clock.monotonic_ms()
         self._earlier.append(
             EarlierObject(object_id=identity, base_offsets=bases, append_times=times)
         )
 
     async def look_after(self) -> None:
-        """Tell offsets that no object carries yet, and have failed uploads deleted."""
+        """Have failed uploads deleted, and tell offsets if no other object will do so soon."""
         failed, self._failed = self._failed, []
         if failed:
             await self._replica.propose([ObjectsCondemned(object_ids=failed)])
-        await self.finish()
+        if self._numbers.last == self._last_look:
+            await self.finish()
+        self._last_look = self._numbers.last
 
     async def finish(self) -> None:
         """Write down the offsets that no object carries yet, if there are any."""
-        if self._earlier:
-            await self.write([])
+        if not self._earlier:
+            return
+        written = await self.write([])
+        # The sweeper lets it go as soon as a snapshot knows these offsets, and no sooner.
+        await self._replica.propose([ObjectsCondemned(object_ids=[written.object_id])])
 
     async def close(self) -> None:
         """Hold nothing open."""

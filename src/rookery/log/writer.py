@@ -22,7 +22,7 @@ from rookery import metrics
 from rookery.cluster.entry import MAX_EVENTS
 from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.outcome import Appended, Outcome
+from rookery.cluster.state.state import Appended, Outcome
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
 from rookery.log.batch import Batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builtins import list as List  # noqa: N812 (the port has a method of that name)
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Final, TypeVar
 
@@ -20,6 +20,7 @@ from rookery.store.meter import (
     WRITTEN_BYTES,
 )
 from rookery.store.port import Buffer, Store, Stored
+from rookery.store.prices import Prices
 
 _GB: Final = 1e9
 # How many keys a store lists in one request.
@@ -28,31 +29,19 @@ _PAGE: Final = 1000
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """What a store asks for, in dollars; by default S3 Standard in us-east-1."""
+def cost(prices: Prices) -> float:
+    """Return what this process has spent."""
+    thousands = (
+        prices.put * sum(map(_made, ("create", "replace", "list")))
+        + prices.get * sum(map(_made, ("read", "size")))
+        + prices.delete * _made("delete")
+    )
+    return thousands / 1000 + prices.read_gb * READ_BYTES.value / _GB
 
-    put: float = field(default=0.005, metadata={"min": 0})
-    """For a thousand requests that create, replace or list."""
-    get: float = field(default=0.0004, metadata={"min": 0})
-    """For a thousand requests that read or ask for a size."""
-    delete: float = field(default=0.0, metadata={"min": 0})
-    """For a thousand requests that delete."""
-    read_gb: float = field(default=0.0, metadata={"min": 0})
-    """For a gigabyte read; nothing within a region."""
 
-    def cost(self) -> float:
-        """Return what this process has spent."""
-        thousands = (
-            self.put * sum(map(_made, ("create", "replace", "list")))
-            + self.get * sum(map(_made, ("read", "size")))
-            + self.delete * _made("delete")
-        )
-        return thousands / 1000 + self.read_gb * READ_BYTES.value / _GB
-
-    def cost_per_gb(self) -> float:
-        """Return what this process has spent for each gigabyte that it wrote."""
-        return self.cost() / max(WRITTEN_BYTES.value / _GB, 1 / _GB)
+def cost_per_gb(prices: Prices) -> float:
+    """Return what this process has spent for each gigabyte that it wrote."""
+    return cost(prices) / max(WRITTEN_BYTES.value / _GB, 1 / _GB)
 
 
 def _made(kind: str) -> float:
@@ -66,8 +55,8 @@ class CountedStore:
         """Count what is asked of a store; without prices nothing is said of dollars."""
         self._store = store
         if prices is not None:
-            COST_DOLLARS.follow(prices.cost)
-            COST_PER_GB.follow(prices.cost_per_gb)
+            COST_DOLLARS.follow(partial(cost, prices))
+            COST_PER_GB.follow(partial(cost_per_gb, prices))
 
     async def create(self, key: str, parts: Sequence[Buffer]) -> None:
         """Count and pass on."""

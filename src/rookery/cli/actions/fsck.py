@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rookery.broker.settings import BrokerSettings
 from rookery.cli.actions.figures import Meter, size_text
-from rookery.cli.actions.opening import opened
+from rookery.cli.actions.opening import full_key, opened
 from rookery.cli.command import print_json
 from rookery.cli.storing import load_settings
 from rookery.log.fsck.check import check
@@ -31,7 +32,15 @@ def run(args: argparse.Namespace) -> int:
 async def _check(args: argparse.Namespace, settings: BrokerSettings) -> Report:
     async with opened(settings, with_log=True) as sources:
         with Meter("checked", shown=not args.quiet) as meter:
-            return await check(sources, is_quick=args.quick, progress=meter.add)
+            report = await check(sources, is_quick=args.quick, progress=meter.add)
+    report.faults = with_full_keys(report.faults, settings.namespace)
+    report.notes = with_full_keys(report.notes, settings.namespace)
+    return report
+
+
+def with_full_keys(faults: list[Fault], namespace: str) -> list[Fault]:
+    """Name objects as they are called in the store."""
+    return [replace(one, key=full_key(namespace, one.key)) for one in faults]
 
 
 def as_text(report: Report) -> Iterator[str]:

@@ -14,6 +14,7 @@ from rookery.errors import ConfigError
 from rookery.formats.segmentkeys import check_namespace
 from rookery.log.files import Files
 from rookery.log.fsck.sources import Sources
+from rookery.store.namespaced import ROOT, NamespacedStore
 from rookery.store.open import open_store
 
 
@@ -32,7 +33,7 @@ async def opened(settings: BrokerSettings, *, with_log: bool) -> AsyncIterator[S
     check_namespace(settings.namespace)
     journals = _journals(settings, with_log=with_log)
     _check_folder(store_url(settings), is_optional=not settings.store)
-    store = open_store(store_url(settings))
+    store = NamespacedStore(open_store(store_url(settings)), settings.namespace)
     files = Files(journals) if journals else None
     cluster_log = None
     try:
@@ -44,6 +45,11 @@ async def opened(settings: BrokerSettings, *, with_log: bool) -> AsyncIterator[S
         if files is not None:
             await files.close()
         await store.close()
+
+
+def full_key(namespace: str, key: str) -> str:
+    """Return what an object is called in the store itself, where every namespace has its own."""
+    return f"{ROOT}{namespace}/{key.removeprefix(ROOT)}" if key.startswith(ROOT) else key
 
 
 def _journals(settings: BrokerSettings, *, with_log: bool) -> Path | None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from rookery.broker.settings import BrokerSettings
 from rookery.cli.actions.figures import Meter
-from rookery.cli.actions.fsck import fault_text
-from rookery.cli.actions.opening import opened
+from rookery.cli.actions.fsck import fault_text, with_full_keys
+from rookery.cli.actions.opening import full_key, opened
 from rookery.cli.command import print_json
 from rookery.cli.storing import load_settings
 from rookery.clock import SystemClock, SystemRandom
@@ -53,6 +53,10 @@ async def _recover(args: argparse.Namespace, settings: BrokerSettings) -> tuple[
             await carry_out(sources, made, keep_unplaced=not args.append_unplaced)
             if args.append_unplaced and made.unplaced:
                 placed = await append_unplaced(sources, made, clock, SystemRandom())
+    made.faults = with_full_keys(made.faults, settings.namespace)
+    made.rebuilt.unplaced = [
+        one._replace(key=full_key(settings.namespace, one.key)) for one in made.unplaced
+    ]
     return made, placed
 
 
@@ -140,8 +144,8 @@ def _unplaced(made: Plan, placed: list[Placed], *, is_dry: bool) -> Iterator[str
             "snapshot, and nothing tells whose they are"
         )
     if is_dry and made.unplaced:
-        yield "           → set aside under _rookery/unplaced/, or appended by --append-unplaced"
+        yield "           → set aside (under unplaced/), or appended by --append-unplaced"
     elif made.unplaced and not placed:
-        yield "           → set aside under _rookery/unplaced/; nothing reads them there"
+        yield "           → set aside (under unplaced/), where nothing sweeps them"
     if made.leftovers and not is_dry:
         yield "           → journal files are kept in the folder journal/unplaced"

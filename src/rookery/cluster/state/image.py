@@ -9,36 +9,45 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterator
-from typing import Final
+from struct import Struct
+from typing import Final, NamedTuple
 
 from rookery.cluster.state.brokers import Broker, Process
+from rookery.cluster.state.groups import Group
 from rookery.cluster.state.objects import Segment
 from rookery.cluster.state.partition import Partition, column_bytes
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.cluster.state.topics import Topic
+from rookery.cluster.state.txns import Transaction, TransactionState, Writer
 from rookery.errors import Corrupt, ProtocolError
 from rookery.records.crc import checksum
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import decode, encode_bytes
 from rookery.wire.message import (
     BrokerId,
+    GroupId,
     Host,
     LeaderEpoch,
     Message,
     Offset,
     PartitionId,
     Port,
+    ProducerEpoch,
     ProducerId,
     Records,
     TopicId,
     TopicName,
+    TransactionalId,
     Uuid,
+    i8,
     i16,
+    i32,
     i64,
 )
 
 _MAGIC: Final = b"RKSS"
 _VERSION: Final = 0
+_HEAD: Final = Struct(">hqq")  # the first fields of StateImage
 
 
 class StateImage(Message, versions=range(1), flexible=0):
@@ -57,6 +66,8 @@ class StateImage(Message, versions=range(1), flexible=0):
     segments: list[SegmentImage]
     retired_names: list[TopicName]
     processes: list[ProcessImage]
+    groups: list[GroupImage]
+    transactions: list[TransactionImage]
 
 
 class BrokerImage(Message):
@@ -136,6 +147,15 @@ class PartitionImage(Message):
     named_to: Offset
     columns: list[ColumnImage]
     producers: list[ProducerImage]
+    ongoing: list[OngoingImage]
+    aborted: Records
+
+
+class OngoingImage(Message):
+    """A producer with an open transaction, and where that begins."""
+
+    producer_id: ProducerId
+    first_offset: Offset
 
 
 class ColumnImage(Message):
@@ -158,6 +178,60 @@ class ProducerImage(Message):
     window: bytes
 
 
+class GroupImage(Message):
+    """A group."""
+
+    group_id: GroupId
+    coordinator: i64
+    epoch: i32
+    version: i64
+    kind: str
+    body: bytes
+    staged: bytes
+    persisted_ms: i64
+    offsets: list[OffsetImage]
+
+
+class OffsetImage(Message):
+    """A committed offset, as `state.groups` packs it."""
+
+    topic_id: TopicId
+    partition: PartitionId
+    packed: bytes
+
+
+class TransactionImage(Message):
+    """A transactional id, and what is open under it."""
+
+    transactional_id: TransactionalId
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    last_producer_id: ProducerId
+    last_producer_epoch: ProducerEpoch
+    timeout_ms: i32
+    state: i8
+    partitions: list[PlaceImage]
+    groups: list[PendingImage]
+    started: i64
+    started_ms: i64
+    changed: i64
+    changed_ms: i64
+
+
+class PlaceImage(Message):
+    """A partition that a transaction writes to."""
+
+    topic_id: TopicId
+    partition: PartitionId
+
+
+class PendingImage(Message):
+    """Offsets of a group that count when the transaction is committed."""
+
+    group_id: GroupId
+    offsets: list[OffsetImage]
+
+
 class _Checked(Message, versions=range(1), flexible=0):
     """The image and its checksum."""
 
@@ -177,14 +251,9 @@ def read_image(data: Buffer) -> State:
     Raises:
         Corrupt: the bytes are damaged, or of a newer program.
     """
-    view = memoryview(data)
-    if bytes(view[: len(_MAGIC)]) != _MAGIC:
-        raise Corrupt("this is no snapshot of a Rookery cluster")
+    body = _checked(data)
     try:
-        outer = decode(_Checked, _VERSION, view[len(_MAGIC) :])
-        if checksum(outer.image) != outer.checksum:  # type: ignore[arg-type] # read as a view
-            raise Corrupt("the snapshot's checksum does not match: it is damaged")
-        image = decode(StateImage, _VERSION, outer.image)  # type: ignore[arg-type] # read as a view
+        image = decode(StateImage, _VERSION, body)
     except ProtocolError as error:
         raise Corrupt(f"the snapshot cannot be read: {error}") from error
     if image.feature_level > FEATURE_LEVEL:
@@ -193,6 +262,37 @@ def read_image(data: Buffer) -> State:
             f"{FEATURE_LEVEL}; start a newer Rookery"
         )
     return _state(image)
+
+
+class Head(NamedTuple):
+    """What a state's image begins with."""
+
+    feature_level: int
+    applied: int
+    digest: int
+
+
+def read_head(data: Buffer) -> Head:
+    """Check the bytes of a state, and say which it is, without building it.
+
+    Raises:
+        Corrupt: the bytes are damaged.
+    """
+    return Head(*_HEAD.unpack_from(_checked(data)))
+
+
+def _checked(data: Buffer) -> memoryview:
+    view = memoryview(data)
+    if bytes(view[: len(_MAGIC)]) != _MAGIC:
+        raise Corrupt("this is no snapshot of a Rookery cluster")
+    try:
+        outer = decode(_Checked, _VERSION, view[len(_MAGIC) :])
+    except ProtocolError as error:
+        raise Corrupt(f"the snapshot cannot be read: {error}") from error
+    body = memoryview(outer.image)  # type: ignore[arg-type] # read as a view
+    if checksum(body) != outer.checksum:
+        raise Corrupt("the snapshot's checksum does not match: it is damaged")
+    return body
 
 
 def _image(state: State) -> StateImage:
@@ -221,6 +321,8 @@ def _image(state: State) -> StateImage:
         ],
         retired_names=list(state.objects.retired_names),
         processes=[_process_image(state, one) for one in state.brokers.processes.values()],
+        groups=[_group_image(group) for group in state.groups],
+        transactions=[_transaction_image(one) for one in _open_first(state)],
     )
 
 
@@ -276,6 +378,65 @@ def _partition_image(partition: Partition) -> PartitionImage:
             ProducerImage(producer_id=producer_id, window=window)
             for producer_id, window in partition.producers.items()
         ],
+        ongoing=[
+            OngoingImage(producer_id=producer_id, first_offset=first)
+            for producer_id, first in partition.ongoing.items()
+        ],
+        aborted=column_bytes(partition.aborted),
+    )
+
+
+def _group_image(group: Group) -> GroupImage:
+    return GroupImage(
+        group_id=group.id,
+        coordinator=group.coordinator,
+        epoch=group.epoch,
+        version=group.version,
+        kind=group.kind,
+        body=group.body,
+        staged=group.staged,
+        persisted_ms=group.persisted_ms,
+        offsets=[
+            OffsetImage(topic_id=topic_id, partition=partition, packed=packed)
+            for topic_id, partitions in group.offsets.items()
+            for partition, packed in partitions.items()
+        ],
+    )
+
+
+def _open_first(state: State) -> Iterator[Transaction]:
+    """Go through all transactional ids; the open transactions stay in their order."""
+    yield from state.transactions.open.values()
+    yield from (one for one in state.transactions if not one.is_open)
+
+
+def _transaction_image(one: Transaction) -> TransactionImage:
+    return TransactionImage(
+        transactional_id=one.id,
+        producer_id=one.writer.producer_id,
+        producer_epoch=one.writer.epoch,
+        last_producer_id=one.last.producer_id,
+        last_producer_epoch=one.last.epoch,
+        timeout_ms=one.timeout_ms,
+        state=one.state,
+        partitions=[
+            PlaceImage(topic_id=topic_id, partition=partition)
+            for topic_id, partition in one.partitions
+        ],
+        groups=[
+            PendingImage(
+                group_id=group_id,
+                offsets=[
+                    OffsetImage(topic_id=topic_id, partition=partition, packed=packed)
+                    for (topic_id, partition), packed in offsets.items()
+                ],
+            )
+            for group_id, offsets in one.groups.items()
+        ],
+        started=one.started,
+        started_ms=one.started_ms,
+        changed=one.changed,
+        changed_ms=one.changed_ms,
     )
 
 
@@ -306,6 +467,10 @@ def _state(image: StateImage) -> State:
         _add_broker(state, broker)
     for topic in image.topics:
         state.topics.add(_topic(topic))
+    for group in image.groups:
+        state.groups.by_id[group.group_id] = _group(group)
+    for transaction in image.transactions:
+        state.transactions.add(_transaction(transaction))
     for partition in _partitions(state):
         _count_rows(state, partition)
     return state
@@ -354,7 +519,38 @@ def _partition(index: int, image: PartitionImage) -> Partition:
         raise Corrupt("the snapshot has a partition whose columns differ in length")
     partition.size_bytes = sum(partition.sizes)
     partition.producers = {entry.producer_id: entry.window for entry in image.producers}
+    partition.ongoing = {one.producer_id: one.first_offset for one in image.ongoing}
+    _fill(partition.aborted, image.aborted)
     return partition
+
+
+def _group(image: GroupImage) -> Group:
+    group = Group(image.group_id)
+    group.coordinator = image.coordinator
+    group.epoch = image.epoch
+    group.version = image.version
+    group.kind = image.kind
+    group.body = image.body
+    group.staged = image.staged
+    group.persisted_ms = image.persisted_ms
+    for one in image.offsets:
+        group.offsets.setdefault(one.topic_id, {})[one.partition] = one.packed
+    return group
+
+
+def _transaction(image: TransactionImage) -> Transaction:
+    writer = Writer(image.producer_id, image.producer_epoch)
+    one = Transaction(image.transactional_id, writer, image.timeout_ms)
+    one.last = Writer(image.last_producer_id, image.last_producer_epoch)
+    one.state = TransactionState(image.state)
+    one.partitions = dict.fromkeys((place.topic_id, place.partition) for place in image.partitions)
+    one.groups = {
+        group.group_id: {(each.topic_id, each.partition): each.packed for each in group.offsets}
+        for group in image.groups
+    }
+    one.started, one.started_ms = image.started, image.started_ms
+    one.changed, one.changed_ms = image.changed, image.changed_ms
+    return one
 
 
 def _partitions(state: State) -> Iterator[Partition]:

@@ -20,7 +20,7 @@ from rookery.formats.keys import OBJECTS, journal_name, parse_object_key
 from rookery.formats.manifest import HEAD_BYTES, manifest_length, read_head
 from rookery.log import snapshots
 from rookery.log.fsck.fault import Fault, Kind
-from rookery.log.fsck.history import check_ends, check_entries, check_snapshots
+from rookery.log.fsck.history import check_ends, check_entries, check_owner, check_snapshots
 from rookery.log.fsck.listing import Unnamed, unnamed_journals, unnamed_keys
 from rookery.log.fsck.objects import ObjectCheck, Suspect
 from rookery.log.fsck.offsets import check_state
@@ -68,7 +68,10 @@ class _Check:
             if self._report.faults and self._report.faults[-1].kind is Kind.LOG:
                 return self._report  # there is no state to check anything against
             await self._replica.open(follow=False)
-            await self._check_all()
+            owner = await check_owner(self._sources, self._replica.state.cluster_id)
+            self._report.add(owner)
+            if not owner:
+                await self._check_all()
         except Corrupt as error:
             self._report.add([Fault(Kind.LOG, "cluster log", str(error))])
         finally:

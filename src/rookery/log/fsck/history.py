@@ -9,7 +9,7 @@ from rookery.cluster.entry import read_entry, read_events
 from rookery.cluster.port import Trimmed
 from rookery.cluster.state.image import read_image
 from rookery.errors import Corrupt
-from rookery.formats.keys import SNAPSHOTS, parse_snapshot_key
+from rookery.formats.keys import CLUSTER, SNAPSHOTS, parse_snapshot_key
 from rookery.log.fsck.fault import Fault, Kind
 from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.sources import Sources
@@ -84,3 +84,16 @@ async def check_entries(sources: Sources, progress: Progress) -> AsyncIterator[F
                 yield Fault(Kind.LOG, f"entry {number}", str(error))
             after = number
         progress(sum(len(entry.data) for entry in entries), 0)
+
+
+async def check_owner(sources: Sources, cluster_id: str) -> list[Fault]:
+    """Check that the store is marked as that of the cluster whose log this is."""
+    try:
+        found = (await sources.store.read(CLUSTER)).decode(errors="replace")
+    except NotFound:
+        return []  # a cluster that is just being created
+    if found == cluster_id:
+        return []
+    text = f"the store is that of cluster {found}, but the cluster log that of {cluster_id}"
+    advice = "name the cluster log and the store that belong together; delete nothing"
+    return [Fault(Kind.LOG, CLUSTER, text, remedy=advice)]

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from rookery.cluster.state.state import State
 from rookery.formats.keys import (
+    CLUSTER,
     is_stored,
     journal_name,
     parse_object_key,
@@ -23,6 +24,8 @@ UNPLACED: Final = "_rookery/unplaced/"
 
 # The cluster log may live in the same store: entries, and what was trimmed.
 _ENTRY: Final = re.compile(r"_rookery/log/([0-9]{20}|floor)")
+# What a probe that was killed has left means nothing.
+_PROBE: Final = "_rookery/probe/"
 
 
 class Unnamed(NamedTuple):
@@ -56,7 +59,9 @@ def _is_known(state: State, object_id: int) -> bool:
 
 
 def _is_expected(key: str) -> bool:
-    return parse_snapshot_key(key) is not None or _ENTRY.fullmatch(key) is not None
+    is_entry = _ENTRY.fullmatch(key) is not None
+    is_small = key == CLUSTER or key.startswith(_PROBE)
+    return is_entry or is_small or parse_snapshot_key(key) is not None
 
 
 def _unnamed(state: State, key: str, object_id: int) -> Fault:

@@ -32,7 +32,8 @@ def choose(candidates: Iterable[Candidate], log_start: int) -> list[Candidate]:
     """Return rows that do not overlap, in the order of their offsets."""
     rows = sorted(
         {one for one in candidates if one.end_offset > max(one.base_offset, log_start)},
-        key=lambda one: one.end_offset,
+        # Among equals the first wins: the newest, which may be compacted further.
+        key=lambda one: (one.end_offset, -one.object_id, one.position),
     )
     ends = [one.end_offset for one in rows]
     # For the first n rows: what can be covered at best, and whether the last of them is part of it.

@@ -62,6 +62,8 @@ class Rebuilt:
     """Offsets that were given, and whose bytes are nowhere."""
     known_ends: dict[_Key, int] = field(default_factory=dict)
     """How far the snapshot knew each partition."""
+    fresh: set[tuple[int, int]] = field(default_factory=set)
+    """Final rows that the snapshot does not have: object ids and positions."""
 
 
 def rebuild(survey: Survey, namespace: str) -> Rebuilt:
@@ -82,7 +84,9 @@ def rebuild(survey: Survey, namespace: str) -> Rebuilt:
     for topic in state.topics:
         for partition in topic.partitions:
             rows = candidates.get((topic.id, partition.index), [])
-            lost = _fill(partition, rows, is_blank=survey.snapshot is None)
+            chosen = choose(rows, partition.log_start)
+            rebuilt.fresh |= _fresh(chosen)
+            lost = _fill(partition, chosen, is_blank=survey.snapshot is None)
             rebuilt.lost += [Where(topic.name, partition.index, *span) for span in lost]
     _restore_objects(state, survey)
     _restore_names(state, survey)
@@ -193,13 +197,20 @@ def _counted(headed: Headed, sent: list[ManifestExtent]) -> list[Where]:
 # The state.
 
 
+def _fresh(chosen: list[Candidate]) -> set[tuple[int, int]]:
+    return {
+        (row.object_id, row.position)
+        for row in chosen
+        if row.kind & Kind.FINAL and not row.is_known
+    }
+
+
 def _fill(
-    partition: Partition, candidates: list[Candidate], *, is_blank: bool
+    partition: Partition, chosen: list[Candidate], *, is_blank: bool
 ) -> list[tuple[int, int]]:
-    """Give a partition the rows that cover it best; return what is lost."""
+    """Give a partition the rows that were chosen; return what is lost."""
     end = partition.next_offset
     was_lost = _lost_spans(partition)
-    chosen = choose(candidates, partition.log_start)
     for column in partition.columns:
         del column[:]
     partition.size_bytes = 0
@@ -251,20 +262,22 @@ def _put(partition: Partition, row: Candidate) -> None:
 
 
 def _restore_objects(state: State, survey: Survey) -> None:
-    """Count rows anew; what the snapshot knew stays known, so that it is swept some day."""
+    """Count rows anew; other objects are known, too, so that they are swept some day."""
     old, objects = state.objects, Objects()
     objects.condemned = old.condemned
     objects.retired_names = old.retired_names
     objects.segments = old.segments
-    objects.rows = {one: 0 for one in old.rows if one > 0}
+    objects.rows = {one: 0 for one in (*old.rows, *survey.objects) if one > 0}
     for topic in state.topics:
         for partition in topic.partitions:
             for object_id in partition.objects:
                 if object_id:
                     objects.add_row(object_id)
     for object_id, segment in survey.segments.items():
-        if object_id in objects.rows:
+        # Those of other topics stay as they are: fsck names them, and people decide.
+        if segment.times.origin.topic_id in state.topics.by_id:
             key = segment.key
+            objects.rows.setdefault(object_id, 0)
             objects.segments[object_id] = Segment(
                 key.topic, key.partition, key.base_offset, key.generation is None
             )
@@ -290,6 +303,7 @@ def _restore_names(state: State, survey: Survey) -> None:
 def _restore_counters(state: State, survey: Survey, number: int) -> None:
     state.applied = number
     state.digest = 0
+    state.cluster_id = state.cluster_id or survey.cluster_id
     state.feature_level = state.feature_level or FEATURE_LEVEL
     state.brokers = Brokers()
     seen = [

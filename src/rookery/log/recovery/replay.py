@@ -74,12 +74,11 @@ class Replay:
 
     async def _partition(self, topic: Topic, partition: Partition) -> None:
         known = self._rebuilt.known_ends.get((topic.id, partition.index), 0)
-        may_have_gaps = "compact" in topic.configs.get("cleanup.policy", "")
         for index in range(len(partition.base_offsets)):
             row = partition.row(index)
-            is_new = row.end_offset > known
-            may_be_compacted = row.is_final and row.base_offset >= partition.cleaned_to
-            if row.object_id and (is_new or (may_have_gaps and may_be_compacted)):
+            # A row of old offsets that was rewritten since may have been compacted by that.
+            is_new = row.end_offset > known or (row.object_id, row.position) in self._rebuilt.fresh
+            if row.object_id and is_new:
                 try:
                     await self._row(partition, row, known)
                 except (Corrupt, Missing) as error:

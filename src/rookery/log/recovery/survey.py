@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -11,6 +12,7 @@ from rookery.cluster.state.image import read_image
 from rookery.cluster.state.state import State
 from rookery.errors import Corrupt
 from rookery.formats.keys import (
+    CLUSTER,
     OBJECTS,
     SNAPSHOTS,
     is_stored,
@@ -61,6 +63,8 @@ class Survey:
     """What was found."""
 
     snapshot: State | None = None
+    cluster_id: str = ""
+    """Whose store it is; empty if nobody has marked it."""
     objects: dict[int, Headed] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     """Of every shared object and segment that is there by key, also if it cannot be read."""
@@ -87,6 +91,8 @@ async def survey(sources: Sources, progress: Progress) -> Survey:
         Unavailable: the store or the disk is out of reach.
     """
     found = Survey()
+    with suppress(NotFound):
+        found.cluster_id = (await sources.store.read(CLUSTER)).decode(errors="replace")
     await _read_snapshots(found, sources.store)
     await _read_objects(found, sources.store, progress)
     await _read_segments(found, sources, progress)

@@ -1,0 +1,1 @@
+"""Key compaction: of every key, the last record stays."""

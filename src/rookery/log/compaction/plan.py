@@ -1,0 +1,164 @@
+"""Which partitions are to be compacted, and how far: from the state alone.
+
+    │ clean: one record a key │ dirty │ too young, or still growing │
+    log start            cleaned_to  bound                  next offset
+
+A partition is due when its dirty part is large enough against the whole (`min.cleanable.dirty.
+ratio`), or has waited for `max.compaction.lag.ms`. What Kafka leaves in its active segment waits
+here too: less than `segment.bytes`, or than the smallest worth a rewrite, until `segment.ms`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from rookery.cluster.state.partition import Kind, Partition, Row
+from rookery.cluster.state.topics import Topic
+from rookery.errors import ConfigError
+
+_FINAL: Final = int(Kind.FINAL)
+_NEVER: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionSettings:
+    """How compaction works, whatever the topic."""
+
+    map_bytes: int = 128 * 1024 * 1024
+    """Memory for the keys of one partition's dirty part; what has no room waits for the next."""
+    min_bytes: int = 1024 * 1024
+    """Less than this is not worth a rewrite, unless it has waited for `segment.ms`."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")
+
+
+class Limits(Protocol):
+    """What compaction needs to know of a topic's settings; times in milliseconds."""
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether cleanup.policy names 'compact'."""
+
+    @property
+    def min_compaction_lag_ms(self) -> int:
+        """Records younger than this stay as they are."""
+
+    @property
+    def max_compaction_lag_ms(self) -> int:
+        """Records that have waited for so long are compacted, however few."""
+
+    @property
+    def min_cleanable_dirty_ratio(self) -> float:
+        """The part of the log that must be dirty."""
+
+    @property
+    def delete_retention_ms(self) -> int:
+        """How long a tombstone stays after its first compaction."""
+
+    @property
+    def segment_bytes(self) -> int:
+        """What Kafka would leave in its active segment."""
+
+    @property
+    def segment_ms(self) -> int:
+        """… and for how long."""
+
+
+class Dirt(NamedTuple):
+    """What there is to compact in a partition."""
+
+    topic: Topic
+    partition: Partition
+    start: int
+    """The first dirty offset."""
+    bound: int
+    """The first offset that must not be compacted yet."""
+    clean_bytes: int
+    dirty_bytes: int
+    first: Row
+    """The first dirty row."""
+
+    @property
+    def ratio(self) -> float:
+        """The part that is dirty."""
+        return self.dirty_bytes / max(self.clean_bytes + self.dirty_bytes, 1)
+
+
+Damage = Collection[tuple[int, int]]
+"""Where rows lie that cannot be read: object ids and positions."""
+
+
+def last_stable_offset(partition: Partition) -> int:
+    """Return the offset below which every record's fate is decided."""
+    return partition.next_offset
+
+
+def dirt_of(
+    topic: Topic, partition: Partition, limits: Limits, now_ms: int, damage: Damage = ()
+) -> Dirt | None:
+    """Find the dirty rows of a partition that may be compacted; None if there are none."""
+    bases, start = partition.base_offsets, partition.cleaned_to
+    first = max(bisect_right(bases, start) - 1, 0)
+    if first < len(bases) and partition.row(first).end_offset <= start:
+        first += 1
+    if first == len(bases) or _is_damaged(partition, range(first), damage):
+        # What is damaged may come back with a record that has been overwritten since.
+        return None
+    stop = first
+    while stop < len(bases) and _may_go(partition, stop, limits, now_ms, damage):
+        stop += 1
+    if stop == first:
+        return None
+    return Dirt(
+        topic,
+        partition,
+        max(start, bases[first]),
+        partition.row(stop - 1).end_offset,
+        sum(partition.sizes[:first]),
+        sum(partition.sizes[first:stop]),
+        partition.row(first),
+    )
+
+
+def is_due(dirt: Dirt, limits: Limits, settings: CompactionSettings, age_ms: int) -> bool:
+    """Whether a partition should be compacted now; the age is that of its oldest dirty record."""
+    if age_ms >= limits.max_compaction_lag_ms:
+        return True
+    is_enough = (
+        dirt.dirty_bytes >= min(settings.min_bytes, limits.segment_bytes)
+        or age_ms >= limits.segment_ms
+    )
+    return is_enough and dirt.ratio >= limits.min_cleanable_dirty_ratio
+
+
+def has_max_lag(limits: Limits) -> bool:
+    """Whether a topic bounds how long a record may wait."""
+    return limits.max_compaction_lag_ms < _NEVER
+
+
+def _may_go(partition: Partition, index: int, limits: Limits, now_ms: int, damage: Damage) -> bool:
+    row = partition.row(index)
+    age_ms = now_ms - row.max_timestamp
+    if row.end_offset > last_stable_offset(partition) or _is_damaged(
+        partition, range(index, index + 1), damage
+    ):
+        return False
+    if limits.min_compaction_lag_ms > 0 and age_ms < limits.min_compaction_lag_ms:
+        return False
+    # The last row grows while producers write, and a rewrite of it would be void.
+    is_tail = index == len(partition.base_offsets) - 1 and not row.kind & _FINAL
+    return not is_tail or age_ms >= limits.max_compaction_lag_ms
+
+
+def _is_damaged(partition: Partition, rows: range, damage: Damage) -> bool:
+    if not damage:
+        return False
+    objects, positions = partition.objects, partition.positions
+    return any((objects[index], positions[index]) in damage for index in rows)

@@ -1,0 +1,156 @@
+"""Batches through the sieve: what stays of them, byte for byte where nothing goes.
+
+A batch of which some records go is built again around the rest: its offsets, its producer and its
+codec stay what they were. The first compaction that meets tombstones writes into their batch until
+when they stay, as Kafka does since KIP-534: attribute bit 6 is set, the base timestamp is that
+time, and the records' timestamps count from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rookery.errors import ApiError, Corrupt
+from rookery.log.compaction.source import Piece
+from rookery.records import batch as batches
+from rookery.records import record as records
+from rookery.records.batch import BatchHeader
+from rookery.records.kernel import Buffer
+from rookery.records.sieve import OffsetMap, rebase
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Kept:
+    """What stays of a stretch."""
+
+    data: list[bytes] = field(default_factory=list)
+    """Batches, those of a piece one behind the other."""
+    size: int = 0
+    removed: int = 0
+    """Records that went."""
+    is_changed: bool = False
+    """Whether anything else than the last batch, if that was empty already, went or was rebuilt."""
+    gone: BatchHeader | None = None
+    """The last batch, if nothing of it stays."""
+
+
+class _Batch(NamedTuple):
+    """What stays of a batch: its bytes, None if nothing does; and how many records went."""
+
+    data: memoryview | bytes | None
+    removed: int
+
+
+class Noted(NamedTuple):
+    """How far a piece was taken into the map."""
+
+    end_offset: int
+    is_full: bool
+
+
+def note(last: OffsetMap, piece: Piece, start: int, until: int) -> Noted:
+    """Take the keys of a piece's batches into the map: those from `start` on and before `until`."""
+    end = start
+    for header in piece.headers:
+        if header.last_offset < start or header.base_offset >= until:
+            continue
+        if not header.is_control and not _note_batch(last, piece, header):
+            return Noted(header.base_offset, is_full=True)
+        end = header.last_offset + 1
+    return Noted(end, is_full=False)
+
+
+def _note_batch(last: OffsetMap, piece: Piece, header: BatchHeader) -> bool:
+    try:
+        return last.note(records.payload(piece.data, header), header)
+    except (ApiError, Corrupt) as error:
+        # Its checksum is right, so this is what its producer sent: it stays, and is told once.
+        log.warning("the batch at offset %d is not compacted: %s", header.base_offset, error)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """What decides whether a record stays."""
+
+    last: OffsetMap
+    end: int
+    """The offset up to which the map knows the keys; what lies beyond stays."""
+    now_ms: int
+    delete_retention_ms: int
+
+    def sift(self, piece: Piece, kept: Kept) -> None:
+        """Add what stays of a piece."""
+        parts: list[Buffer] = []
+        for header in piece.headers:
+            if kept.gone is not None and not kept.gone.record_count:
+                kept.is_changed = True  # an empty batch that is not the last one
+            data, removed = self._batch(piece, header)
+            kept.removed += removed
+            # A view is the batch as it was, bytes were built anew.
+            kept.is_changed = kept.is_changed or removed > 0 or isinstance(data, bytes)
+            kept.gone = header if data is None else None
+            if data is not None:
+                parts.append(data)
+        joined = b"".join(parts)
+        kept.size += len(joined)
+        kept.data.append(joined)
+
+    def _batch(self, piece: Piece, header: BatchHeader) -> _Batch:
+        whole = _Batch(piece.data[header.position : header.end], 0)
+        if header.is_control or header.base_offset >= self.end:
+            return whole
+        if not header.record_count:
+            return _Batch(None, 0)
+        try:
+            return self._records(whole, piece, header)
+        except (ApiError, Corrupt):
+            return whole  # `note` has told of it, or did when it was new
+
+    def _records(self, whole: _Batch, piece: Piece, header: BatchHeader) -> _Batch:
+        payload = records.payload(piece.data, header)
+        is_over = header.has_delete_horizon and header.base_timestamp <= self.now_ms
+        count, tombstones, highest, rest = self.last.sift(payload, header, is_over)
+        removed = header.record_count - count
+        if not count:
+            return _Batch(None, removed)
+        needs_horizon = bool(tombstones) and not header.has_delete_horizon
+        if rest is None and not needs_horizon:
+            return whole
+        new = header._replace(record_count=count, max_timestamp=highest)
+        left = payload if rest is None else rest
+        if needs_horizon:
+            horizon = self.now_ms + self.delete_retention_ms
+            left = rebase(left, count, header.base_timestamp - horizon)
+            bits = header.attributes | batches.DELETE_HORIZON
+            new = new._replace(attributes=bits, base_timestamp=horizon)
+        return _Batch(_built(new, left), removed)
+
+
+def empty(header: BatchHeader) -> bytes:
+    """Make a batch without records in the place of one that had some: its offsets stay covered."""
+    kept = batches.LOG_APPEND_TIME | batches.TRANSACTIONAL
+    new = header._replace(
+        attributes=header.attributes & kept, base_timestamp=batches.NO_TIMESTAMP, record_count=0
+    )
+    return batches.seal(new, b"")
+
+
+def spread(all_kept: Iterable[Kept]) -> Iterator[bytes]:
+    """Yield what stays of all stretches, and an empty batch at the end if nothing of it does."""
+    gone: BatchHeader | None = None
+    for kept in all_kept:
+        yield from kept.data
+        gone = kept.gone
+    if gone is not None:
+        yield empty(gone)
+
+
+def _built(header: BatchHeader, payload: Buffer) -> bytes:
+    packed = header.codec.compress(payload)
+    return batches.seal(header, packed) + packed

@@ -1,0 +1,113 @@
+"""Rows of a partition as batches in their final form, a few MiB at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
+
+from rookery.cluster.state.partition import Partition, Row
+from rookery.errors import Corrupt, Error
+from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, check_offsets, parse_footer
+from rookery.log.refine import Read, Refined, refine
+from rookery.log.runs import body
+from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
+from rookery.records.crc import checksum
+
+STRETCH_BYTES: Final = 8 * 1024 * 1024
+"""What is read and looked through at once."""
+_STRETCH_ROWS: Final = 10_000
+
+
+class Piece(NamedTuple):
+    """Some whole batches, and their headers with final offsets."""
+
+    data: memoryview
+    headers: list[BatchHeader]
+
+
+class UnreadableRowError(Exception):
+    """A row whose bytes are not there, or wrong, or out of reach."""
+
+    def __init__(self, refined: Refined) -> None:
+        super().__init__(str(refined.error))
+        self.refined = refined
+
+
+def stretch(partition: Partition, offset: int, until: int, max_bytes: int) -> list[Row]:
+    """Return the rows from the one with an offset on that are read together: a segment, or rows.
+
+    None of them begins at `until` or beyond. They are no more than `max_bytes`, or one.
+    """
+    found: list[Row] = []
+    size = 0
+    for index in range(partition.row_of(offset), len(partition.base_offsets)):
+        row = partition.row(index)
+        size += row.size
+        is_far = row.base_offset >= until or len(found) == _STRETCH_ROWS
+        if is_far or (found and (row.is_segment or size > min(max_bytes, STRETCH_BYTES))):
+            break
+        if row.end_offset > offset:
+            found.append(row)
+        if row.is_segment and found:
+            break
+    return found
+
+
+async def pieces(read: Read, partition: Partition, rows: list[Row]) -> AsyncIterator[Piece]:
+    """Read a stretch and check it.
+
+    Raises:
+        UnreadableRowError: with the row; nothing that came before may be used then.
+    """
+    if rows[0].is_segment and rows[0].object_id:
+        async for piece in _segment(read, partition, rows[0]):
+            yield piece
+        return
+    refined = [Refined(partition, row) for row in rows]
+    await refine(refined, read)
+    for one in refined:
+        if one.error is not None:
+            raise UnreadableRowError(one)
+    data = memoryview(b"".join(part for one in refined for part in one.parts))
+    yield Piece(data, batches.outline(data))
+
+
+async def _segment(read: Read, partition: Partition, row: Row) -> AsyncIterator[Piece]:
+    """Read a segment from end to end, and only then know that it is what was written."""
+    try:
+        crc, expected = 0, row.base_offset
+        begin, end = body(row)
+        async for piece in _batches(read, row.object_id, begin, end):
+            check_offsets(piece.headers, expected, row.end_offset - 1, "segment")
+            expected = piece.headers[-1].last_offset + 1
+            crc = checksum(piece.data, crc)
+            yield piece
+        footer = parse_footer(await read(row.object_id, end, FOOTER_BYTES))
+        # The checksum is over all batches of the file.
+        if begin == HEADER_BYTES and crc != footer.crc:
+            raise Corrupt("the CRC-32C of its batches is not the one in its footer")
+    except Error as error:
+        raise UnreadableRowError(Refined(partition, row, error=error)) from error
+
+
+async def _batches(read: Read, object_id: int, position: int, end: int) -> AsyncIterator[Piece]:
+    """Go from batch to batch, as many at a time as a stretch has."""
+    step = STRETCH_BYTES
+    while position < end:
+        data = memoryview(await read(object_id, position, min(step, end - position)))
+        headers = batches.fetched(data)
+        if not headers:
+            step = _needed(data, end - position)
+            continue
+        yield Piece(data[: headers[-1].end], headers)
+        position, step = position + headers[-1].end, STRETCH_BYTES
+
+
+def _needed(data: memoryview, left: int) -> int:
+    """Return how long the first batch is, which is not all there."""
+    if len(data) >= batches.HEADER_SIZE:
+        header = BatchHeader._make((*batches.FIELDS.unpack_from(data), 0))
+        if len(data) < header.size <= left:
+            return header.size
+    raise Corrupt(f"ends {left} bytes too soon, or has a batch that is longer than it")

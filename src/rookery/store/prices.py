@@ -1,0 +1,19 @@
+"""What a store asks for its requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """In dollars; by default those of S3 Standard in us-east-1."""
+
+    put: float = field(default=0.005, metadata={"min": 0})
+    """For a thousand requests that create, replace or list."""
+    get: float = field(default=0.0004, metadata={"min": 0})
+    """For a thousand requests that read or ask for a size."""
+    delete: float = field(default=0.0, metadata={"min": 0})
+    """For a thousand requests that delete."""
+    read_gb: float = field(default=0.0, metadata={"min": 0})
+    """For a gigabyte read; nothing within a region."""

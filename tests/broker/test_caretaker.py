@@ -1,0 +1,98 @@
+"""The caretaker's process: it works, it is replaced when it dies, and it goes with its broker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+
+from rookery.client import Client
+from rookery.testing.broker import BrokerProcess
+
+FLAGS = (
+    "--upkeep-interval-ms", "100", "--delete-delay-ms", "100", "--orphan-interval-ms", "200",
+    "--rewrite-merge-age-ms", "100", "--rewrite-segment-bytes", "100000",
+    "--snapshot-entries", "50", "--durability", "os",
+)  # fmt: skip
+SECONDS = 30.0
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = monotonic() + SECONDS
+    while not condition():
+        assert monotonic() < end, "it did not happen in time"
+        sleep(0.02)
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def fill(bootstrap: str, numbers: range) -> None:
+    async with Client(bootstrap) as client:
+        await client.create_topic("t", 1)
+        for number in numbers:
+            await client.produce("t", b"%d" % number + bytes(3000), partition=0)
+
+
+async def read(bootstrap: str) -> list[int]:
+    async with Client(bootstrap) as client:
+        return [int((one.value or b"").rstrip(b"\0")) async for one in client.read("t", 0)]
+
+
+def segments(folder: Path) -> list[Path]:
+    return sorted((folder / "store" / "default" / "t").rglob("*.kfs"))
+
+
+def test_it_makes_segments_and_trims_the_log(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", flags=FLAGS) as broker:
+        asyncio.run(fill(broker.bootstrap, range(200)))
+        until(lambda: len(segments(broker.folder)) >= 4)
+        snapshots = broker.folder / "store" / "_rookery" / "default" / "snapshots"
+        until(lambda: snapshots.exists() and any(snapshots.iterdir()))
+        broker.kill()
+        broker.start()
+        assert asyncio.run(read(broker.bootstrap)) == list(range(200))
+
+
+def test_one_that_dies_is_replaced(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", flags=FLAGS) as broker:
+        until(lambda: bool(children(broker.pid)))
+        [first] = children(broker.pid)
+        os.kill(first, signal.SIGKILL)
+        until(lambda: any(is_alive(one) and one != first for one in children(broker.pid)))
+        asyncio.run(fill(broker.bootstrap, range(200)))
+        until(lambda: len(segments(broker.folder)) >= 4)
+        assert asyncio.run(read(broker.bootstrap)) == list(range(200))
+
+
+def test_it_goes_with_its_broker(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", flags=FLAGS) as broker:
+        until(lambda: bool(children(broker.pid)))
+        [caretaker] = children(broker.pid)
+        os.kill(broker.pid, signal.SIGKILL)
+        until(lambda: not is_alive(caretaker))
+
+
+def test_it_can_be_kept_off(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", flags=(*FLAGS, "--caretaker", "off")) as broker:
+        asyncio.run(fill(broker.bootstrap, range(50)))
+        assert children(broker.pid) == []
+
+
+def test_of_several_processes_one_keeps_it(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", workers=3, flags=FLAGS) as broker:
+        asyncio.run(fill(broker.bootstrap, range(200)))
+        until(lambda: len(segments(broker.folder)) >= 4)
+        keepers = [one for one in broker.worker_pids() if children(one)]
+        assert len(keepers) == 1
