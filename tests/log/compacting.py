@@ -9,14 +9,17 @@ from typing import NamedTuple
 from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.state.partition import Partition
 from rookery.formats.keys import object_id, object_key
+from rookery.formats.segment import verify_segment
 from rookery.log.compaction.compactor import Compactor
-from rookery.log.compaction.plan import CompactionSettings
-from rookery.log.settings import RewriteSettings
+from rookery.log.objects import key_of
+from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
 from rookery.records.record import BatchSettings, Record, build
 from rookery.store.port import Store
 from tests.log.rewriting import TOPIC, Process, Seen, Where, World
 
+WHERE: tuple[Where, ...] = ("journal", "entry", "object")
 NEVER = (1 << 63) - 1
 DAY = 86_400_000
 REWRITE = RewriteSettings(
@@ -130,3 +133,37 @@ def latest(records: Sequence[Sent]) -> list[Sent]:
     """Return the last record of every key, tombstones too, and all without a key."""
     last = {one.key: one.offset for one in records}
     return [one for one in records if one.key is None or last[one.key] == one.offset]
+
+
+def rec(key: bytes | None, value: bytes | None, time: int = 1_000, **headers: bytes) -> Record:
+    return Record(key, value, tuple(headers.items()), time)
+
+
+async def fill(world: World, turns: int, keys: int = 5, size: int = 50) -> list[Sent]:
+    """Send records over a few keys, each value different, from everywhere."""
+    found: list[Sent] = []
+    for turn in range(turns):
+        records = [
+            rec(b"k%d" % ((turn * 3 + n) % keys), b"%d-%d" % (turn, n) + b"x" * size, 1_000 + turn)
+            for n in range(3)
+        ]
+        found += await send(world, records, where=WHERE[turn % 3])
+    return found
+
+
+async def end(world: World) -> list[Sent]:
+    """Send a last record that the tail is made of: it may grow, so it is left alone."""
+    return await send(world, [rec(b"end", b"end")])
+
+
+async def body(world: World, process: Process, index: int = 0) -> list[tuple[BatchHeader, bytes]]:
+    """Return the batches of a segment."""
+    key = key_of(process.replica.state, "default", partition_of(process).objects[index])
+    found = verify_segment(await world.store.read(key), key)
+    data = bytes(found.body)
+    return [(one, data[one.position : one.end]) for one in found.batches]
+
+
+def is_clean(process: Process) -> bool:
+    partition = partition_of(process)
+    return partition.cleaned_to == partition.base_offsets[-1] > 0

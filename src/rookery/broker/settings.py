@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rookery.log.settings import CareSettings, RewriteSettings
+from rookery.log.settings import CareSettings, CompactionSettings, RewriteSettings
 from rookery.store.prices import Prices
 
 
@@ -83,6 +83,8 @@ class BrokerSettings:
     broker's."""
     rewrite: RewriteSettings = field(default_factory=RewriteSettings)
     """How batches are brought into larger objects and segments."""
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    """How topics with cleanup.policy=compact are compacted."""
     prices: Prices = field(default_factory=Prices)
     """What the store asks for, for the metrics."""
     producer_expiration_ms: int = field(default=86_400_000, metadata={"min": 1})
@@ -90,6 +92,12 @@ class BrokerSettings:
     offsets_retention_ms: int = field(default=604_800_000, metadata={"min": 1})
     """After so long without members a group's offsets are forgotten (Kafka's
     offsets.retention.minutes)."""
+    transaction_max_timeout_ms: int = field(default=900_000, metadata={"min": 1})
+    """The longest that a producer may let a transaction be open (Kafka's
+    transaction.max.timeout.ms)."""
+    transactional_id_expiration_ms: int = field(default=604_800_000, metadata={"min": 1})
+    """After so long an idle transactional id is forgotten (Kafka's
+    transactional.id.expiration.ms)."""
     drain_timeout_ms: int = field(default=4_000, metadata={"min": 0})
     """How long a stopping broker waits for requests in flight."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -100,6 +108,7 @@ class BrokerSettings:
         """Return settings from what `dataclasses.asdict` makes of them, for a child process."""
         nested = {
             "rewrite": RewriteSettings(**values["rewrite"]),
+            "compaction": CompactionSettings(**values["compaction"]),
             "prices": Prices(**values["prices"]),
         }
         return cls(**(values | nested))

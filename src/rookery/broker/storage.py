@@ -163,6 +163,7 @@ class Storage:
                 limits=lambda topic: configs.of(replica.state, topic),
                 namespace=self.namespace,
                 rewrite=settings.rewrite,
+                settings=settings.compaction,
             ),
         )
         return caretaker

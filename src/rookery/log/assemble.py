@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from rookery.cluster.events.log import Piece, ReplacedRange
+from rookery.cluster.state.aborted import within
 from rookery.cluster.state.partition import Kind, Partition
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.formats.keys import split_object_id
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
 from rookery.formats.segmentwriter import SegmentFiles, SegmentWriter
-from rookery.formats.times import LeaderEpoch, Origin
+from rookery.formats.times import AbortedTransaction, LeaderEpoch, Origin
 from rookery.log.plan import Range
 from rookery.log.refine import Refined
 from rookery.log.runs import MOST_OFFSETS
@@ -96,7 +97,8 @@ def segment(
         *split_object_id(birth.object_id),
     )
     epochs = [LeaderEpoch(*one) for one in source.partition.epochs]
-    files = writer.finish(origin, end - 1, birth.created_ms, epochs=epochs)
+    aborted = [AbortedTransaction(*one[:3]) for one in within(source.partition.aborted, base, end)]
+    files = writer.finish(origin, end - 1, birth.created_ms, aborted=aborted, epochs=epochs)
     piece = Piece(
         base_offset=base,
         position=0,

@@ -14,3 +14,5 @@ class Batch(NamedTuple):
     partition: int
     data: memoryview
     header: BatchHeader
+    joins_transaction: bool = False
+    """Whether a transactional batch adds its partition to the transaction by itself (KIP-890)."""

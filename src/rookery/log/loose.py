@@ -46,6 +46,14 @@ def may_grow(partition: Partition, index: int) -> bool:
     )
 
 
+def decided(partition: Partition) -> int:
+    """Return the end of the rows whose transactions have all ended: segments tell which did not."""
+    stable = partition.last_stable_offset
+    if stable == partition.next_offset:
+        return len(partition.base_offsets)
+    return partition.row_of(stable)
+
+
 def filled(partition: Partition, first: int, stop: int, limit: int) -> int:
     """Return the end of the rows from one on that make up at most so many bytes, or are one."""
     sizes, total = partition.sizes, partition.sizes[first]
@@ -57,18 +65,21 @@ def filled(partition: Partition, first: int, stop: int, limit: int) -> int:
 
 
 def below(partition: Partition, rows: range, limits: Mapping[int, int]) -> Iterator[range]:
-    """Find the rows that lie before their object's limit, in ranges that an event can hold."""
+    """Find the rows that lie before their object's limit, in ranges that an event can hold.
+
+    Rows that lie in no object go with those before them.
+    """
     at = slice(rows.start, rows.stop)
     get = limits.get
     start = -1
     index = rows.start
     for object_id, position in zip(partition.objects[at], partition.positions[at], strict=True):
-        if position >= get(object_id, -1):
+        if object_id and position >= get(object_id, -1):
             if start >= 0:
                 yield range(start, index)
             start = -1
         elif start < 0:
-            start = index
+            start = index if object_id else -1
         elif index - start == RANGE_ROWS:
             yield range(start, index)
             start = index

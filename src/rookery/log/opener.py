@@ -13,6 +13,7 @@ from rookery.formats.layout import Layout
 from rookery.log.ahead import Objects
 from rookery.log.checks import Found, check, check_segment
 from rookery.log.entries import Entries
+from rookery.log.markers import marker
 from rookery.log.runs import Run, gap
 from rookery.log.segmentindex import Layouts
 from rookery.log.tail import Key
@@ -98,9 +99,7 @@ class Opener:
     async def _bytes(self, run: Run) -> Buffer:
         """Return the bytes of a run; fewer where its object ends, which damage can be."""
         if not run.object_id:
-            return b"".join(
-                gap(row.base_offset, row.end_offset, row.max_timestamp) for row in run.rows
-            )
+            return b"".join(map(_made, run.rows))
         if run.object_id < 0:
             payload = await self._entries.payload(-run.object_id)
             return payload[run.position : run.end]
@@ -113,6 +112,13 @@ class Opener:
             if direct is None:
                 raise
             return await direct(run.object_id, run.position, run.size)
+
+
+def _made(row: Row) -> bytes:
+    """Make the batch of a row that lies in no object."""
+    if row.is_marker:
+        return marker(row)
+    return gap(row.base_offset, row.end_offset, row.max_timestamp)
 
 
 def _joined(views: list[memoryview]) -> Buffer:

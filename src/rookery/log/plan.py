@@ -20,7 +20,7 @@ from rookery.cluster.state.topics import Topic
 from rookery.formats.keys import is_stored
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, MAX_SEGMENT_BYTES
 from rookery.log.census import Census, Tally, count_rows
-from rookery.log.loose import Damage, below, filled, fitting, loose_runs, may_grow
+from rookery.log.loose import Damage, below, decided, filled, fitting, loose_runs, may_grow
 from rookery.log.settings import RewriteSettings
 
 _FINAL: Final = int(Kind.FINAL)
@@ -166,7 +166,7 @@ class Planner:
     ) -> tuple[list[SegmentJob], _Loose | None]:
         """Cut segments off the beginning of a run; return them and what is left of it."""
         settings, sizes = self._settings, partition.sizes
-        stop = run.stop - may_grow(partition, run.stop - 1)
+        stop = min(run.stop - may_grow(partition, run.stop - 1), decided(partition))
         left = sum(sizes[run.start : stop])
         jobs: list[SegmentJob] = []
         first = run.start
@@ -189,7 +189,9 @@ class Planner:
         if size < self._settings.segment_min_bytes:
             return False
         while not partition.objects[first]:
-            first += 1  # its bytes are lost: it is as old as what follows
+            first += 1  # it lies in no object: it is as old as what follows
+            if first == len(partition.objects):
+                return False
         if not partition.kinds[first] & _FINAL:
             return False
         waiting = self._census.waiting_ms(partition.objects[first], now_ms)

@@ -23,7 +23,7 @@ from rookery.formats.layout import Layout
 from rookery.log.ahead import Ahead, Objects
 from rookery.log.checks import Found, fitting, name
 from rookery.log.opener import Direct, Opened, Opener
-from rookery.log.runs import MOST_OFFSETS, Mark, Run, body, gap, plan
+from rookery.log.runs import FAR, MOST_OFFSETS, Mark, Run, body, gap, plan
 from rookery.log.segmentindex import Layouts
 from rookery.log.stamping import stamped
 from rookery.log.tail import Key, Slice, Tail
@@ -69,11 +69,12 @@ class Reader:
         max_bytes: int,
         *,
         whole_first: bool = True,
+        until: int = FAR,
     ) -> Slice | None:
         """Return batches from memory, or None if they must be waited for."""
         if offset < partition.cleaned_to:
             return None  # what is in memory was there before compaction
-        return self._tail.read(key, offset, max_bytes, whole_first=whole_first)
+        return self._tail.read(key, offset, max_bytes, whole_first=whole_first, until=until)
 
     async def read(
         self,
@@ -83,23 +84,27 @@ class Reader:
         max_bytes: int,
         *,
         whole_first: bool = True,
+        until: int = FAR,
     ) -> Slice:
         """Return whole batches from the one that holds `offset` on, as `Tail.read` does.
 
-        If there is none at the offset, the next one comes first, or an empty one that leads on.
+        None of them begins at `until` or behind it. If there is none at the offset, the next one
+        comes first, or an empty one that leads on.
 
         Raises:
             Corrupt: the bytes are not those that were written.
             Conflict: they lie elsewhere by now, or are gone; look at the state again.
             Unavailable: the disk, the store or the cluster log cannot be read.
         """
-        found = self.read_now(key, partition, offset, max_bytes, whole_first=whole_first)
+        found = self.read_now(
+            key, partition, offset, max_bytes, whole_first=whole_first, until=until
+        )
         if found is not None:
             return found
         # One version of the state decides what is read: rows are copied before the first await.
         mark = self._marks.get((key, offset))
-        read = _Read(self._opener, key, partition, offset, max_bytes)
-        await read.run(plan(partition, offset, max_bytes, mark), whole_first=whole_first)
+        read = _Read(self._opener, key, partition, range(offset, until), max_bytes)
+        await read.run(plan(partition, offset, max_bytes, mark, until), whole_first=whole_first)
         if read.last is not None:
             self._go_on(key, partition, read.last, mark, read.end)
         return Slice(read.parts, read.size, read.end)
@@ -116,6 +121,8 @@ class Reader:
         self, key: Key, partition: Partition, last: _Last, mark: Mark | None, end: int
     ) -> None:
         """Note where a reader will go on, and read ahead of one that does."""
+        if not last.row.object_id:
+            return  # it was made here, and lies nowhere
         streak = mark.streak + 1 if mark is not None else 0
         marks = self._marks
         marks[key, end] = Mark(last.row.object_id, last.position, streak)
@@ -136,16 +143,16 @@ class _Read:
     """One read under way: what it has so far."""
 
     def __init__(
-        self, opener: Opener, key: Key, partition: Partition, offset: int, max_bytes: int
+        self, opener: Opener, key: Key, partition: Partition, offsets: range, max_bytes: int
     ) -> None:
         self._opener = opener
         self._key = key
         self._partition = partition
-        self._offset = offset
+        self._offset, self._until = offsets.start, offsets.stop
         self._max_bytes = max_bytes
         self.parts: list[Buffer] = []
         self.size = 0
-        self.end = offset
+        self.end = offsets.start
         self.last: _Last | None = None
 
     async def run(self, runs: list[Run], *, whole_first: bool) -> None:
@@ -182,6 +189,9 @@ class _Read:
         is_first = whole_first and not self.parts
         if not opened.found and is_first:
             opened = await self._open_more(run, opened)
+        if opened.found and opened.found[-1].end > self._until:
+            wanted = [one for one in opened.found if one.base < self._until]
+            opened = opened._replace(found=wanted, is_end=False)
         stop = fitting(opened.found, self._max_bytes - self.size, whole_first=is_first)
         taken = opened.found[:stop]
         if taken:
@@ -216,7 +226,7 @@ class _Read:
 
     def _lead_on(self, row: Row) -> None:
         """Lead readers over a gap that lasts to the end of what was looked at."""
-        end = min(row.end_offset, self._offset + MOST_OFFSETS)
+        end = min(row.end_offset, self._offset + MOST_OFFSETS, self._until)
         if end > self._offset:
             batch = gap(self._offset, end, row.max_timestamp)
             self.parts, self.size, self.end = [batch], len(batch), end

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import ApiError, Corrupt, Error
+from rookery.log import markers
 from rookery.log.openfiles import Missing
 from rookery.log.runs import MOST_OFFSETS, gap
 from rookery.records import batch as batches
@@ -80,7 +81,7 @@ async def refine(rows: Sequence[Refined], read: Read) -> None:
     """Bring the bytes of all rows into their final form; each row says if it could not be done."""
     for one in rows:
         if not one.row.object_id:
-            data = _gap(one.partition, one.row)
+            data = _made(one.partition, one.row)
             one.finish([data], len(data))
     chunks = _chunks([one for one in rows if one.row.object_id])
 
@@ -236,6 +237,13 @@ def _is_near(chunk: _Chunk, row: Row) -> bool:
 
 def _single(one: Refined) -> _Chunk:
     return _Chunk(one.row.object_id, one.row.position, one.row.size, [one])
+
+
+def _made(partition: Partition, row: Row) -> bytes | bytearray:
+    """Make the bytes of a row that lies in no object."""
+    if not row.is_marker:
+        return _gap(partition, row)
+    return markers.stamped(partition, row)
 
 
 def _gap(partition: Partition, row: Row) -> bytes:

@@ -14,6 +14,7 @@ from rookery.cluster.state.partition import Partition
 from rookery.errors import Corrupt, Error
 from rookery.log.openfiles import Missing
 from rookery.log.reader import Reader
+from rookery.log.runs import FAR
 from rookery.log.tail import Key, Slice
 
 _LOST: Final = metrics.counters(
@@ -38,6 +39,7 @@ class SureReader:
         max_bytes: int,
         *,
         whole_first: bool = True,
+        until: int = FAR,
     ) -> Slice | None:
         """Return what `Reader.read` does; None if the offset is no longer in the log.
 
@@ -47,14 +49,16 @@ class SureReader:
         """
         read = self._reader.read
         try:
-            return await read(key, partition, offset, max_bytes, whole_first=whole_first)
+            return await read(
+                key, partition, offset, max_bytes, whole_first=whole_first, until=until
+            )
         except Error:
             await self._replica.barrier()
         now = self._replica.state.topics.partition(*key)
         if now is None or now.log_start > offset:
             return None
         try:
-            return await read(key, now, offset, max_bytes, whole_first=whole_first)
+            return await read(key, now, offset, max_bytes, whole_first=whole_first, until=until)
         except Missing as error:
             _LOST.labels("missing").inc()
             raise Corrupt(self._text(key, offset, error)) from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -115,11 +115,20 @@ class Rewriter:
                 before_entry=before_entry,
                 damage=self.damage,
             )
-            sizes = [await self.rewrite(job) for job in jobs]
-            if not any(sizes):
+            done = await self._rewrite_some(jobs, self.settings.round_bytes - total)
+            if not done:
                 break  # nothing to do, or nothing that can be done now
-            total += sum(sizes)
+            total += done
         return total
+
+    async def _rewrite_some(self, jobs: Iterable[MergeJob | SegmentJob], limit: int) -> int:
+        """Carry out jobs up to so many bytes: after a pause there may be hours of them."""
+        done = 0
+        for job in jobs:
+            done += await self.rewrite(job)
+            if done >= limit:
+                break
+        return done
 
     async def rewrite(self, job: MergeJob | SegmentJob) -> int:
         """Carry out one job; return how many bytes lie elsewhere now."""

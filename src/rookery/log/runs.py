@@ -17,6 +17,8 @@ from rookery.records.batch import BatchHeader
 FIRST_BYTES: Final = 64 * 1024
 MOST_OFFSETS: Final = (1 << 31) - 1
 """Offsets that one batch can stand for."""
+FAR: Final = (1 << 63) - 1
+"""Behind every offset."""
 
 
 class Mark(NamedTuple):
@@ -63,13 +65,17 @@ class Run(NamedTuple):
         return self._replace(size=max(end - self.position, self.size))
 
 
-def plan(partition: Partition, offset: int, max_bytes: int, mark: Mark | None) -> list[Run]:
-    """Plan the reads for about `max_bytes` from an offset on."""
+def plan(
+    partition: Partition, offset: int, max_bytes: int, mark: Mark | None, until: int = FAR
+) -> list[Run]:
+    """Plan the reads for about `max_bytes` from an offset on; no row begins at `until`."""
     runs: list[Run] = []
     index = partition.row_of(offset)
     left = _least(partition, index, max_bytes)
     while index < len(partition.base_offsets) and left > 0:
         row = partition.row(index)
+        if row.base_offset >= until:
+            break
         if runs and left < min(row.size, max_bytes // 8):
             break  # hardly a batch would fit, and most of what is read would be in vain
         index += 1
@@ -124,7 +130,7 @@ def _least(partition: Partition, index: int, max_bytes: int) -> int:
 
 
 def _run(partition: Partition, row: Row, left: int) -> Run:
-    if not row.object_id:
+    if row.is_lost:
         # Its bytes are lost, and known to be: an empty batch takes readers over the gap.
         row = row._replace(position=row.base_offset, size=batches.HEADER_SIZE, kind=0)
     begin, end = body(row)

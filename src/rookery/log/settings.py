@@ -105,3 +105,19 @@ class CareSettings:
     """… or after this long, if objects wait to be deleted or topics have changed."""
     producer_expiration_ms: int = 86_400_000
     """After so long an idle producer is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionSettings:
+    """How compaction works, whatever the topic."""
+
+    map_bytes: int = 128 * 1024 * 1024
+    """Memory for the keys of one partition's dirty part; what has no room waits for the next."""
+    min_bytes: int = 1024 * 1024
+    """Less than this is not worth a rewrite, unless it has waited for `segment.ms`."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")

@@ -6,7 +6,7 @@ they were received into, with their offsets stamped, until newer ones push them 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ Key = tuple[bytes, int]
 DEFAULT_BYTES: Final = 256 * 1024 * 1024
 # What keeping a batch costs besides its bytes: the views, the numbers and the places in lists.
 _COST_BYTES: Final = 512
+_FAR: Final = (1 << 63) - 1
 
 
 class Slice(NamedTuple):
@@ -55,7 +56,7 @@ class _Line:
             del self.bases[: self.first], self.views[: self.first], self.totals[: self.first]
             self.first = 0
 
-    def cut(self, offset: int, max_bytes: int, *, whole_first: bool) -> Slice | None:
+    def cut(self, offset: int, max_bytes: int, *, whole_first: bool, until: int) -> Slice | None:
         if offset >= self.end:
             return None
         index = bisect_right(self.bases, offset, lo=self.first) - 1
@@ -69,6 +70,11 @@ class _Line:
                 return Slice([], 0, offset)
             stop = index + 1
         end = self.bases[stop] if stop < len(views) else self.end
+        if end > until:
+            stop = bisect_left(self.bases, until, lo=index, hi=stop)
+            if stop == index:
+                return Slice([], 0, offset)
+            end = self.bases[stop]
         parts: list[Buffer] = list(views[index:stop])
         return Slice(parts, totals[stop - 1] - before, end)
 
@@ -101,20 +107,35 @@ class Tail:
             self._push_out()
 
     def read(
-        self, key: Key, offset: int, max_bytes: int, *, whole_first: bool = True
+        self,
+        key: Key,
+        offset: int,
+        max_bytes: int,
+        *,
+        whole_first: bool = True,
+        until: int = _FAR,
     ) -> Slice | None:
         """Return batches from the one that holds `offset` on; None if it is not here.
 
         With `whole_first` the first batch comes whatever the limit (KIP-74), else nothing that
-        does not fit into it.
+        does not fit into it. No batch comes that begins at `until` or behind it.
         """
         line = self._lines.get(key)
-        found = line.cut(offset, max_bytes, whole_first=whole_first) if line is not None else None
+        found = (
+            line.cut(offset, max_bytes, whole_first=whole_first, until=until)
+            if line is not None
+            else None
+        )
         if found is None:
             self.misses += 1
         else:
             self.hits += 1
         return found
+
+    def end(self, key: Key) -> int | None:
+        """Return the offset behind the newest batch of a partition; None if none is here."""
+        line = self._lines.get(key)
+        return line.end if line is not None else None
 
     def forget(self, key: Key) -> None:
         """Give up a partition: its topic is gone."""

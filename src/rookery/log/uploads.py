@@ -69,7 +69,7 @@ class Uploads:
         self._numbers = numbers
         self._earlier: list[EarlierObject] = []
         self._failed: list[int] = []
-        self._last_look = 0
+        self._settled_ms = 0
         self.failure: str | None = None
         """Why the last upload failed; None while uploading works."""
 
@@ -112,9 +112,8 @@ class Uploads:
         failed, self._failed = self._failed, []
         if failed:
             await self._replica.propose([ObjectsCondemned(object_ids=failed)])
-        if self._numbers.last == self._last_look:
+        if self._clock.monotonic_ms() - self._settled_ms >= _QUIET_MS:
             await self.finish()
-        self._last_look = self._numbers.last
 
     async def finish(self) -> None:
         """Write down the offsets that no object carries yet, if there are any."""

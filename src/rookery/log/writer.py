@@ -19,16 +19,17 @@ from time import perf_counter
 from typing import Any, Final
 
 from rookery import metrics
-from rookery.cluster.entry import MAX_EVENTS
+from rookery.cluster.entry import MAX_EVENTS, Entry
 from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.state import Appended, Outcome
+from rookery.cluster.state.state import Appended, Applied, Outcome
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
+from rookery.log import markers
 from rookery.log.batch import Batch
 from rookery.log.journal import Written
 from rookery.log.medium import FlushSettings, Medium, NoMedium
-from rookery.log.tail import Tail
+from rookery.log.tail import Key, Tail
 from rookery.log.traffic import WRITTEN
 from rookery.records import batch as batches
 from rookery.wire.buffer import Buffer
@@ -89,6 +90,7 @@ class Writer:
         self._commits = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        replica.listen(self._applied)
 
     def use(self, medium: Medium) -> None:
         """Write large flushes there from now on."""
@@ -238,7 +240,7 @@ class Writer:
 
     def _keep(self, topic: Topic, batch: Batch, outcome: Appended) -> None:
         """Give the batch its offset, in place, and keep it for readers."""
-        topic_id, index, data, header = batch
+        topic_id, index, data, header, _ = batch
         _, base, append_time_ms, _ = outcome
         epoch = topic.partitions[index].epoch_at(base)
         if append_time_ms >= 0:
@@ -251,6 +253,23 @@ class Writer:
         count = header.last_offset_delta + 1
         self._tail.add((topic_id, index), base, base + count, data)
         WRITTEN.add(topic_id, topic.name, count, len(data))
+
+    def _applied(self, applied: Applied, _entry: Entry) -> None:
+        """Keep markers for readers, too, once the batches before them are kept."""
+        topics = self._replica.state.topics
+        marked = [
+            key
+            for key in applied.grown
+            if (partition := topics.partition(*key)) is not None and partition.ends_in_marker
+        ]
+        if marked:
+            self._loop.call_soon(self._keep_markers, marked)
+
+    def _keep_markers(self, keys: list[Key]) -> None:
+        for key in keys:
+            partition = self._replica.state.topics.partition(*key)
+            if partition is not None:
+                markers.keep(self._tail, key, partition)
 
     def _rest(self) -> None:
         if not self._pending and not self._commits and not self._writes:
@@ -283,6 +302,7 @@ def _extent(batch: Batch, position: int) -> Extent:
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
+        joins_transaction=batch.joins_transaction,
     )
 
 

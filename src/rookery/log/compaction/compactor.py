@@ -13,20 +13,13 @@ from rookery.cluster.state.topics import Topic
 from rookery.errors import Error
 from rookery.log.compaction.cleaning import Cleaning, Step, Task
 from rookery.log.compaction.output import Output
-from rookery.log.compaction.plan import (
-    CompactionSettings,
-    Dirt,
-    Limits,
-    dirt_of,
-    has_max_lag,
-    is_due,
-)
+from rookery.log.compaction.plan import Dirt, Limits, dirt_of, has_max_lag, is_due
 from rookery.log.compaction.source import UnreadableRowError
 from rookery.log.plan import Lag
 from rookery.log.refine import Read
 from rookery.log.rewriter import DAMAGED_ROWS, Proposer
 from rookery.log.runs import body
-from rookery.log.settings import RewriteSettings
+from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader, TimestampType
 from rookery.records.sieve import SEED_BYTES
@@ -97,12 +90,12 @@ class Compactor:
         """
         del before_entry  # the rewriter has moved those payloads
         done, left = 0, self.rewrite.round_bytes
-        tried: set[_Key] = set()
         await self.replica.barrier()
         await self._output.condemn_orphans()
-        while left > 0:
-            if self._work is None and not await self._begin(tried):
-                break
+        due = sorted(await self._due(), key=lambda one: one.ratio)
+        while left > 0 and (self._work is not None or due):
+            if self._work is None and not self._begin(due.pop()):
+                continue
             step = await self._step()
             if step is not None:
                 left -= step.read
@@ -110,13 +103,10 @@ class Compactor:
         await self._due()
         return done
 
-    async def _begin(self, tried: set[_Key]) -> bool:
-        """Begin with the dirtiest partition that is due and was not tried in this round."""
-        due = [one for one in await self._due() if _key(one) not in tried]
-        if not due:
+    def _begin(self, dirt: Dirt) -> bool:
+        """Begin with a partition, unless it has been compacted since it was found dirty."""
+        if dirt.partition.cleaned_to > dirt.start:
             return False
-        dirt = max(due, key=lambda one: one.ratio)
-        tried.add(_key(dirt))
         task = Task(
             dirt,
             self.clock.now_ms(),
@@ -149,7 +139,7 @@ class Compactor:
         found = []
         for topic in self.replica.state.topics:
             limits = self.limits(topic)
-            if limits.is_compacted:
+            if limits.is_compacted and not topic.is_pinned(now):
                 found += [
                     dirt
                     for partition in topic.partitions

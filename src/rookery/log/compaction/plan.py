@@ -12,31 +12,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from rookery.cluster.state.partition import Kind, Partition, Row
 from rookery.cluster.state.topics import Topic
-from rookery.errors import ConfigError
+from rookery.log.settings import CompactionSettings
 
 _FINAL: Final = int(Kind.FINAL)
 _NEVER: Final = (1 << 63) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionSettings:
-    """How compaction works, whatever the topic."""
-
-    map_bytes: int = 128 * 1024 * 1024
-    """Memory for the keys of one partition's dirty part; what has no room waits for the next."""
-    min_bytes: int = 1024 * 1024
-    """Less than this is not worth a rewrite, unless it has waited for `segment.ms`."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        for name in self.__slots__:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")
 
 
 class Limits(Protocol):
@@ -97,7 +80,7 @@ Damage = Collection[tuple[int, int]]
 
 def last_stable_offset(partition: Partition) -> int:
     """Return the offset below which every record's fate is decided."""
-    return partition.next_offset
+    return partition.last_stable_offset
 
 
 def dirt_of(

@@ -34,7 +34,7 @@ def check_partition(state: State, topic: Topic, partition: Partition) -> Iterato
         text = _contradiction(state, topic, partition, row)
         if text:
             yield Fault(Kind.OFFSETS, name, text, where)
-        elif not row.object_id:
+        elif row.is_lost:
             yield Fault(Kind.LOST, name, "these records were lost, and are known to be", where)
     if not partition.base_offsets and begin < partition.next_offset:
         yield _hole(name, Where(topic.name, partition.index, begin, partition.next_offset))

@@ -1,0 +1,495 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
+"""The loops of compaction. The contract is `_sieve.pyi`, the oracle `_sieve_twin.py`.
+
+Keys are known by SipHash-2-4 with 128 bits and a secret seed: nobody can make two keys that are
+taken for one. A slot is 24 bytes: the digest, and the offset plus one, so that zeros are empty.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
+
+from rookery.errors import Corrupt
+
+cdef enum:
+    LOG_APPEND_TIME = 8
+    MIN_RECORD = 7
+    # A timestamp delta and a length may each take up so many bytes more than they did.
+    GROWTH = 16
+
+SLOT_BYTES = 27  # 24 bytes, of which one in ten stays empty
+
+
+cdef enum Fault:
+    FINE
+    BAD_VARINT
+    BAD_LENGTH
+    BAD_FIELD
+    BAD_OFFSET
+    BAD_TIMESTAMP
+    LEFT_OVER
+
+
+_FAULTS = (
+    "",
+    "a varint is cut off or too long",
+    "its length does not fit into the batch",
+    "its key or value does not fit into it",
+    "its offset is out of order",
+    "its timestamp is out of range",
+    "bytes are left over behind it",
+)
+
+
+cdef struct Slot:
+    uint64_t low
+    uint64_t high
+    int64_t offset
+
+
+cdef struct Batch:
+    int64_t base_offset
+    int64_t base_timestamp
+    int64_t append_time
+    bint has_append_time
+    int32_t last_offset_delta
+    int32_t count
+
+
+cdef struct Span:
+    Py_ssize_t begin
+    Py_ssize_t end
+    Py_ssize_t time_at
+    Py_ssize_t offset_at
+    int64_t time_delta
+    int64_t offset
+    int64_t timestamp
+    Py_ssize_t key_at
+    int32_t key_size
+    int32_t value_size
+
+
+cdef struct Result:
+    Py_ssize_t index
+    int32_t kept
+    int32_t tombstones
+    int64_t highest
+    Py_ssize_t size
+
+
+# ---- records
+
+
+cdef int to_batch(object header, Batch* batch) except -1:
+    if not isinstance(header, tuple) or len(header) < 13:
+        raise ValueError("a batch header has 13 fields")
+    batch.base_offset = header[0]
+    batch.base_timestamp = header[7]
+    batch.has_append_time = <int>header[5] & LOG_APPEND_TIME
+    batch.append_time = header[8]
+    batch.last_offset_delta = header[6]
+    batch.count = header[12]
+    return 0
+
+
+cdef inline Fault get_unsigned(
+    const uint8_t* p, Py_ssize_t end, Py_ssize_t* at, int bits, uint64_t* value
+) noexcept nogil:
+    cdef Py_ssize_t i = at[0]
+    cdef uint64_t found = 0
+    cdef int by = 0
+    cdef uint8_t byte
+    while i < end and by < bits:
+        byte = p[i]
+        i += 1
+        # Only the tenth byte of a 64-bit number can push bits out at the top.
+        if by == 63 and byte > 1:
+            return BAD_VARINT
+        found |= <uint64_t>(byte & 0x7F) << by
+        if byte < 0x80:
+            if bits == 32 and found >> 32:
+                return BAD_VARINT
+            at[0] = i
+            value[0] = found
+            return FINE
+        by += 7
+    return BAD_VARINT
+
+
+cdef inline Fault get_varint(
+    const uint8_t* p, Py_ssize_t end, Py_ssize_t* at, int32_t* value
+) noexcept nogil:
+    cdef uint64_t found = 0
+    cdef uint32_t low
+    if get_unsigned(p, end, at, 32, &found) != FINE:
+        return BAD_VARINT
+    low = <uint32_t>found
+    value[0] = <int32_t>((low >> 1) ^ (0 - (low & 1)))
+    return FINE
+
+
+cdef inline Fault get_varlong(
+    const uint8_t* p, Py_ssize_t end, Py_ssize_t* at, int64_t* value
+) noexcept nogil:
+    cdef uint64_t found = 0
+    if get_unsigned(p, end, at, 64, &found) != FINE:
+        return BAD_VARINT
+    value[0] = <int64_t>((found >> 1) ^ (0 - (found & 1)))
+    return FINE
+
+
+cdef inline Fault get_field(
+    const uint8_t* p, Py_ssize_t end, Py_ssize_t* at, int32_t* size
+) noexcept nogil:
+    if get_varint(p, end, at, size) != FINE:
+        return BAD_VARINT
+    if size[0] < -1 or size[0] > end - at[0]:
+        return BAD_FIELD
+    return FINE
+
+
+cdef Fault get_frame(
+    const uint8_t* p, Py_ssize_t size, Py_ssize_t at, Span* span
+) noexcept nogil:
+    """Find where a record ends, and its timestamp delta."""
+    cdef int32_t length
+    span.begin = at
+    if get_varint(p, size, &at, &length) != FINE:
+        return BAD_VARINT
+    if length < 1 or length > size - at:
+        return BAD_LENGTH
+    span.end = at + length
+    at += 1
+    span.time_at = at
+    if get_varlong(p, span.end, &at, &span.time_delta) != FINE:
+        return BAD_VARINT
+    span.offset_at = at
+    return FINE
+
+
+cdef Fault get_span(
+    const uint8_t* p, Py_ssize_t size, Py_ssize_t at, Batch* batch, int64_t last, Span* span
+) noexcept nogil:
+    """Find what compaction looks at in a record; headers are not looked at."""
+    cdef int32_t delta
+    cdef Fault fault = get_frame(p, size, at, span)
+    if fault != FINE:
+        return fault
+    at = span.offset_at
+    if get_varint(p, span.end, &at, &delta) != FINE:
+        return BAD_VARINT
+    if delta < 0 or delta > batch.last_offset_delta or batch.base_offset + delta <= last:
+        return BAD_OFFSET
+    span.offset = batch.base_offset + delta
+    fault = get_field(p, span.end, &at, &span.key_size)
+    if fault != FINE:
+        return fault
+    span.key_at = at
+    if span.key_size > 0:
+        at += span.key_size
+    fault = get_field(p, span.end, &at, &span.value_size)
+    if fault != FINE:
+        return fault
+    return get_time(batch, span)
+
+
+cdef inline Fault get_time(Batch* batch, Span* span) noexcept nogil:
+    cdef int64_t base = batch.base_timestamp, delta = span.time_delta
+    if batch.has_append_time:
+        span.timestamp = batch.append_time
+        return FINE
+    if (delta > 0 and base > INT64_MAX - delta) or (delta < 0 and base < INT64_MIN - delta):
+        return BAD_TIMESTAMP
+    span.timestamp = base + delta
+    return FINE
+
+
+cdef object broken(Fault fault, Py_ssize_t index):
+    return Corrupt(f"record {index}: {_FAULTS[<int>fault]}")
+
+
+# ---- digests
+
+
+cdef inline uint64_t rotate(uint64_t value, int by) noexcept nogil:
+    return (value << by) | (value >> (64 - by))
+
+
+cdef inline void stir(uint64_t* v, int rounds) noexcept nogil:
+    cdef int i
+    for i in range(rounds):
+        v[0] += v[1]
+        v[2] += v[3]
+        v[1] = rotate(v[1], 13) ^ v[0]
+        v[3] = rotate(v[3], 16) ^ v[2]
+        v[0] = rotate(v[0], 32)
+        v[2] += v[1]
+        v[0] += v[3]
+        v[1] = rotate(v[1], 17) ^ v[2]
+        v[3] = rotate(v[3], 21) ^ v[0]
+        v[2] = rotate(v[2], 32)
+
+
+cdef void digest(
+    const uint8_t* p, Py_ssize_t size, const uint64_t* seed, Slot* slot
+) noexcept nogil:
+    """SipHash-2-4 with 128 bits."""
+    cdef uint64_t v[4]
+    cdef uint64_t word
+    cdef Py_ssize_t at = 0, tail
+    v[0] = seed[0] ^ 0x736F6D6570736575ULL
+    v[1] = seed[1] ^ 0x646F72616E646F6DULL ^ 0xEE
+    v[2] = seed[0] ^ 0x6C7967656E657261ULL
+    v[3] = seed[1] ^ 0x7465646279746573ULL
+    while size - at >= 8:
+        memcpy(&word, p + at, 8)
+        v[3] ^= word
+        stir(v, 2)
+        v[0] ^= word
+        at += 8
+    word = <uint64_t>(size & 0xFF) << 56
+    for tail in range(size - at):
+        word |= <uint64_t>p[at + tail] << (8 * tail)
+    v[3] ^= word
+    stir(v, 2)
+    v[0] ^= word
+    v[2] ^= 0xEE
+    stir(v, 4)
+    slot.low = v[0] ^ v[1] ^ v[2] ^ v[3]
+    v[1] ^= 0xDD
+    stir(v, 4)
+    slot.high = v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+# ---- the map
+
+
+cdef class OffsetMap:
+    """The last offset of every key, known by a keyed digest of 16 bytes."""
+
+    cdef Slot* slots
+    cdef uint64_t slot_count
+    cdef readonly Py_ssize_t capacity
+    cdef Py_ssize_t used
+    cdef uint64_t seed[2]
+
+    def __cinit__(self, Py_ssize_t max_bytes, bytes seed):
+        if len(seed) != 16:
+            raise ValueError("a seed has 16 bytes")
+        self.slot_count = max(max_bytes, 2 * sizeof(Slot)) // sizeof(Slot)
+        self.capacity = <Py_ssize_t>(self.slot_count - self.slot_count // 10 - 1)
+        memcpy(self.seed, PyBytes_AS_STRING(seed), 16)
+        # Pages that no key falls into are never touched, and cost nothing.
+        self.slots = <Slot*>calloc(self.slot_count, sizeof(Slot))
+        if self.slots == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.slots)
+
+    def __len__(self):
+        return self.used
+
+    cdef Slot* find(self, const uint8_t* key, Py_ssize_t size, Slot* wanted) noexcept nogil:
+        """Find the slot of a key, or the empty one where it belongs."""
+        cdef uint64_t at
+        cdef Slot* slot
+        digest(key, size, self.seed, wanted)
+        at = wanted.low % self.slot_count
+        while True:
+            slot = self.slots + at
+            if slot.offset == 0 or (slot.low == wanted.low and slot.high == wanted.high):
+                return slot
+            at += 1
+            if at == self.slot_count:
+                at = 0
+
+    def note(self, data, header, /):
+        """Take the keys of a batch's records in; False, and none taken, if not all have room."""
+        cdef Batch batch
+        cdef Py_buffer buffer
+        cdef Py_ssize_t index = 0
+        cdef Fault fault
+        to_batch(header, &batch)
+        if batch.count > self.capacity - self.used:
+            return False
+        PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+        try:
+            with nogil:
+                fault = self.walk(<const uint8_t*>buffer.buf, buffer.len, &batch, &index, False)
+                # Twice, so that of a batch which cannot be read nothing is taken.
+                if fault == FINE:
+                    self.walk(<const uint8_t*>buffer.buf, buffer.len, &batch, &index, True)
+        finally:
+            PyBuffer_Release(&buffer)
+        if fault != FINE:
+            raise broken(fault, index)
+        return True
+
+    cdef Fault walk(
+        self, const uint8_t* p, Py_ssize_t size, Batch* batch, Py_ssize_t* index, bint takes
+    ) noexcept nogil:
+        cdef Span span
+        cdef Slot wanted
+        cdef Slot* slot
+        cdef Py_ssize_t at = 0
+        cdef int64_t last = batch.base_offset - 1
+        cdef Fault fault
+        for index[0] in range(batch.count):
+            fault = get_span(p, size, at, batch, last, &span)
+            if fault != FINE:
+                return fault
+            at = span.end
+            last = span.offset
+            if not takes or span.key_size < 0:
+                continue
+            slot = self.find(p + span.key_at, span.key_size, &wanted)
+            if slot.offset == 0:
+                slot.low = wanted.low
+                slot.high = wanted.high
+                self.used += 1
+            if slot.offset <= span.offset:
+                slot.offset = span.offset + 1
+        return FINE if at == size else LEFT_OVER
+
+    def sift(self, data, header, bint drops_tombstones, /):
+        """Leave out records whose key has a later offset, and tombstones if they may go."""
+        cdef Batch batch
+        cdef Py_buffer buffer
+        cdef Result result
+        cdef Fault fault
+        cdef uint8_t* out
+        to_batch(header, &batch)
+        PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+        out = <uint8_t*>malloc(buffer.len + 1)
+        try:
+            if out == NULL:
+                raise MemoryError
+            with nogil:
+                fault = self.sift_all(
+                    <const uint8_t*>buffer.buf, buffer.len, &batch, drops_tombstones, out, &result
+                )
+            if fault != FINE:
+                raise broken(fault, result.index)
+            kept = None
+            if result.kept < batch.count:
+                kept = PyBytes_FromStringAndSize(<char*>out, result.size)
+            return result.kept, result.tombstones, result.highest, kept
+        finally:
+            free(out)
+            PyBuffer_Release(&buffer)
+
+    cdef Fault sift_all(
+        self, const uint8_t* p, Py_ssize_t size, Batch* batch, bint drops_tombstones,
+        uint8_t* out, Result* result,
+    ) noexcept nogil:
+        cdef Span span
+        cdef Slot wanted
+        cdef Slot* slot
+        cdef Py_ssize_t at = 0, run = 0
+        cdef int64_t last = batch.base_offset - 1
+        cdef Fault fault
+        cdef bint stays
+        result.kept = result.tombstones = 0
+        result.size = result.index = 0
+        result.highest = -1
+        for result.index in range(batch.count):
+            fault = get_span(p, size, at, batch, last, &span)
+            if fault != FINE:
+                return fault
+            at = span.end
+            last = span.offset
+            stays = True
+            if span.key_size >= 0:
+                slot = self.find(p + span.key_at, span.key_size, &wanted)
+                stays = slot.offset - 1 <= span.offset and not (
+                    drops_tombstones and span.value_size < 0
+                )
+            if stays:
+                result.kept += 1
+                if span.key_size >= 0 and span.value_size < 0:
+                    result.tombstones += 1
+                if span.timestamp > result.highest:
+                    result.highest = span.timestamp
+                continue
+            memcpy(out + result.size, p + run, span.begin - run)
+            result.size += span.begin - run
+            run = span.end
+        if at != size:
+            return LEFT_OVER
+        memcpy(out + result.size, p + run, size - run)
+        result.size += size - run
+        return FINE
+
+
+# ---- other times
+
+
+cdef inline Py_ssize_t put_unsigned(uint8_t* p, uint64_t value) noexcept nogil:
+    cdef Py_ssize_t size = 0
+    while value >= 0x80:
+        p[size] = <uint8_t>(value | 0x80)
+        value >>= 7
+        size += 1
+    p[size] = <uint8_t>value
+    return size + 1
+
+
+cdef inline Py_ssize_t put_varlong(uint8_t* p, int64_t value) noexcept nogil:
+    return put_unsigned(p, (<uint64_t>value << 1) ^ <uint64_t>(value >> 63))
+
+
+def rebase(data, Py_ssize_t count, int64_t shift, /):
+    """Write records again with `shift` added to their timestamp deltas."""
+    cdef Py_buffer buffer
+    cdef Py_ssize_t index = 0, size = 0
+    cdef Fault fault
+    cdef uint8_t* out
+    PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+    out = NULL
+    try:
+        if count < 0 or count > buffer.len // MIN_RECORD:
+            raise Corrupt(f"{count} records do not fit into {buffer.len} bytes")
+        out = <uint8_t*>malloc(buffer.len + count * GROWTH + 1)
+        if out == NULL:
+            raise MemoryError
+        with nogil:
+            fault = rebase_all(
+                <const uint8_t*>buffer.buf, buffer.len, count, shift, out, &index, &size
+            )
+        if fault != FINE:
+            raise broken(fault, index)
+        return PyBytes_FromStringAndSize(<char*>out, size)
+    finally:
+        free(out)
+        PyBuffer_Release(&buffer)
+
+
+cdef Fault rebase_all(
+    const uint8_t* p, Py_ssize_t size, Py_ssize_t count, int64_t shift, uint8_t* out,
+    Py_ssize_t* index, Py_ssize_t* written,
+) noexcept nogil:
+    cdef Span span
+    cdef Py_ssize_t at = 0, to = 0, time_size, rest
+    cdef uint8_t time[10]
+    cdef int64_t delta
+    cdef Fault fault
+    for index[0] in range(count):
+        fault = get_frame(p, size, at, &span)
+        if fault != FINE:
+            return fault
+        at = span.end
+        delta = span.time_delta
+        if (shift > 0 and delta > INT64_MAX - shift) or (shift < 0 and delta < INT64_MIN - shift):
+            return BAD_TIMESTAMP
+        time_size = put_varlong(time, delta + shift)
+        rest = span.end - span.offset_at
+        to += put_varlong(out + to, 1 + time_size + rest)
+        out[to] = p[span.time_at - 1]
+        memcpy(out + to + 1, time, time_size)
+        memcpy(out + to + 1 + time_size, p + span.offset_at, rest)
+        to += 1 + time_size + rest
+    written[0] = to
+    return FINE if at == size else LEFT_OVER
