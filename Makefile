@@ -39,9 +39,11 @@ fuzz: $(READY) ## Run every fuzz target for 60 seconds
 long: $(READY) ## Compare native code with its Python twins over millions of cases
 	@scripts/long
 
-crash: $(READY) ## Kill brokers 200 times under load, one process and then three
+crash: $(READY) $(PEERS) ## Kill brokers 200 times under load: one process, three, and on object storage
 	@$(BIN)/python -m tests.crash.long --kills $(or $(KILLS),200)
 	@$(BIN)/python -m tests.crash.long --kills $(or $(KILLS),200) --workers 3
+	@$(BIN)/python -m tests.crash.long --kills $(or $(KILLS),200) --backend etcd+s3
+	@$(BIN)/python -m tests.crash.long --kills $(or $(KILLS),200) --backend store+s3
 
 clean: ## Remove everything that was built
 	@rm -rf $(VENV) build src/build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

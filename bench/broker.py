@@ -40,9 +40,17 @@ WARM_UP = 3000
 class FullJava(Java):
     """Java as it is for production: the test kit's is tuned to start quickly, not to run fast."""
 
-    def command(self, main: str, *args: str, heap_mb: int = 1024, log: str = "error") -> list[str]:
+    def command(
+        self,
+        main: str,
+        *args: str,
+        heap_mb: int = 1024,
+        log: str = "error",
+        classes: Path | None = None,
+    ) -> list[str]:
         """Return the command line with both compilers and the default collector."""
-        short = super().command(main, *args, heap_mb=max(heap_mb, 1024), log=log)
+        heap = max(heap_mb, 1024)
+        short = super().command(main, *args, heap_mb=heap, log=log, classes=classes)
         tuned = ("-XX:TieredStopAtLevel", "-XX:+UseSerialGC", "-XX:SharedArchiveFile", "-Xlog")
         return [word for word in short if not word.startswith(tuned)]
 
@@ -205,7 +213,7 @@ def rd_latency(bootstrap: str, topic: str, count: int, size: int) -> dict[str, f
         producer.poll(0)
         message = consumer.poll(0.0005)
         if message is not None and message.error() is None:
-            times.append(time.perf_counter() - int(message.value()[:20]) / 1e9)
+            times.append(time.perf_counter() - int((message.value() or b"")[:20]) / 1e9)
         if now - start > count / 1000 + 30:
             raise SystemExit(f"only {len(times)} of {count} records came in time")
     times = sorted(times[WARM_UP:])

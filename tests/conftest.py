@@ -1,4 +1,4 @@
-"""Real Apache Kafkas for any test that asks for one by name.
+"""Real Apache Kafkas, and the servers behind brokers on many hosts, for whoever asks by name.
 
 They start when the first test needs them and live until the session ends; under pytest-xdist each
 worker has its own. Topics, groups and transactional ids must therefore be a test's own. A test
@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from rookery.testing.backends import ETCD, Backend
 from rookery.testing.kafka import KafkaCluster, KafkaNode, KafkaServer
 from rookery.testing.properties import LISTENERS, KafkaSettings
 
@@ -30,6 +31,13 @@ def kafka_secure() -> Iterator[KafkaServer]:
     """One server with every listener, whose users are alice and admin (a super user)."""
     with KafkaServer(KafkaSettings(listeners=LISTENERS, users=USERS)) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def backend() -> Iterator[Backend]:
+    """One S3 server and one etcd; each test takes a name of its own in them."""
+    with Backend(ETCD) as servers:
+        yield servers
 
 
 @pytest.fixture(scope="session")

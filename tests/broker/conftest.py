@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rookery.broker.settings import BrokerSettings
+from rookery.testing.backends import ETCD, Backend
 from rookery.testing.java import Java
 from rookery.testing.served import ServedBroker
 
@@ -32,6 +34,22 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield lambda **settings: stack.enter_context(
             ServedBroker(tmp_path / "data", BrokerSettings(durability="os", **settings))
         )
+
+
+@pytest.fixture(scope="module", params=["folder", ETCD])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServedBroker]:
+    """One broker for all tests of a file: over a folder, then over S3 and etcd."""
+    folder = tmp_path_factory.mktemp("broker")
+    # Old records shall stay: retention comes too late for them.
+    settings = BrokerSettings(durability="os", upkeep_interval_ms=3_600_000)
+    if request.param == ETCD:
+        backend: Backend = request.getfixturevalue("backend")
+        store, cluster = backend.store(folder.name), backend.cluster(folder.name)
+        settings = replace(settings, store=store, cluster=cluster)
+    with ServedBroker(folder / "data", settings) as broker:
+        yield broker
 
 
 @pytest.fixture

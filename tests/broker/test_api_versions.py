@@ -78,12 +78,14 @@ def test_bad_software_names_are_refused_as_kafka_does(
     assert ask(kafka.bootstrap, API_VERSIONS, 3, request).error_code is ours.error_code
 
 
-def test_features_are_our_own_level_alone(broker: ServedBroker) -> None:
+def test_features_are_our_own_level_and_what_is_served_of_kafkas(broker: ServedBroker) -> None:
     answer = versions(broker.bootstrap)
 
-    assert [one.name for one in answer.supported_features] == ["rookery.version"]
-    [level] = answer.finalized_features
-    assert (level.name, level.max_version_level) == ("rookery.version", 1)
+    told = {one.name: one.max_version_level for one in answer.finalized_features}
+    assert {one.name for one in answer.supported_features} == set(told)
+    assert told["rookery.version"] == 1
+    # Without it clients do not use an epoch for each transaction.
+    assert told["transaction.version"] == 2
     assert answer.finalized_features_epoch >= 0
 
 

@@ -45,13 +45,6 @@ from tests.broker.raw import (
 WAIT_MS = 15_000
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
-    folder: Path = tmp_path_factory.mktemp("broker")
-    with ServedBroker(folder, BrokerSettings(durability="os")) as broker:
-        yield broker
-
-
 @pytest.fixture
 def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
     name = "".join(one if one.isalnum() else "-" for one in request.node.name)

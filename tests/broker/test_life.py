@@ -141,13 +141,24 @@ async def test_a_broker_whose_place_is_taken_stops(start: Start) -> None:
 async def test_any_broker_serves_any_partition(start: Start) -> None:
     _, client = await start(node_id=1)
     _, other = await start(node_id=2)
-    await client.create_topic("t", 6)
-    for partition in range(6):
+    await client.create_topic("t", 40)
+    for partition in range(40):
         await client.produce("t", b"%d" % partition, partition=partition)
     view = await other.topic("t")
     assert {part.leader for part in view.partitions.values()} == {1, 2}
-    for partition in range(6):
+    for partition in range(40):
         assert await other.offsets.end(TopicPartition("t", partition)) == 1
+
+
+async def test_a_restart_at_the_same_address_keeps_the_node_id(start: Start) -> None:
+    first, _ = await start(advertise="kafka.example:30001")
+    second, _ = await start(advertise="kafka.example:30002")
+    ids = [first.services.node_id, second.services.node_id]
+    # Killed, so to speak: the cluster still takes them for live.
+    again, _ = await start(advertise="kafka.example:30002")
+    assert [first.services.node_id, again.services.node_id] == ids
+    with pytest.raises(ConfigError, match="another process"):
+        await second.failed
 
 
 async def test_topics_are_gone_with_their_data(start: Start) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,15 +32,6 @@ from tests.broker.raw import Raw, batch, create, forget_tail, raw
 
 BEGIN = 1_700_000_000_000
 LATEST, EARLIEST, MAX, LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
-    folder: Path = tmp_path_factory.mktemp("broker")
-    # Old records, which retention shall leave alone.
-    settings = BrokerSettings(durability="os", upkeep_interval_ms=3_600_000)
-    with ServedBroker(folder, settings) as broker:
-        yield broker
 
 
 @pytest.fixture

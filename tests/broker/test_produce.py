@@ -29,13 +29,6 @@ HOUR_MS = 3_600_000
 CODEC_NAMES = [codec.name for codec in CODECS.values()]
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
-    folder: Path = tmp_path_factory.mktemp("broker")
-    with ServedBroker(folder, BrokerSettings(durability="os")) as broker:
-        yield broker
-
-
 @pytest.fixture
 def topic(served: ServedBroker, request: pytest.FixtureRequest) -> str:
     name = "".join(one if one.isalnum() else "-" for one in request.node.name)
@@ -221,13 +214,15 @@ async def test_bad_batches_are_refused_and_nothing_is_written(
         assert (await client.fetch(topic, 0)).high_watermark == 0
 
 
-async def test_transactional_batches_are_refused(served: ServedBroker, topic: str) -> None:
+async def test_transactional_batches_need_a_transactional_id(
+    served: ServedBroker, topic: str
+) -> None:
     settings = BatchSettings(
         producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
     )
     async with raw(served) as client:
         answer = await client.produce(topic, batch(b"a", settings=settings))
-    assert answer.error_code is ErrorCode.INVALID_TXN_STATE
+    assert answer.error_code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize(

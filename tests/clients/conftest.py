@@ -1,4 +1,4 @@
-"""One Rookery for all tests of this folder."""
+"""One Rookery for all tests of this folder, and one over S3 and etcd: every test runs on both."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from rookery.testing.backends import Backend
 from rookery.testing.broker import BrokerProcess
+from rookery.testing.brokers import Host
 from rookery.testing.java import Java
-from tests.clients.peers import address, serve
+from rookery.testing.tools import ToolHost
+from tests.clients.peers import KINDS, address, serve, serve_objects
 
 
 @pytest.fixture(scope="module")
@@ -17,13 +20,34 @@ def rookery_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerP
         yield broker
 
 
+@pytest.fixture(scope="session")
+def objects_broker(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with serve_objects(backend, tmp_path_factory.mktemp("clients")) as broker:
+        yield broker
+
+
 @pytest.fixture
 def bootstrap(request: pytest.FixtureRequest) -> str:
     """Rookery's address, or with an indirect parameter that of a real Kafka."""
-    return address(getattr(request, "param", "rookery"), request)
+    return address(request.param, request)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Send every test that does not say where it goes to Rookery, over a folder and over S3."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    is_told = any("bootstrap" in mark.args[0] for mark in marks)
+    if "bootstrap" in metafunc.fixturenames and not is_told:
+        metafunc.parametrize("bootstrap", KINDS, indirect=True)
 
 
 @pytest.fixture(scope="session")
 def java() -> Java:
     """Java with Kafka's jars; its tools take any address."""
     return Java.find()
+
+
+@pytest.fixture(scope="session")
+def tools(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolHost]:
+    """One Java for all of Kafka's command line tools that are called one after the other."""
+    with ToolHost(java, tmp_path_factory.mktemp("tools")) as host:
+        yield host

@@ -15,11 +15,18 @@ from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.model.offset import EARLIEST
 from rookery.model.partition import TopicPartition
+from rookery.testing.backends import ETCD, Backend
 from rookery.testing.broker import BrokerProcess
+from rookery.testing.brokers import Host
 from rookery.testing.kafka import KafkaServer
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-BOTH = ("rookery", pytest.param("kafka", marks=pytest.mark.kafka))
+KINDS = ("rookery", ETCD)
+"""Rookery over a folder, and over S3 and etcd."""
+BOTH = (*KINDS, pytest.param("kafka", marks=pytest.mark.kafka))
+"""Rookery, and a real Kafka to see that it is right."""
+# Many tests write records of years ago, which retention would take away.
+_PATIENT = ("--upkeep-interval-ms", "600000")
 
 _numbers = count(1)
 
@@ -27,14 +34,23 @@ _numbers = count(1)
 @contextmanager
 def serve(folder: Path) -> Iterator[BrokerProcess]:
     """A Rookery with Kafka's own defaults."""
-    with BrokerProcess(folder, flags=["--durability", "os"]) as broker:
+    with BrokerProcess(folder, flags=["--durability", "os", *_PATIENT]) as broker:
+        yield broker
+
+
+@contextmanager
+def serve_objects(backend: Backend, folder: Path) -> Iterator[Host]:
+    """A Rookery that keeps nothing in a folder."""
+    store, cluster = backend.store(folder.name), backend.cluster(folder.name)
+    with Host(folder / "host", store=store, cluster=cluster, flags=_PATIENT) as broker:
         yield broker
 
 
 def address(kind: str, request: pytest.FixtureRequest) -> str:
     """The address of the one that a test's parameter names."""
-    if kind == "rookery":
-        broker: BrokerProcess = request.getfixturevalue("rookery_broker")
+    if kind in KINDS:
+        name = "rookery_broker" if kind == "rookery" else "objects_broker"
+        broker: BrokerProcess = request.getfixturevalue(name)
         return broker.bootstrap
     server: KafkaServer = request.getfixturevalue("kafka")
     return server.bootstrap

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from rookery.cluster.entry import Writer, write_entry
 from rookery.cluster.events.brokers import (
@@ -14,6 +15,18 @@ from rookery.cluster.events.brokers import (
     ConfigChange,
     ConfigsChanged,
     ProcessRegistered,
+)
+from rookery.cluster.events.groups import (
+    ExpiredPlace,
+    GroupClaimed,
+    GroupDeleted,
+    GroupExpired,
+    GroupPersisted,
+    OffsetCommitted,
+    OffsetPlace,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    OffsetsExpired,
 )
 from rookery.cluster.events.log import (
     Committed,
@@ -29,6 +42,7 @@ from rookery.cluster.events.log import (
     SegmentsStaged,
     StagedSegment,
 )
+from rookery.cluster.events.pins import TopicPinned, TopicUnpinned
 from rookery.cluster.events.topics import (
     LogStartMoved,
     PartitionsAdded,
@@ -37,6 +51,7 @@ from rookery.cluster.events.topics import (
 )
 from rookery.cluster.state.state import TOPIC_RESOURCE, State
 from rookery.wire.message import Message
+from tests.cluster.txnhistories import transaction_event
 
 
 class Historian:
@@ -87,6 +102,10 @@ class Historian:
         index = random.randrange(len(topic.partitions) + 1)
         partition = state.topics.partition(topic.id, index)
         end = partition.next_offset if partition else 5
+        if random.random() < 0.3:
+            return self._group(state)
+        if random.random() < 0.4:
+            return transaction_event(random, state)
         if random.random() < 0.6:
             return self._commit(state)
         if random.random() < 0.5:
@@ -122,10 +141,55 @@ class Historian:
                 ObjectsDropped(object_ids=list(state.objects.condemned)[:2]),
                 ObjectsCondemned(object_ids=list(state.objects.empty(state.brokers.sequences))[:2]),
                 BrokerBeat(),
+                TopicPinned(topic_id=topic.id, pin_id=bytes(16), until_ms=self.clock + 50),
+                TopicUnpinned(topic_id=topic.id, pin_id=bytes(16)),
                 BrokerLeft(),
                 BrokerExpired(
                     incarnation=random.choice(sorted(state.brokers.sequences)), last_sequence=1
                 ),
+            )
+        )
+
+    def _group(self, state: State) -> Message:
+        """Do something to a group, under its claim or under one that is gone."""
+        random = self.random
+        group_id = f"g{random.randrange(4)}"
+        group = state.groups.by_id.get(group_id)
+        if group is None or random.random() < 0.2:
+            return GroupClaimed(group_id=group_id)
+        epoch = group.epoch - (random.random() < 0.1)
+        claim: dict[str, Any] = {"group_id": group_id, "epoch": epoch}
+        version = group.version - (random.random() < 0.1)
+        topic = random.choice(list(state.topics))
+        partition = random.randrange(len(topic.partitions) + 1)
+        known = group.offset(topic.id, partition)
+        committed = OffsetCommitted(
+            topic_id=topic.id,
+            partition=partition,
+            offset=random.randrange(99),
+            leader_epoch=random.choice((-1, 3)),
+            metadata=random.choice(("", "ü" * 3)),
+            retention_ms=random.choice((-1, 5)),
+        )
+        expired = ExpiredPlace(
+            topic_id=topic.id, partition=partition, commit_ms=known.commit_ms if known else 0
+        )
+        place = OffsetPlace(topic_id=topic.id, partition=partition)
+        if random.random() < 0.5:
+            return OffsetsCommitted(offsets=[committed, committed], **claim)
+        return random.choice(
+            (
+                GroupPersisted(
+                    version=version,
+                    kind="classic",
+                    body=random.randbytes(5),
+                    is_last=random.random() < 0.7,
+                    **claim,
+                ),
+                OffsetsDeleted(places=[place], **claim),
+                OffsetsExpired(places=[expired], **claim),
+                GroupDeleted(version=version, **claim),
+                GroupExpired(version=version, **claim),
             )
         )
 

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Event
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -22,8 +22,19 @@ from tests.crash.load import Load, check, read_all
 PARTITIONS: Final = 4
 TOPIC: Final = "ordeal"
 
-Blow = Callable[[BrokerProcess, random.Random], str]
-"""Harms a running broker, sees to it that it runs again, and says what it did."""
+
+class Target(Protocol):
+    """Whatever is struck."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients begin."""
+
+
+T = TypeVar("T", bound=Target)
+
+Blow = Callable[[T, random.Random], str]
+"""Harms a running target, sees to it that it runs again, and says what it did."""
 
 
 def kill_all(broker: BrokerProcess, _chance: random.Random) -> str:
@@ -44,33 +55,37 @@ def kill_one(broker: BrokerProcess, chance: random.Random) -> str:
     return f"worker {victim}"
 
 
-def blows(workers: int) -> Sequence[Blow]:
+def blows(workers: int) -> Sequence[Blow[BrokerProcess]]:
     """Return the ways to kill a broker of so many processes, the frequent ones often."""
     return (kill_all,) if workers == 1 else (kill_one, kill_one, kill_all)
 
 
 def ordeal(
-    broker: BrokerProcess, kills: int, seed: int, report: Callable[[str], None] = print
+    target: T,
+    ways: Sequence[Blow[T]],
+    kills: int,
+    seed: int,
+    report: Callable[[str], None] = print,
 ) -> int:
-    """Strike a started broker so many times; return how many records were acknowledged."""
+    """Strike a started target so many times; return how many records were acknowledged."""
     chance, pause = random.Random(seed), Event()
-    report(f"seed {seed}, {broker.workers} processes, {kills} kills")
-    create_topic(broker.bootstrap)
+    report(f"seed {seed}, {kills} kills")
+    create_topic(target.bootstrap)
     before: list[list[int]] = [[] for _ in range(PARTITIONS)]
-    with Load(broker.bootstrap, TOPIC, PARTITIONS, seed) as load:
+    with Load(target.bootstrap, TOPIC, PARTITIONS, seed) as load:
         for index in range(kills):
             load.wait_for(1)
             pause.wait(chance.random() * 0.4)  # the random moment
-            done = chance.choice(blows(broker.workers))(broker, chance)
+            done = chance.choice(ways)(target, chance)
             acked = load.acked()
             # All of it is read again every tenth time, the last part every time.
             known = before if index % 10 else None
-            now = read_all(broker.bootstrap, TOPIC, PARTITIONS, known)
+            now = read_all(target.bootstrap, TOPIC, PARTITIONS, known)
             check(before, now, acked)
             before = now
             report(f"kill {index + 1} ({done}): {sum(map(len, now))} records, all as promised")
     # After the last blow everything that was sent must be there.
-    check(before, read_all(broker.bootstrap, TOPIC, PARTITIONS), load.acked())
+    check(before, read_all(target.bootstrap, TOPIC, PARTITIONS), load.acked())
     return load.count()
 
 

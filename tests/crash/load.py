@@ -32,8 +32,13 @@ def value_of(partition: int, number: int) -> bytes:
 class Load:
     """An idempotent producer at work in the background."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, seed: int) -> None:
-        """Prepare; it begins in a `with` block, whose end flushes what is under way."""
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, seed: int, **options: object
+    ) -> None:
+        """Prepare; it begins in a `with` block, whose end flushes what is under way.
+
+        Options are librdkafka's, with underscores for its dots.
+        """
         self.topic = topic
         self.partitions = partitions
         self.failures: list[str] = []
@@ -54,6 +59,7 @@ class Load:
                 "retry.backoff.max.ms": 100,
                 "error_cb": self._error,
                 **_QUIET,
+                **{name.replace("_", "."): value for name, value in options.items()},
             }
         )
         self._thread = Thread(target=self._work, name="load", daemon=True)
@@ -206,6 +212,14 @@ def check(
         for number, offset in acked[partition].items():
             assert offset < len(numbers), f"partition {partition}: acked {number} was lost"
             assert numbers[offset] == number, f"partition {partition}: {offset} is not {number}"
+
+
+def verify(bootstrap: str, load: Load, before: list[list[int]] | None = None) -> list[list[int]]:
+    """Read everything, compare it with what was promised until now, and return it."""
+    acked = load.acked()  # first: more may be promised while we read
+    now = read_all(bootstrap, load.topic, load.partitions)
+    check(before or [[] for _ in range(load.partitions)], now, acked)
+    return now
 
 
 def _first_wrong(partition: int, numbers: list[int]) -> str:

@@ -1,4 +1,7 @@
-"""The long form of the crash tests: `python -m tests.crash.long --kills 200 --workers 3`."""
+"""The long form of the crash tests: `python -m tests.crash.long --kills 200 --workers 3`.
+
+With `--backend etcd+s3` or `store+s3` it strikes three brokers that share nothing but those.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,15 @@ import tempfile
 from functools import partial
 from pathlib import Path
 from time import monotonic
+from typing import Final
 
+from rookery.testing.backends import KINDS, Backend
 from rookery.testing.broker import BrokerProcess
-from tests.crash.killing import ordeal
+from rookery.testing.brokers import BRISK, Hosts
+from tests.crash.hosts import BLOWS, wait_until_clean
+from tests.crash.killing import blows, ordeal
+
+say: Final = partial(print, flush=True)
 
 
 def main() -> int:
@@ -21,18 +30,44 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--durability", choices=("disk", "os"), default="disk")
+    parser.add_argument("--backend", choices=("folder", *KINDS), default="folder")
     args = parser.parse_args()
     began = monotonic()
     with tempfile.TemporaryDirectory(prefix="rookery-crash-") as folder:
-        flags = ("--durability", args.durability)
-        with BrokerProcess(Path(folder) / "data", workers=args.workers, flags=flags) as broker:
-            try:
-                acked = ordeal(broker, args.kills, args.seed, partial(print, flush=True))
-            except BaseException:
-                print(broker.words()[-5_000:], file=sys.stderr)
-                raise
+        strike = _strike_one if args.backend == "folder" else _strike_hosts
+        acked = strike(args, Path(folder))
     print(f"{args.kills} kills, {acked} records acknowledged, in {monotonic() - began:.0f} s: well")
     return 0
+
+
+def _strike_one(args: argparse.Namespace, folder: Path) -> int:
+    flags = ("--durability", args.durability)
+    with BrokerProcess(folder / "data", workers=args.workers, flags=flags) as broker:
+        try:
+            return ordeal(broker, blows(args.workers), args.kills, args.seed, say)
+        except BaseException:
+            print(broker.words()[-5_000:], file=sys.stderr)
+            raise
+
+
+def _strike_hosts(args: argparse.Namespace, folder: Path) -> int:
+    with (
+        Backend(args.backend) as backend,
+        Hosts(
+            3,
+            store=backend.store("ordeal"),
+            cluster=backend.cluster("ordeal"),
+            folder=folder,
+            flags=BRISK,
+        ) as hosts,
+    ):
+        try:
+            acked = ordeal(hosts, BLOWS, args.kills, args.seed, say)
+            wait_until_clean(hosts, say)
+        except BaseException:
+            print(hosts.words(), file=sys.stderr)
+            raise
+        return acked
 
 
 if __name__ == "__main__":

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from rookery.testing.backends import KINDS, Backend
 from rookery.testing.broker import BrokerProcess
-from tests.crash.killing import ordeal
+from rookery.testing.brokers import BRISK, Hosts
+from tests.crash.hosts import BLOWS, wait_until_clean
+from tests.crash.killing import blows, ordeal
 
 # `python -m tests.crash.long` does it more often.
 KILLS = int(os.environ.get("ROOKERY_TEST_KILLS", "8"))
+HOST_KILLS = int(os.environ.get("ROOKERY_TEST_KILLS", "6"))
 SEED = int(os.environ.get("ROOKERY_TEST_SEED", str(random.randrange(1 << 32))))
 
 
@@ -20,6 +24,25 @@ SEED = int(os.environ.get("ROOKERY_TEST_SEED", str(random.randrange(1 << 32))))
 @pytest.mark.parametrize("workers", [1, 3])
 def test_acknowledged_records_survive_kill_9(tmp_path: Path, workers: int) -> None:
     with BrokerProcess(tmp_path / "data", workers=workers) as broker:
-        acked = ordeal(broker, KILLS, SEED)
+        acked = ordeal(broker, blows(workers), KILLS, SEED)
 
         assert acked >= KILLS
+
+
+@pytest.mark.timeout(180 + 20 * HOST_KILLS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_acknowledged_records_in_a_store_survive_kill_9(tmp_path: Path, kind: str) -> None:
+    with (
+        Backend(kind) as backend,
+        Hosts(
+            3,
+            store=backend.store("ordeal"),
+            cluster=backend.cluster("ordeal"),
+            folder=tmp_path,
+            flags=BRISK,
+        ) as hosts,
+    ):
+        acked = ordeal(hosts, BLOWS, HOST_KILLS, SEED)
+        wait_until_clean(hosts)
+
+        assert acked >= HOST_KILLS

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from rookery.testing.backends import Backend
 from rookery.testing.broker import BrokerProcess
-from tests.clients.peers import BOTH, address, serve
+from rookery.testing.brokers import Host
+from tests.clients.peers import BOTH, address, serve, serve_objects
 
 Kcat = Callable[..., bytes]
 
@@ -17,6 +19,12 @@ Kcat = Callable[..., bytes]
 @pytest.fixture(scope="session")
 def rookery_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with serve(tmp_path_factory.mktemp("rookery") / "data") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def objects_broker(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with serve_objects(backend, tmp_path_factory.mktemp("kcat")) as broker:
         yield broker
 
 

@@ -48,6 +48,10 @@ class Objects:
         return 0
 
     @property
+    def all_ahead_bytes(self) -> int:
+        return 0
+
+    @property
     def stored_block_bytes(self) -> int:
         return self.block
 

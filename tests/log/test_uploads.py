@@ -1,49 +1,71 @@
-"""Offsets are told in the store without a request of their own, as long as others go there."""
+"""Objects that failed, or of which it is not known: given up, and deleted in the end."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from tests.log.site import Site, batch
+from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.open import open_log
+from rookery.cluster.replica import Fenced, Replica
+from rookery.log.uploads import Numbers, Uploads
+from rookery.store.open import open_store
+from rookery.testing.clock import ManualClock
+
+TOPIC = bytes(range(16))
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    site = Site(tmp_path)
-    yield site
-    await site.close()
+async def replica() -> AsyncIterator[Replica]:
+    """A replica that has not joined the cluster."""
+    made = Replica(open_log(f"memory:{os.urandom(8).hex()}"), ManualClock())
+    await made.open()
+    await made.create_cluster(ClusterCreated(cluster_id="c", feature_level=1))
+    yield made
+    await made.close()
 
 
-async def objects(site: Site) -> int:
-    return len(await site.store.list("_rookery/objects/"))
+async def _join(replica: Replica) -> None:
+    event = BrokerRegistered(process_id=bytes(16), node_id=1, host="h", port=1, rack=None)
+    await replica.register(event)
 
 
-async def test_a_busy_writer_needs_no_more_objects_than_flushes(site: Site) -> None:
-    # Given a writer that is looked after every second
-    writer = await site.begin()
-    # When it flushes every ten seconds
-    for _ in range(4):
-        await writer.write(batch(0))
-        for _ in range(10):
-            site.clock.advance(1000)
-            await writer.uploads.look_after()
-    # Then each flush is one object
-    assert await objects(site) == 4
+async def test_what_is_doubted_is_condemned_unless_it_counts(replica: Replica) -> None:
+    await _join(replica)
+    await replica.propose(
+        [TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])]
+    )
+    numbers = Numbers(replica.incarnation)
+    uploads = Uploads(open_store("memory:"), replica, ManualClock(), numbers)
+    committed, lost = numbers(), numbers()
+    extent = Extent(
+        topic_id=TOPIC, partition=0, position=0, size=100, records=1, attributes=0,
+        max_timestamp=1, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+    )  # fmt: skip
+    await replica.propose([Committed(object_id=committed, extents=[extent])])
+    for identity in (0, committed, lost):  # 0 is an entry's payload
+        uploads.doubt(identity)
+
+    await uploads.look_after()
+
+    assert list(replica.state.objects.condemned) == [lost]
 
 
-async def test_a_quiet_writer_tells_its_last_offsets_once(site: Site) -> None:
-    # Given a flush whose offsets no other object carries
-    writer = await site.begin()
-    await writer.write(batch(0))
-    # When nothing comes for long
-    site.clock.advance(60_000)
-    await writer.uploads.look_after()
-    # Then they are told
-    assert await objects(site) == 2
-    # And not again
-    site.clock.advance(60_000)
-    await writer.uploads.look_after()
-    assert await objects(site) == 2
+async def test_what_failed_is_not_forgotten_while_the_log_cannot_be_written(
+    replica: Replica,
+) -> None:
+    numbers = Numbers(1)
+    uploads = Uploads(open_store("memory:"), replica, ManualClock(), numbers)
+    lost = numbers()
+    uploads.doubt(lost)
+    with pytest.raises(Fenced):
+        await uploads.look_after()  # it has not joined yet
+    await _join(replica)
+
+    await uploads.look_after()
+
+    assert list(replica.state.objects.condemned) == [lost]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from rookery.broker.settings import BrokerSettings
+from rookery.testing.backends import ETCD, Backend
 from rookery.testing.served import ServedBroker
 
 
@@ -22,11 +23,18 @@ class Errors(logging.Handler):
         self.seen.append(logging.Formatter().format(record))
 
 
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+@pytest.fixture(scope="session", params=["folder", ETCD])
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServedBroker]:
     """A broker that answers every test of the sweep, whatever the ones before have asked."""
-    folder = tmp_path_factory.mktemp("sweep") / "data"
-    with ServedBroker(folder, BrokerSettings(durability="os")) as served:
+    folder = tmp_path_factory.mktemp("sweep")
+    settings = BrokerSettings(durability="os")
+    if request.param == ETCD:
+        backend: Backend = request.getfixturevalue("backend")
+        store, cluster = backend.store(folder.name), backend.cluster(folder.name)
+        settings = BrokerSettings(store=store, cluster=cluster)
+    with ServedBroker(folder / "data", settings) as served:
         yield served
 
 

@@ -13,9 +13,9 @@ from rookery.broker.chores import Chores
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.groups.kinds import Kinds
-from rookery.broker.groups.rebalance import ClassicSettings
 from rookery.broker.groups.removal import OffsetRetention
 from rookery.broker.membership import Membership
+from rookery.broker.overdue import Overdue
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage import Storage
@@ -86,7 +86,11 @@ class Broker:
         self.waiting = Waiting()
         self.chores = Chores()
         self.membership = Membership(self.replica, self._clock, settings)
-        self.groups = Coordinator(self.replica, self._clock, Kinds(ClassicSettings()))
+        self.overdue = Overdue(
+            self.replica, self._clock, settings, lambda: self.membership.is_clock_sound
+        )
+        kinds = Kinds(settings.classic_groups, settings.consumer_groups)
+        self.groups = Coordinator(self.replica, self._clock, kinds)
         self.caretaking = Caretaking(
             settings, lambda: self.membership.keeps_caretaker, self._agrees
         )
@@ -136,7 +140,7 @@ class Broker:
     async def _shorten_next_start(self) -> None:
         """Write a snapshot if much had to be read: who is killed again must not read it again."""
         read = self.replica.state.applied - self.replica.opened_at
-        if read >= self.settings.snapshot_entries:
+        if read >= self.storage.snapshot_entries:
             await snapshots.save(self.storage.store, self.replica.state)
 
     async def stop(self) -> None:
@@ -218,12 +222,13 @@ class Broker:
         log.info("broker %d serves on port %d", self.services.node_id, self.listener.port)
 
     def _node_id(self, host: str, port: int) -> int:
-        """Take the place of a broker that had our port: it is dead, or we would not have it.
+        """Take the place of a broker at our address: it is dead, or we would not be there.
 
-        Only where the address says which host it is: on several, all may listen on 0.0.0.0.
+        So node ids stay over a restart. Only where the address says which host it is: on several,
+        all may listen on 0.0.0.0.
         """
         is_anywhere = host in {"0.0.0.0", "::", ""}  # noqa: S104 (it is compared, not listened on)
-        if self.settings.node_id >= 0 or self.settings.advertise or is_anywhere:
+        if self.settings.node_id >= 0 or is_anywhere:
             return self.settings.node_id
         brokers = self.replica.state.brokers.by_node.values()
         return next((one.node_id for one in brokers if (one.host, one.port) == (host, port)), -1)
@@ -250,6 +255,8 @@ class Broker:
         chores.every(settings.beat_interval_ms, "beat", self.membership.beat)
         chores.every(settings.beat_interval_ms, "looking for the dead", self.membership.look)
         chores.every(1000, "upkeep of what this broker writes", self._look_after)
+        chores.every(1000, "ending transactions that take too long", self.overdue.look)
+        chores.every(1000, "forgetting transactional ids", self.overdue.forget)
         chores.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self.offset_retention.run)
         chores.every(memory.INTERVAL_MS, "giving memory back", memory.Memory().tidy)
         if settings.caretaker == "process":

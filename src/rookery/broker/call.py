@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.waiting import Waiting
@@ -32,6 +33,7 @@ class Services:
     reader: Reader
     waiting: Waiting
     producer_ids: ProducerIds
+    groups: Coordinator
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a compressed batch is opened: what it becomes can be a thousand times larger."""
     node_id: int = -1

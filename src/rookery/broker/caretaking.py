@@ -13,6 +13,7 @@ import json
 import logging
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -26,6 +27,8 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _GRACE_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
+# Who says nothing for so long hangs: a round rewrites a gigabyte at most.
+_SILENCE_SECONDS: Final = 900.0
 
 
 class Caretaking:
@@ -53,8 +56,15 @@ class Caretaking:
         """Rounds that caretakers of this broker have made."""
         self.report: dict[str, Any] = {}
         """What the last round told."""
+        self._earlier: Counter[str] = Counter()
+        self._heard = 0.0
         self.deaths = 0
         """Caretakers that died without being asked to."""
+
+    @property
+    def requests(self) -> Counter[str]:
+        """Requests to the store by kind, of all caretakers that this broker has had."""
+        return self._earlier + Counter(self.report.get("requests", {}))
 
     def start(self) -> None:
         """Begin to look whether a caretaker is wanted, and keep one while it is."""
@@ -93,6 +103,9 @@ class Caretaking:
 
     async def _live(self) -> None:
         """Run the child until it ends or is not wanted any more."""
+        # The next one counts from zero.
+        self._earlier = self.requests
+        self.report = {}
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -109,8 +122,12 @@ class Caretaking:
             await process.stdin.drain()
         listening = asyncio.create_task(self._listen(process.stdout, process.stdin))
         try:
+            self._heard = self._now()
             while not listening.done() and self._is_wanted():
                 await asyncio.wait([listening], timeout=_LOOK_SECONDS)
+                if self._now() - self._heard > _SILENCE_SECONDS:
+                    log.error("the caretaker has said nothing for %.0f s", _SILENCE_SECONDS)
+                    break
             await self._dismiss()
         finally:
             listening.cancel()
@@ -121,11 +138,15 @@ class Caretaking:
         while line := await reports.readline():
             self.report = json.loads(line)
             self.rounds += 1
+            self._heard = self._now()
             snapshot = int(self.report["snapshot"])
             if snapshot > confirmed and await self._agrees(snapshot):
                 confirmed = snapshot
                 with suppress(ConnectionError):
                     orders.write(b"%d\n" % snapshot)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def _dismiss(self) -> None:
         """Let the child end in order, or kill it."""

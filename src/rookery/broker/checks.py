@@ -74,10 +74,6 @@ class Rules(NamedTuple):
         Raises:
             ApiError: with the code that Kafka answers.
         """
-        if header.is_transactional:
-            raise ApiError(
-                ErrorCode.INVALID_TXN_STATE, "transactions are not served: none can be open"
-            )
         if header.attributes & batches.CODEC_MASK == _ZSTD and version < _ZSTD_SINCE:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,

@@ -286,6 +286,10 @@ _OWN: Final = (
     BrokerKey("node.id", _I, "-1", "This broker's number."),
     BrokerKey("num.partitions", _I, "1", "What a topic has whose maker does not say."),
     BrokerKey("process.roles", _LIST, "broker", "Every process is a broker; none is a controller."),
+    BrokerKey("transaction.max.timeout.ms", _I, "900000", "The longest a transaction may be open."),
+    BrokerKey(
+        "transactional.id.expiration.ms", _I, "604800000", "After so long an idle id is forgotten."
+    ),
     BrokerKey("queued.max.request.bytes", _L, None, "Memory for requests not answered yet."),
 )
 

@@ -166,6 +166,8 @@ def facts(settings: BrokerSettings, node_id: int, address: str) -> dict[str, str
         "node.id": str(node_id),
         "num.partitions": str(settings.partitions),
         "queued.max.request.bytes": str(settings.request_bytes),
+        "transaction.max.timeout.ms": str(settings.transaction_max_timeout_ms),
+        "transactional.id.expiration.ms": str(settings.transactional_id_expiration_ms),
     }
 
 

@@ -6,9 +6,6 @@ from typing import Final, NamedTuple
 
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 
-OWN: Final = "rookery.version"
-"""The level of the rules by which the cluster's log is applied."""
-
 
 class Feature(NamedTuple):
     """A feature, the levels that this program knows, and the one that is in force."""
@@ -19,6 +16,14 @@ class Feature(NamedTuple):
     level: int
 
 
+OWN: Final = "rookery.version"
+"""The level of the rules by which the cluster's log is applied."""
+_TRANSACTIONS: Final = Feature("transaction.version", 1, 2, 2)
+"""Kafka's own: by 2 clients know that every transaction gets an epoch of its own (KIP-890)."""
+_GROUPS: Final = Feature("group.version", 0, 1, 1)
+"""Kafka's own: by 1 clients know that groups of the consumer protocol are served (KIP-848)."""
+
+
 def features(state: State) -> list[Feature]:
     """List the features of the cluster."""
-    return [Feature(OWN, 1, FEATURE_LEVEL, state.feature_level)]
+    return [Feature(OWN, 1, FEATURE_LEVEL, state.feature_level), _TRANSACTIONS, _GROUPS]

@@ -18,6 +18,7 @@ from rookery.model.address import parse_address
 from rookery.net.http import Checks, HttpServer, Routes, health_route, metrics_route
 from rookery.net.httpsession import HttpSettings
 from rookery.net.httptext import Request, Response
+from rookery.store.counted import cost_of
 
 MAX_LAG: Final = 1_000
 """So many entries behind the cluster log a broker is not ready."""
@@ -71,6 +72,12 @@ _CARE_ROUNDS: Final = metrics.counter(
 )
 _CARE_DEATHS: Final = metrics.counter(
     "rookery_caretaker_deaths_total", "Caretakers of this broker that died and were replaced."
+)
+_CARE_COST: Final = metrics.gauge(
+    "rookery_caretaker_store_cost_dollars", "What the requests of this broker's caretaker cost."
+)
+_CARE_REQUESTS: Final = metrics.counters(
+    "rookery_caretaker_store_requests_total", "Requests of the caretaker, by kind.", ("kind",)
 )
 _REWRITE_LAG_BYTES: Final = metrics.gauge(
     "rookery_rewriter_lag_bytes", "Bytes that wait to be merged or to become segments."
@@ -138,6 +145,8 @@ class Observer:
         await self.probe()
         for metric, read in self._numbers:
             metric.value = read()
+        for kind, count in self._broker.caretaking.requests.items():
+            _CARE_REQUESTS.labels(kind).value = count
         topics = self._broker.replica.state.topics
         for direction in (traffic.WRITTEN, traffic.READ):
             direction.keep(topics.by_id, topics.by_name)
@@ -215,6 +224,7 @@ def _numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]
         (_CARE_DEATHS, lambda: broker.caretaking.deaths),
         (_REWRITE_LAG_BYTES, lambda: broker.caretaking.report.get("lag_bytes", 0)),
         (_REWRITE_LAG_SECONDS, lambda: broker.caretaking.report.get("lag_ms", 0) / 1000),
+        (_CARE_COST, lambda: cost_of(broker.settings.prices, broker.caretaking.requests)),
         *_journal_numbers(broker),
         (_APPLIED, lambda: replica.state.applied),
         (_PROPOSALS, lambda: replica.waiting),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.log.settings import CareSettings, CompactionSettings, RewriteSettings
 from rookery.store.prices import Prices
 
@@ -85,6 +86,10 @@ class BrokerSettings:
     """How batches are brought into larger objects and segments."""
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     """How topics with cleanup.policy=compact are compacted."""
+    classic_groups: ClassicSettings = field(default_factory=ClassicSettings)
+    """Groups whose members assign partitions themselves."""
+    consumer_groups: ConsumerSettings = field(default_factory=ConsumerSettings)
+    """Groups whose partitions the broker assigns (group.protocol=consumer)."""
     prices: Prices = field(default_factory=Prices)
     """What the store asks for, for the metrics."""
     producer_expiration_ms: int = field(default=86_400_000, metadata={"min": 1})
@@ -109,6 +114,8 @@ class BrokerSettings:
         nested = {
             "rewrite": RewriteSettings(**values["rewrite"]),
             "compaction": CompactionSettings(**values["compaction"]),
+            "classic_groups": ClassicSettings(**values["classic_groups"]),
+            "consumer_groups": ConsumerSettings(**values["consumer_groups"]),
             "prices": Prices(**values["prices"]),
         }
         return cls(**(values | nested))

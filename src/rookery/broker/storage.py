@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from rookery.broker import configs
 from rookery.broker.settings import BrokerSettings
@@ -38,6 +40,8 @@ from rookery.store.open import name_of, open_store
 from rookery.store.port import Store
 from rookery.store.probe import probe
 
+_STORE_ENTRIES: Final = 1_000
+
 
 class Storage:
     """The open handles of one process: cluster log, store and, if there is a folder, journals."""
@@ -64,6 +68,10 @@ class Storage:
             self.files = Files(self.folder / "journal")
         self._name = name_of(settings.store)
         self._is_log_in_store = cluster_url(settings).startswith("store:")
+        self.snapshot_entries = settings.snapshot_entries
+        """Entries after which a snapshot is due: fewer where a restart needs a request for each."""
+        if self._is_log_in_store:
+            self.snapshot_entries = min(settings.snapshot_entries, _STORE_ENTRIES)
         inner = NamespacedStore(open_store(store_url(settings)), settings.namespace)
         self.store: Store = CountedStore(inner, settings.prices)
         self.cluster_log = open_log(cluster_url(settings), durability=settings.durability)
@@ -135,7 +143,8 @@ class Storage:
     ) -> Caretaker:
         """Return a caretaker that works on a replica, under the incarnation of its process."""
         read = EntryReader(self.cluster_log, self.places(lambda: replica.state).read).read
-        caretaker = Caretaker(replica, self.cluster_log, self.store, clock, settings.care())
+        care = replace(settings.care(), snapshot_entries=self.snapshot_entries)
+        caretaker = Caretaker(replica, self.cluster_log, self.store, clock, care)
         caretaker.employ(
             Retention(replica, clock, lambda topic: configs.of(replica.state, topic)),
             Sweeper(

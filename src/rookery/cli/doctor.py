@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from rookery.native import NativeStatus
 
 # These load the compiled modules; `rookery.native` knows only what was asked for.
-_USERS_OF_NATIVE = ("rookery.wire.codec", "rookery.records.kernel", "rookery.records.columns")
+_USERS_OF_NATIVE = (
+    "rookery.wire.codec",
+    "rookery.records.kernel",
+    "rookery.records.columns",
+    "rookery.records.sieve",
+)
 
 _REINSTALL = "pip install --force-reinstall rookery"
 _REBUILD = "pip install --force-reinstall --no-binary rookery rookery"
@@ -40,6 +45,7 @@ _LIBRARIES = (
     _Library("crc32c", "crc32c", "checksums of batches"),
     _Library("isal", "isal", "fast gzip; else Python's own"),
     _Library("lz4", "lz4", "lz4 compression"),
+    _Library("obstore", "obstore", "object stores: S3, Google, Azure"),
     _Library("pyarrow", "pyarrow", "records as Arrow columns"),
     _Library("rich", "rich", "tables in the terminal"),
     _Library("uvloop", "uvloop", "fast event loop; else asyncio's own"),

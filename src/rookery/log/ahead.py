@@ -6,6 +6,8 @@ is another partition's, and what comes behind a segment lies in another object.
 
 from __future__ import annotations
 
+import asyncio
+from collections import OrderedDict
 from typing import Final, Protocol
 
 from rookery.cluster.state.partition import Partition, Row
@@ -15,6 +17,8 @@ from rookery.log.segmentindex import Layouts
 
 _ROWS: Final = 64
 _MAX_DOUBLINGS: Final = 16
+# Who has not read on for so long has stopped, and needs no share.
+_ACTIVE_S: Final = 5.0
 
 
 class Objects(Protocol):
@@ -34,6 +38,10 @@ class Objects(Protocol):
         """How far ahead of one reader objects in the store are read."""
 
     @property
+    def all_ahead_bytes(self) -> int:
+        """How much may have been read ahead of all readers together and not be asked for yet."""
+
+    @property
     def stored_block_bytes(self) -> int:
         """How much of an object in the store is read at once."""
 
@@ -44,12 +52,14 @@ class Ahead:
     def __init__(self, objects: Objects, layouts: Layouts | None) -> None:
         self._objects = objects
         self._layouts = layouts
+        # The partitions that are being read on and on, and when last; the latest comes last.
+        self._active: OrderedDict[int, float] = OrderedDict()
 
     def read(self, partition: Partition, row: Row, position: int, streak: int) -> None:
         """Read on behind a position of a row, the further the longer the reader has read on."""
         objects = self._objects
         doublings = min(streak, _MAX_DOUBLINGS)
-        left = min(objects.ahead_bytes, objects.stored_block_bytes << doublings)
+        left = min(self._share(partition), objects.stored_block_bytes << doublings)
         end = body(row)[1]
         objects.want(row.object_id, position, min(end - position, left))
         left -= end - position
@@ -68,3 +78,17 @@ class Ahead:
             if row.is_segment and self._layouts is not None:
                 self._layouts.want(row)
             left -= end - begin
+
+    def _share(self, partition: Partition) -> int:
+        """Return how far ahead of one of several readers to read.
+
+        Else the first of them would have all the room, and the others wait for every block.
+        """
+        objects, active = self._objects, self._active
+        now = asyncio.get_running_loop().time()
+        active[id(partition)] = now
+        active.move_to_end(id(partition))
+        while next(iter(active.values())) < now - _ACTIVE_S:
+            active.popitem(last=False)
+        share = objects.all_ahead_bytes // len(active)
+        return max(min(objects.ahead_bytes, share), objects.stored_block_bytes)

@@ -103,6 +103,11 @@ class BlockCache:
         """How far ahead of one reader objects in the store are read."""
         return self._settings.ahead_blocks * self._settings.stored_block_bytes
 
+    @property
+    def all_ahead_bytes(self) -> int:
+        """How much may have been read ahead of all readers together and not be asked for yet."""
+        return self._max_unasked * self._settings.stored_block_bytes
+
     async def read(self, object_id: int, position: int, size: int) -> memoryview:
         """Return bytes that are committed: a view of one block, a copy if they span several.
 

@@ -20,6 +20,7 @@ from rookery.log.plan import Lag
 from rookery.log.retention import Retention
 from rookery.log.settings import CareSettings
 from rookery.log.sweeper import Sweeper
+from rookery.store.counted import counts
 from rookery.store.port import Store
 
 log = logging.getLogger(__name__)
@@ -50,8 +51,8 @@ class Round:
     snapshot: int = 0
     condemned: int = 0
     deleted: int = 0
-    numbers: dict[str, float] = field(default_factory=dict)
-    """Counts of this process for the broker's metrics."""
+    requests: dict[str, float] = field(default_factory=dict)
+    """Requests to the store by kind, since the process began."""
 
     def as_json(self) -> dict[str, object]:
         """Return it for the broker that keeps this caretaker."""
@@ -118,6 +119,7 @@ class Caretaker:
         await self._trim()
         done.snapshot = self.snapshot
         done.condemned, done.deleted = await self._sweeper.sweep(self.snapshot)
+        done.requests = counts()
         lags = [rewriter.lag() for rewriter in self._rewriters]
         done.lag_bytes = sum(lag.bytes for lag in lags)
         done.lag_ms = max((lag.age_ms for lag in lags), default=0)

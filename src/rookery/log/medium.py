@@ -41,6 +41,9 @@ class Medium(Protocol):
     def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
         """Learn which offsets the batches of an object were given."""
 
+    def doubt(self, identity: int) -> None:
+        """Learn that it is not known whether an object was committed."""
+
     @property
     def failure(self) -> str | None:
         """Why the last write failed and what to do; None while writing works."""
@@ -64,6 +67,9 @@ class NoMedium:
 
     def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
         """Never learn anything."""
+
+    def doubt(self, identity: int) -> None:
+        """Never doubt anything."""
 
     @property
     def failure(self) -> str | None:

@@ -51,7 +51,7 @@ class _Line:
         index = self.first
         self.views[index] = _GONE
         self.first = index + 1
-        if self.first > 64 and self.first * 2 > len(self.views):
+        if self.first > 8 and self.first * 2 > len(self.views):
             # The last total stays a beginning for those that follow.
             del self.bases[: self.first], self.views[: self.first], self.totals[: self.first]
             self.first = 0

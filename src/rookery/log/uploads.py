@@ -33,7 +33,9 @@ log = logging.getLogger(__name__)
 
 # Offsets that no object carries yet are put into one of their own after so long without another: a
 # busy broker's next flush carries them for nothing, and a quiet one has time.
-_QUIET_MS: Final = 30_000
+_QUIET_MS: Final = 5_000
+# Objects that one event condemns.
+_AT_ONCE: Final = 1000
 # Numbers left at which a broker should join anew, to have fresh ones.
 _RESERVE: Final = 100_000
 
@@ -107,11 +109,16 @@ class Uploads:
             EarlierObject(object_id=identity, base_offsets=bases, append_times=times)
         )
 
+    def doubt(self, identity: int) -> None:
+        """Give up an object whose commit failed; if it counts after all, that is void."""
+        if identity:
+            self._failed.append(identity)
+
     async def look_after(self) -> None:
         """Have failed uploads deleted, and tell offsets if no other object will do so soon."""
-        failed, self._failed = self._failed, []
-        if failed:
+        if failed := self._failed[:_AT_ONCE]:
             await self._replica.propose([ObjectsCondemned(object_ids=failed)])
+            del self._failed[: len(failed)]  # only now: the log may be out of reach
         if self._clock.monotonic_ms() - self._settled_ms >= _QUIET_MS:
             await self.finish()
 

@@ -213,6 +213,7 @@ class Writer:
         FLUSH_SECONDS.observe(perf_counter() - works[0].started)
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
+            self._medium.doubt(object_id)
             _fail(works, error or asyncio.CancelledError())
         else:
             outcomes: list[Appended] = []
@@ -255,15 +256,12 @@ class Writer:
         WRITTEN.add(topic_id, topic.name, count, len(data))
 
     def _applied(self, applied: Applied, _entry: Entry) -> None:
-        """Keep markers for readers, too, once the batches before them are kept."""
-        topics = self._replica.state.topics
-        marked = [
-            key
-            for key in applied.grown
-            if (partition := topics.partition(*key)) is not None and partition.ends_in_marker
-        ]
-        if marked:
-            self._loop.call_soon(self._keep_markers, marked)
+        """Keep markers for readers, too, behind the batches before them."""
+        if applied.marked:
+            self._keep_markers(applied.marked)
+            if self._commits:
+                # Batches of the same entry are kept when they are answered.
+                self._loop.call_soon(self._keep_markers, applied.marked)
 
     def _keep_markers(self, keys: list[Key]) -> None:
         for key in keys:

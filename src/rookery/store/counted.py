@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builtins import list as List  # noqa: N812 (the port has a method of that name)
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Final, TypeVar
@@ -23,6 +23,7 @@ from rookery.store.port import Buffer, Store, Stored
 from rookery.store.prices import Prices
 
 _GB: Final = 1e9
+KINDS: Final = ("create", "replace", "list", "read", "size", "delete")
 # How many keys a store lists in one request.
 _PAGE: Final = 1000
 
@@ -31,17 +32,27 @@ T = TypeVar("T")
 
 def cost(prices: Prices) -> float:
     """Return what this process has spent."""
+    return cost_of(prices, counts()) + prices.read_gb * READ_BYTES.value / _GB
+
+
+def cost_of(prices: Prices, made: Mapping[str, float]) -> float:
+    """Return what so many requests of each kind cost."""
     thousands = (
-        prices.put * sum(map(_made, ("create", "replace", "list")))
-        + prices.get * sum(map(_made, ("read", "size")))
-        + prices.delete * _made("delete")
+        prices.put * sum(made.get(kind, 0) for kind in ("create", "replace", "list"))
+        + prices.get * sum(made.get(kind, 0) for kind in ("read", "size"))
+        + prices.delete * made.get("delete", 0)
     )
-    return thousands / 1000 + prices.read_gb * READ_BYTES.value / _GB
+    return thousands / 1000
 
 
 def cost_per_gb(prices: Prices) -> float:
     """Return what this process has spent for each gigabyte that it wrote."""
     return cost(prices) / max(WRITTEN_BYTES.value / _GB, 1 / _GB)
+
+
+def counts() -> dict[str, float]:
+    """Return the requests of this process by kind, with those that were made again."""
+    return {kind: _made(kind) for kind in KINDS}
 
 
 def _made(kind: str) -> float:

@@ -13,6 +13,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Final, Self
 
+from rookery.store.open import open_store
 from rookery.testing.etcd import EtcdCluster
 from rookery.testing.s3proxy import Rule, S3Proxy
 from rookery.testing.seaweed import SeaweedServer
@@ -120,3 +121,16 @@ class ProxyThread:
             if monotonic() > deadline:
                 raise TimeoutError(f"{self.befallen - since} of {more} faults came to pass")
             sleep(_LOOK_SECONDS)
+
+
+def stored_keys(url: str, part: str = "") -> list[str]:
+    """Return the keys of a store's objects that have a text in them."""
+
+    async def look() -> list[str]:
+        store = open_store(url)
+        try:
+            return [one.key for one in await store.list() if part in one.key]
+        finally:
+            await store.close()
+
+    return asyncio.run(look())

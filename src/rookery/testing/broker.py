@@ -81,8 +81,9 @@ class BrokerProcess:
         self._process = Process(self.command(), self.log)
         deadline = monotonic() + _START_SECONDS
         while monotonic() < deadline:
-            for line in self.words(said).splitlines():
-                if line.startswith('{"bootstrap"'):
+            for line in self.words(said).splitlines(keepends=True):
+                # Without its end it is still being written.
+                if line.startswith('{"bootstrap"') and line.endswith("\n"):
                     self.ready = json.loads(line)
                     self.http = [one["http"] for one in self.ready["brokers"]]
                     return self.ready

@@ -23,6 +23,8 @@ BRISK: Final = (
     *("--upkeep-interval-ms", "500", "--rewrite-merge-age-ms", "300"),
     *("--rewrite-segment-bytes", "200000", "--delete-delay-ms", "500"),
     *("--orphan-interval-ms", "2000", "--snapshot-entries", "200"),
+    # Else a round would last for as long as clients write.
+    *("--rewrite-round-bytes", "1000000"),
     *("--session-timeout-ms", "3000", "--beat-interval-ms", "500"),
 )
 """Settings with which everything that is done to a log happens within seconds."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rookery.errors import ConfigError
 from rookery.testing.jars import jars, program
 
 _TOOLS: Final = "org.apache.kafka.tools"
@@ -38,14 +39,17 @@ TOOLS: Final = {
     "kafka-replica-verification": f"{_TOOLS}.ReplicaVerificationTool",
     "kafka-share-groups": f"{_TOOLS}.consumer.group.ShareGroupCommand",
     "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-streams-application-reset": f"{_TOOLS}.StreamsResetter",
     "kafka-streams-groups": f"{_TOOLS}.streams.StreamsGroupCommand",
     "kafka-topics": f"{_TOOLS}.TopicCommand",
+    "kafka-transactional-message-copier": f"{_TOOLS}.TransactionalMessageCopier",
     "kafka-transactions": f"{_TOOLS}.TransactionsCommand",
     "kafka-verifiable-consumer": f"{_TOOLS}.VerifiableConsumer",
     "kafka-verifiable-producer": f"{_TOOLS}.VerifiableProducer",
 }
 """The class behind each of Kafka's command line tools."""
 
+_COMPILER: Final = "jdk.compiler/com.sun.tools.javac.Main"
 _LOGGING: Final = Path(__file__).parent / "maven" / "log4j2.properties"
 
 
@@ -69,15 +73,53 @@ class Java:
         mark = zlib.crc32(f"{path} {path.stat().st_mtime_ns}".encode())
         return self.libs / f"classes-{mark:08x}.jsa"
 
-    def command(self, main: str, *args: str, heap_mb: int = 256, log: str = "error") -> list[str]:
-        """Return the command line that runs a main class, tuned to start quickly."""
-        # Sorted and written out: a class archive is refused if the class path differs.
-        path = os.pathsep.join(sorted(str(jar) for jar in self.libs.glob("*.jar")))
+    def compile(self, source: Path, classes: Path) -> None:
+        """Compile a program against Kafka's jars into a folder, for `command` to run.
+
+        Raises:
+            ConfigError: the compiler is not there, or does not like the program.
+        """
+        # As a module, since Debian's JRE has the compiler too, only not under the name of javac.
+        compiler = (self.program, "-XX:TieredStopAtLevel=1", "-m", _COMPILER)
+        options = ("-Xlint:all", "-Werror", "-cp", self._class_path(), "-d", str(classes))
+        done = subprocess.run(
+            [*compiler, *options, str(source)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise ConfigError(
+                f"{source} could not be compiled by {self.program} (where this Java has no "
+                f"compiler, install default-jdk-headless):\n{done.stdout}{done.stderr}"
+            )
+
+    def command(
+        self,
+        main: str,
+        *args: str,
+        heap_mb: int = 256,
+        log: str = "error",
+        classes: Path | None = None,
+    ) -> list[str]:
+        """Return the command line that runs a main class, tuned to start quickly.
+
+        Args:
+            main: the class's full name.
+            args: its arguments.
+            heap_mb: how much memory Java may use for objects.
+            log: which events it prints, from this level up.
+            classes: a folder of classes beside Kafka's, as `compile` makes it.
+        """
+        path = self._class_path(classes)
         flags = [f"-Xmx{heap_mb}m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         if self.archive.exists():
             flags += [f"-XX:SharedArchiveFile={self.archive}", "-Xlog:disable"]
         settings = [f"-Dlog4j2.configurationFile={_LOGGING}", f"-Drookery.log.level={log}"]
         return [self.program, *flags, *settings, "-cp", path, main, *args]
+
+    def _class_path(self, classes: Path | None = None) -> str:
+        # Sorted and written out: a class archive is refused if the class path differs, unless
+        # it only goes on where the archive's own ends.
+        path = sorted(str(jar) for jar in self.libs.glob("*.jar"))
+        return os.pathsep.join([*path, str(classes)] if classes else path)
 
     def tool(
         self, name: str, *args: str, text: str | None = None, timeout: float = 120

@@ -1,7 +1,7 @@
 """ApiVersions: what this broker serves, derived from its routes.
 
-The one feature is Rookery's own: the level of the rules by which the cluster's log is applied.
-Kafka's features (transactions, group protocols) are told when they are served.
+Among the features is Rookery's own: the level of the rules by which the cluster's log is applied.
+Of Kafka's those are told that are served.
 """
 
 from __future__ import annotations

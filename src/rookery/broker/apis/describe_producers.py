@@ -1,10 +1,11 @@
-"""DescribeProducers: which idempotent producers a partition remembers."""
+"""DescribeProducers: which producers a partition remembers, and what they have open."""
 
 from __future__ import annotations
 
 from rookery.broker.call import Call
 from rookery.broker.registry import handles
 from rookery.cluster.state import producers
+from rookery.cluster.state.partition import Partition
 from rookery.errors import ErrorCode
 from rookery.wire.messages.describe_producers import (
     DESCRIBE_PRODUCERS,
@@ -49,13 +50,13 @@ def _describe(call: Call, name: str, index: int) -> PartitionResponse:
         partition_index=index,
         error_code=ErrorCode.NONE,
         active_producers=[
-            _state(producer_id, window)
+            _state(topic.partitions[index], producer_id, window)
             for producer_id, window in topic.partitions[index].producers.items()
         ],
     )
 
 
-def _state(producer_id: int, window: bytes) -> ProducerState:
+def _state(partition: Partition, producer_id: int, window: bytes) -> ProducerState:
     known = producers.describe(window)
     return ProducerState(
         producer_id=producer_id,
@@ -63,4 +64,5 @@ def _state(producer_id: int, window: bytes) -> ProducerState:
         last_sequence=known.last_sequence,
         last_timestamp=known.time_ms,
         coordinator_epoch=-1,
+        current_txn_start_offset=partition.ongoing.get(producer_id, -1),
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from array import array
 from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -23,15 +24,17 @@ from rookery.broker.leaders import successor
 from rookery.broker.registry import handles
 from rookery.broker.sessions import Session, Sessions, Watched
 from rookery.broker.waiting import Parked, Waiting
+from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.log.rereads import SureReader
-from rookery.log.tail import Key
+from rookery.log.tail import Key, Slice
 from rookery.log.traffic import READ
 from rookery.wire.message import ZERO_UUID, Parts
 from rookery.wire.messages.fetch import (
     FETCH,
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -86,8 +89,8 @@ def fetch(call: Call, request: FetchRequest) -> Answer:
     return started.start_later() if call.connection.answers.is_full else started.start()
 
 
-class _Cold(NamedTuple):
-    """A partition whose records must be read from disk."""
+class _Wanted(NamedTuple):
+    """A partition whose records must be read, from memory or from disk."""
 
     answer: PartitionData
     key: Key
@@ -95,6 +98,10 @@ class _Cold(NamedTuple):
     offset: int
     limit: int
     is_first: bool
+    until: int
+    """Where readers of committed records have to stop."""
+    aborted: array[int]
+    """Which transactions those readers have to skip, as of the same version of the state."""
 
 
 class _Collected:
@@ -108,7 +115,7 @@ class _Collected:
     def __init__(self, left: int) -> None:
         self.answers: list[tuple[Watched, PartitionData]] = []
         self.partitions: dict[Key, Partition] = {}
-        self.cold: list[_Cold] = []
+        self.cold: list[_Wanted] = []
         self.sent: list[tuple[bytes, int, int]] = []
         """Topic id, records and bytes of what memory had."""
         self.endpoints: dict[int, NodeEndpoint] = {}
@@ -173,7 +180,7 @@ class _Fetch:
 
     def _look(self, found: _Collected, watched: Watched, topic: Topic) -> None:
         partition = topic.partitions[watched.index]
-        end, offset = partition.next_offset, watched.offset
+        end, stable, offset = partition.next_offset, partition.last_stable_offset, watched.offset
         if watched.leader_epoch > partition.leader_epoch:
             found.is_doubtful = True
             self._refuse(found, watched, ErrorCode.UNKNOWN_LEADER_EPOCH, partition)
@@ -190,13 +197,14 @@ class _Fetch:
             partition_index=watched.index,
             error_code=_NONE,
             high_watermark=end,
-            last_stable_offset=end,
+            last_stable_offset=stable,
             log_start_offset=partition.log_start,
             aborted_transactions=[] if self.request.isolation_level else None,
             records=b"",
         )
         found.answers.append((watched, answer))
-        if offset < end and (found.left > 0 or not found.size):
+        readable = stable if self.request.isolation_level else end
+        if offset < readable and (found.left > 0 or not found.size):
             self._take(found, answer, key, partition, watched)
 
     def _is_told(self, watched: Watched, partition: Partition) -> bool:
@@ -218,16 +226,21 @@ class _Fetch:
         """Take records from memory, or note that they must be read."""
         limit = min(found.left, watched.max_bytes)
         is_first = not found.size
+        is_committed = self.request.isolation_level
+        until = partition.last_stable_offset if is_committed else partition.next_offset
         records = self.call.services.reader.read_now(
-            key, watched.offset, limit, whole_first=is_first
+            key, partition, watched.offset, limit, whole_first=is_first, until=until
+        )
+        cold = _Wanted(
+            answer, key, partition, watched.offset, limit, is_first, until, partition.aborted
         )
         if records is None:
-            found.cold.append(_Cold(answer, key, partition, watched.offset, limit, is_first))
-            size = _available(partition, watched.offset, max(limit, 1))
+            found.cold.append(cold)
+            size = _available(cold, max(limit, 1))
         else:
             size = records.size
             if size:
-                answer.records = Parts(records.parts)
+                _give(cold, records)
                 found.sent.append((key[0], records.next_offset - watched.offset, size))
         found.size += size
         found.left -= size
@@ -240,11 +253,12 @@ class _Fetch:
         partition: Partition | None = None,
     ) -> PartitionData:
         end = partition.next_offset if partition else -1
+        stable = partition.last_stable_offset if partition else -1
         answer = PartitionData(
             partition_index=watched.index,
             error_code=code,
             high_watermark=end,
-            last_stable_offset=end,
+            last_stable_offset=stable,
             log_start_offset=partition.log_start if partition else -1,
             aborted_transactions=None if partition and not self.request.isolation_level else [],
             records=b"",
@@ -293,7 +307,8 @@ class _Fetch:
         self.parked = Parked(
             self.call.services.waiting,
             found.partitions,
-            self.request.min_bytes - found.size,
+            # A commit makes more readable than it adds.
+            1 if self.request.isolation_level else self.request.min_bytes - found.size,
             self.deadline - loop.time(),
             self._wake,
         )
@@ -370,13 +385,13 @@ class _Fetch:
             await asyncio.gather(*map(self._fill, found.cold))
         return self._answer(found)
 
-    async def _fill(self, cold: _Cold) -> None:
-        answer, key, partition, offset, limit, is_first = cold
+    async def _fill(self, cold: _Wanted) -> None:
+        answer, key, partition, offset, limit, is_first, until, _ = cold
         shared = readers(self.call)
         try:
             async with shared.disk:
                 records = await shared.reader.read(
-                    key, partition, offset, limit, whole_first=is_first
+                    key, partition, offset, limit, whole_first=is_first, until=until
                 )
         except Error as error:
             log.warning("cannot read: %s", error)
@@ -390,7 +405,7 @@ class _Fetch:
             answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             answer.log_start_offset = partition.log_start
         elif records.size:
-            answer.records = Parts(records.parts)
+            _give(cold, records)
             self._count(key[0], records.next_offset - offset, records.size)
 
     def _count(self, topic_id: bytes, records: int, size: int) -> None:
@@ -444,16 +459,30 @@ def _topic_response(watched: Watched) -> FetchableTopicResponse:
     return FetchableTopicResponse(topic=topic, topic_id=ZERO_UUID, partitions=[])
 
 
-def _least(cold: _Cold) -> int:
+def _least(cold: _Wanted) -> int:
     """Return what must be read whatever the limit: the first batch lies within one row."""
     return cold.partition.sizes[cold.partition.row_of(cold.offset)] if cold.is_first else 0
 
 
-def _available(partition: Partition, offset: int, limit: int) -> int:
+def _give(cold: _Wanted, records: Slice) -> None:
+    """Put records into an answer, and which of them were aborted, if the client wants to know."""
+    answer = cold.answer
+    answer.records = Parts(records.parts)
+    if answer.aborted_transactions is not None:
+        answer.aborted_transactions = [
+            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+            for one in aborted.within(cold.aborted, cold.offset, records.next_offset)
+        ]
+
+
+def _available(cold: _Wanted, limit: int) -> int:
     """Return about how many bytes there are from an offset on, no more than the limit."""
     size = 0
-    sizes = partition.sizes
-    for index in range(partition.row_of(offset), len(sizes)):
+    partition = cold.partition
+    bases, sizes = partition.base_offsets, partition.sizes
+    for index in range(partition.row_of(cold.offset), len(sizes)):
+        if bases[index] >= cold.until:
+            break
         size += sizes[index]
         if size >= limit:
             return limit

@@ -1,23 +1,67 @@
-"""FindCoordinator: where a group or a transaction is looked after; so far, nowhere.
-
-Groups and transactions are not served yet, and the answer says so. It is served all the same
-because librdkafka takes a broker without FindCoordinator for one too old to know lz4, and sends
-uncompressed what its user wants compressed.
-"""
+"""FindCoordinator: which broker looks after a group or a transactional id, chosen by its hash."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from rookery.broker.call import Call
 from rookery.broker.registry import handles
+from rookery.cluster.state.brokers import Broker
+from rookery.cluster.state.groups import coordinator_of
 from rookery.errors import ErrorCode
 from rookery.wire.messages.find_coordinator import (
     FIND_COORDINATOR,
+    Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+_BATCHED: Final = 4
+
 
 @handles(FIND_COORDINATOR, versions=range(7))
-def find_coordinator(_call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Say that there is none."""
-    return FIND_COORDINATOR.refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Answer for one key, or from version 4 for each."""
+    keys = request.coordinator_keys if call.version >= _BATCHED else [request.key]
+    found = [_find(call, request.key_type, key) for key in keys]
+    if call.version >= _BATCHED:
+        return FindCoordinatorResponse(coordinators=found)
+    [one] = found
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(call: Call, key_type: int, key: str) -> Coordinator:
+    if key_type not in {_GROUP, _TRANSACTION}:
+        return _refused(
+            key, ErrorCode.INVALID_REQUEST, f"keys of type {key_type} have no coordinator here"
+        )
+    if key_type == _TRANSACTION and not key:
+        return _refused(key, ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    brokers = call.state.brokers
+    broker = brokers.by_node.get(coordinator_of(key, brokers.nodes))
+    if broker is None:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return _refused(key, code, code.sentence)
+    return _found(key, broker)
+
+
+def _found(key: str, broker: Broker) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=broker.node_id,
+        host=broker.host,
+        port=broker.port,
+        error_code=ErrorCode.NONE,
+    )
+
+
+def _refused(key: str, code: ErrorCode, text: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=text)

@@ -3,6 +3,9 @@
 Without a transactional id every call gives a new id at epoch 0, or, if the producer names the id
 and epoch that it has, the same id at the next epoch (KIP-360). Epochs are not remembered here:
 partitions learn them from the batches themselves.
+
+With a transactional id the cluster log decides: the last one who asks is the only one that may
+write, and what was open under the id is aborted by the same event.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from typing import Final
 
 from rookery.broker.call import Call
 from rookery.broker.registry import handles
+from rookery.broker.transactions import check_id, decide, told
+from rookery.cluster.events.txns import TransactionInitialised
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.init_producer_id import (
     INIT_PRODUCER_ID,
@@ -19,21 +24,20 @@ from rookery.wire.messages.init_producer_id import (
 )
 
 _LAST_EPOCH: Final = 2**15 - 2
+_KNOWS_FENCED: Final = 4
 
 
 @handles(INIT_PRODUCER_ID, versions=range(6))
 async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Hand out an id, or raise the epoch of one."""
-    if request.transactional_id is not None:
-        raise ApiError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE, "transactions are not served by this broker"
-        )
     producer_id, epoch = request.producer_id, request.producer_epoch
     if (producer_id < 0) != (epoch < 0):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"producer id {producer_id} with epoch {epoch}: name both or neither",
         )
+    if request.transactional_id is not None:
+        return await _initialise(call, request)
     # An id that was never handed out is somebody else's to come.
     if 0 <= producer_id < call.state.next_producer_id and epoch < _LAST_EPOCH:
         return InitProducerIdResponse(
@@ -43,4 +47,30 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
         error_code=ErrorCode.NONE,
         producer_id=await call.services.producer_ids.take(),
         producer_epoch=0,
+    )
+
+
+async def _initialise(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Let a producer be the one that may write under a transactional id."""
+    timeout_ms, longest_ms = (
+        request.transaction_timeout_ms,
+        call.services.settings.transaction_max_timeout_ms,
+    )
+    if not 0 < timeout_ms <= longest_ms:
+        raise ApiError(
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+            f"{timeout_ms} ms; transaction.max.timeout.ms is {longest_ms}",
+        )
+    event = TransactionInitialised(
+        transactional_id=check_id(request.transactional_id),
+        timeout_ms=timeout_ms,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+    )
+    try:
+        writer = await decide(call, event)
+    except ApiError as error:
+        raise told(error, knows_fenced=call.version >= _KNOWS_FENCED) from error
+    return InitProducerIdResponse(
+        error_code=ErrorCode.NONE, producer_id=writer.producer_id, producer_epoch=writer.epoch
     )

@@ -52,13 +52,14 @@ async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRe
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
     bound = asyncio.Semaphore(_SEARCHES_AT_ONCE)
+    is_committed = bool(request.isolation_level)
 
     async def answer(name: str, part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         if counts[name, part.partition_index] > 1:
             return _refused(part, ErrorCode.INVALID_REQUEST)
         try:
             async with bound:
-                return await _find(call, name, part)
+                return await _find(call, name, part, is_committed=is_committed)
         except Error as error:
             log.info("ListOffsets of %s-%d: %s", name, part.partition_index, error)
             return _refused(part, code_of(error))
@@ -76,7 +77,9 @@ async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRe
     )
 
 
-async def _find(call: Call, name: str, part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+async def _find(
+    call: Call, name: str, part: ListOffsetsPartition, *, is_committed: bool
+) -> ListOffsetsPartitionResponse:
     if part.timestamp < 0 and call.version < _SINCE.get(part.timestamp, 2**15):
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -91,7 +94,12 @@ async def _find(call: Call, name: str, part: ListOffsetsPartition) -> ListOffset
             ErrorCode.UNKNOWN_LEADER_EPOCH,
             f"epoch {part.current_leader_epoch} is not known yet, only {partition.leader_epoch}",
         )
-    found = await _look(call, (topic.id, part.partition_index), partition, part.timestamp)
+    # What the client may read when it asks decides, whatever is written while we look.
+    readable = partition.last_stable_offset if is_committed else partition.next_offset
+    key = (topic.id, part.partition_index)
+    found = await _look(call, key, partition, part.timestamp, readable)
+    if found.offset > readable or (found.offset == readable and found.timestamp >= 0):
+        found = _UNKNOWN
     return ListOffsetsPartitionResponse(
         partition_index=part.partition_index,
         error_code=ErrorCode.NONE,
@@ -107,9 +115,9 @@ def _epoch(partition: Partition, offset: int) -> int:
     return partition.leader_epoch if offset >= partition.next_offset else partition.epoch_at(offset)
 
 
-async def _look(call: Call, key: Key, partition: Partition, time_ms: int) -> Stamped:
+async def _look(call: Call, key: Key, partition: Partition, time_ms: int, readable: int) -> Stamped:
     if time_ms == LATEST:
-        return Stamped(partition.next_offset, -1)
+        return Stamped(readable, -1)
     if time_ms in {EARLIEST, EARLIEST_LOCAL}:
         return Stamped(partition.log_start, -1)
     if time_ms in {LATEST_TIERED, _EARLIEST_PENDING}:

@@ -47,6 +47,10 @@ _ACKS: Final = frozenset((-1, 0, 1))
 _THREAD_FROM_BYTES: Final = 16 * 1024
 _NONE: Final = ErrorCode.NONE
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_WRONG_STATE: Final = ErrorCode.INVALID_TXN_STATE
+# KIP-890: from here on clients know that aborting helps, and add partitions just by writing.
+_ABORTABLE_SINCE: Final = 11
+_JOINS_SINCE: Final = 12
 Future = asyncio.Future[ProduceResponse | None]
 
 # Clients that have a request which is not in the writer's queue yet: those that follow it must not
@@ -71,14 +75,15 @@ class _Intake:
     """One request on its way into the log."""
 
     __slots__ = (
-        "batches", "call", "endpoints", "is_doubtful", "looks", "now_ms", "placed", "request",
-        "responses",
+        "batches", "call", "endpoints", "is_doubtful", "joins", "looks", "now_ms", "placed",
+        "request", "responses",
     )  # fmt: skip
 
     def __init__(self, call: Call, request: ProduceRequest) -> None:
         self.call = call
         self.request = request
         self.now_ms: int = call.services.clock.now_ms()
+        self.joins = call.header.api_version >= _JOINS_SINCE
         self.take()
 
     def take(self) -> None:
@@ -126,14 +131,16 @@ class _Intake:
             for header in headers:
                 if not rules.admits(header, latest_ms):
                     rules.check(header, self.call.header.api_version, latest_ms)
+                    if header.is_transactional:
+                        self._check_producer(header.producer_id)
         except ApiError as error:
             return _refused(index, error.code, error.text)
         first = len(self.batches)
         if len(headers) == 1:
-            self.batches.append(Batch(topic.id, index, data, headers[0]))
+            self.batches.append(Batch(topic.id, index, data, headers[0], self.joins))
         else:
             self.batches += [
-                Batch(topic.id, index, data[h.position : h.end], h._replace(position=0))
+                Batch(topic.id, index, data[h.position : h.end], h._replace(position=0), self.joins)
                 for h in headers
             ]
         answer = PartitionProduceResponse(index=index, error_code=_NONE, base_offset=-1)
@@ -141,6 +148,25 @@ class _Intake:
         if not rules.is_plain and rules.wants_look(headers):
             self.looks.append(_Look(rules.configs, first, len(self.batches), answer))
         return answer
+
+    def _check_producer(self, producer_id: int) -> None:
+        """Refuse transactional batches of a producer that is not the one of the request's id.
+
+        Who may use the id is asked by its name: under another one nobody would have asked.
+        """
+        transactional_id = self.request.transactional_id
+        if transactional_id is None:
+            raise ApiError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transactional batches in a request without a transactional id",
+            )
+        found = self.call.state.transactions.by_producer.get(producer_id)
+        if found is None or found.id != transactional_id:
+            self.is_doubtful = True
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                f"producer id {producer_id} is not that of transactional id {transactional_id!r}",
+            )
 
     def _elsewhere(self, topic: Topic, part: PartitionProduceData) -> PartitionProduceResponse:
         """Send the client on to who comes after this broker."""
@@ -219,8 +245,11 @@ class _Intake:
                 outcome = next(bad, outcome)
             answer.log_start_offset = topic.partitions[answer.index].log_start
             if outcome.error is not _NONE:
-                answer.error_code = outcome.error
-                answer.error_message = outcome.error.sentence
+                code = outcome.error
+                if code is _WRONG_STATE and self.call.header.api_version >= _ABORTABLE_SINCE:
+                    code = ErrorCode.TRANSACTION_ABORTABLE
+                answer.error_code = code
+                answer.error_message = code.sentence
                 continue
             answer.base_offset = outcome.base_offset
             answer.log_append_time_ms = outcome.append_time_ms

@@ -6,7 +6,7 @@ from collections import Counter
 
 from rookery.broker.call import Call
 from rookery.broker.deciding import decide
-from rookery.broker.features import features
+from rookery.broker.features import OWN, features
 from rookery.broker.registry import handles
 from rookery.cluster.events.brokers import FeatureLevelRaised
 from rookery.errors import ApiError, ErrorCode
@@ -31,7 +31,8 @@ async def update_features(call: Call, request: UpdateFeaturesRequest) -> UpdateF
             _check(call, update, counts[update.feature])
     except ApiError as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.text)
-    level = max((update.max_version_level for update in request.feature_updates), default=0)
+    own = [one.max_version_level for one in request.feature_updates if one.feature == OWN]
+    level = max(own, default=0)
     if level > call.state.feature_level and not request.validate_only:
         [outcome] = await decide(
             call, [FeatureLevelRaised(feature_level=level)], request.timeout_ms

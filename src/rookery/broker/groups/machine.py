@@ -14,6 +14,41 @@ from rookery.errors import ErrorCode
 from rookery.wire.message import Message
 
 
+class TopicInfo(NamedTuple):
+    """What a group must know of a topic."""
+
+    id: bytes
+    partitions: int
+
+
+class Topics(Protocol):
+    """The cluster's topics as they are when an event happens; a machine looks at no other time."""
+
+    @property
+    def mark(self) -> object:
+        """Something that differs whenever a topic has come or gone; growth does not show."""
+
+    def find(self, name: str) -> TopicInfo | None:
+        """Return a topic, if it is there."""
+
+    def names(self) -> list[str]:
+        """Return the names of all topics."""
+
+
+class NoTopics:
+    """A cluster without topics."""
+
+    mark = None
+
+    def find(self, _name: str) -> TopicInfo | None:
+        """Return nothing."""
+        return None
+
+    def names(self) -> list[str]:
+        """Return nothing."""
+        return []
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A client's request for the group."""
@@ -26,6 +61,8 @@ class Request:
     client_host: str
     new_member_id: str
     """A member id that nobody has, should one be wanted."""
+    topics: Topics = NoTopics()  # noqa: RUF009 (it has no state)
+    """For machines that assign partitions themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +114,14 @@ class Machine(Protocol):
     def on(self, event: Event, now_ms: int) -> list[Effect]:
         """Take an event; return what is to be done, in this order."""
 
-    def check_commit(self, member_id: str, generation: int, instance_id: str | None) -> ErrorCode:
+    def check_commit(
+        self,
+        member_id: str,
+        generation: int,
+        instance_id: str | None,
+        *,
+        is_transactional: bool = False,
+    ) -> ErrorCode:
         """Say whether a member may commit offsets; -1 and "" are a client without membership."""
 
     def subscribes(self, topic: str) -> bool:

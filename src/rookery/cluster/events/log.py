@@ -36,6 +36,7 @@ class Extent(Message):
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     base_sequence: i32
+    joins_transaction: bool = False  # adds its partition to its transaction by itself (KIP-890)
 
 
 class ObjectsDropped(Message, key=42, versions=range(1), flexible=0):

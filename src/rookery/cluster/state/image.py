@@ -132,6 +132,14 @@ class TopicImage(Message):
     replication_factor: i16
     configs: list[ConfigImage]
     partitions: list[PartitionImage]
+    pins: list[PinImage]
+
+
+class PinImage(Message):
+    """A reader that holds off compaction."""
+
+    pin_id: Uuid
+    until_ms: i64
 
 
 class PartitionImage(Message):
@@ -322,7 +330,7 @@ def _image(state: State) -> StateImage:
         retired_names=list(state.objects.retired_names),
         processes=[_process_image(state, one) for one in state.brokers.processes.values()],
         groups=[_group_image(group) for group in state.groups],
-        transactions=[_transaction_image(one) for one in _open_first(state)],
+        transactions=[_transaction_image(one) for one in state.transactions],
     )
 
 
@@ -360,6 +368,7 @@ def _topic_image(topic: Topic) -> TopicImage:
         replication_factor=topic.replication_factor,
         configs=_configs(topic.configs),
         partitions=[_partition_image(partition) for partition in topic.partitions],
+        pins=[PinImage(pin_id=pin, until_ms=until) for pin, until in topic.pins.items()],
     )
 
 
@@ -402,12 +411,6 @@ def _group_image(group: Group) -> GroupImage:
             for partition, packed in partitions.items()
         ],
     )
-
-
-def _open_first(state: State) -> Iterator[Transaction]:
-    """Go through all transactional ids; the open transactions stay in their order."""
-    yield from state.transactions.open.values()
-    yield from (one for one in state.transactions if not one.is_open)
 
 
 def _transaction_image(one: Transaction) -> TransactionImage:
@@ -500,6 +503,7 @@ def _topic(image: TopicImage) -> Topic:
     for config in image.configs:
         topic.configure(config.name, config.value)
     topic.partitions = [_partition(index, part) for index, part in enumerate(image.partitions)]
+    topic.pins = {bytes(pin.pin_id): pin.until_ms for pin in image.pins}
     return topic
 
 

@@ -4,6 +4,9 @@ Extents are rows of packed columns: base offset, object, position, size, time an
 row. A row may hold several batches that lie one behind the other in one object. A row's offsets end
 where the next one's begin.
 
+The marker that ends a transaction has no bytes anywhere until it is rewritten: its row says all
+that is in it, so that every broker makes the same of it.
+
 A batch is written before its offset is born, so the bytes of a new row say nothing of offsets: its
 batches take them up one after the other. Whoever rewrites a row writes offsets, leader epochs and
 times into the bytes: such a row is final, and may have gaps where compaction took records out.
@@ -18,11 +21,19 @@ from collections.abc import Sequence
 from enum import IntFlag
 from typing import Final, NamedTuple
 
+from rookery.cluster.state import aborted
 from rookery.records.crc import checksum
 
 # A row that has grown to this size takes no further batches, so that a reader of one offset does
 # not have to look through more than this.
 _ROW_BYTES: Final = 1024 * 1024
+
+MARKER_BYTES: Final = 78
+"""The size of every batch that ends a transaction."""
+PRODUCER_IDS: Final = 1 << 47
+"""Ids below this can have transactions: a marker's id and epoch share a column."""
+_EPOCH_BITS: Final = 16
+_EPOCH_MASK: Final = (1 << _EPOCH_BITS) - 1
 
 
 class Kind(IntFlag):
@@ -34,6 +45,10 @@ class Kind(IntFlag):
     """Offsets, epochs and times are in the bytes."""
     SEGMENT = 4
     """The row is a whole segment, with an index and times beside it."""
+    MARKER = 8
+    """The row is the end of a transaction, and lies in no object."""
+    COMMIT = 16
+    """… which was committed."""
 
 
 class Row(NamedTuple):
@@ -41,7 +56,7 @@ class Row(NamedTuple):
 
     base_offset: int
     end_offset: int
-    object_id: int  # negative: the payload of that entry; 0: its bytes are lost
+    object_id: int  # negative: the payload of that entry; 0: a marker, or its bytes are lost
     position: int
     size: int
     max_timestamp: int
@@ -62,6 +77,21 @@ class Row(NamedTuple):
         """Whether the row is a whole segment."""
         return bool(self.kind & Kind.SEGMENT)
 
+    @property
+    def is_marker(self) -> bool:
+        """Whether the row is the end of a transaction; it lies in no object."""
+        return bool(self.kind & Kind.MARKER)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the bytes are lost, and known to be."""
+        return not self.object_id and not self.kind & Kind.MARKER
+
+    @property
+    def producer(self) -> tuple[int, int]:
+        """The producer id and epoch of a marker."""
+        return self.position >> _EPOCH_BITS, self.position & _EPOCH_MASK
+
 
 class Place(NamedTuple):
     """Where the bytes of a batch lie."""
@@ -75,9 +105,9 @@ class Partition:
     """What all brokers know of one partition."""
 
     __slots__ = (
-        "append_time", "base_offsets", "cleaned_to", "epochs", "index", "kinds", "leader",
-        "leader_epoch", "log_start", "named_to", "next_offset", "objects", "positions",
-        "producers", "size_bytes", "sizes", "times",
+        "aborted", "append_time", "base_offsets", "cleaned_to", "epochs", "index", "kinds",
+        "leader", "leader_epoch", "log_start", "named_to", "next_offset", "objects", "ongoing",
+        "positions", "producers", "size_bytes", "sizes", "times",
     )  # fmt: skip
 
     def __init__(self, index: int) -> None:
@@ -103,6 +133,16 @@ class Partition:
         self.times = array("q")
         self.kinds = array("b")
         self.producers: dict[int, bytes] = {}
+        self.ongoing: dict[int, int] = {}
+        """Where the open transaction of each producer begins, the oldest first."""
+        self.aborted = array("q")
+        """Transactions that were aborted, as `state.aborted` packs them."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which it is known of every record whether it is committed."""
+        first = next(iter(self.ongoing.values()), self.next_offset)
+        return max(first, self.log_start)
 
     def append(self, place: Place, records: int, time_ms: int, *, is_append_time: bool) -> bool:
         """Add a batch at the end; return whether it needed a row of its own."""
@@ -121,6 +161,29 @@ class Partition:
         self.times.append(time_ms)
         self.kinds.append(is_append_time)
         return True
+
+    def mark(
+        self,
+        producer_id: int,
+        epoch: int,
+        time_ms: int,
+        *,
+        is_commit: bool,
+        is_append_time: bool,
+    ) -> int:
+        """Add the marker that ends a producer's transaction; return its offset."""
+        offset = self.next_offset
+        if is_append_time:
+            time_ms = self.append_time = max(self.append_time, time_ms)
+        self.base_offsets.append(offset)
+        self.objects.append(0)
+        self.positions.append(producer_id << _EPOCH_BITS | epoch)
+        self.sizes.append(MARKER_BYTES)
+        self.times.append(time_ms)
+        self.kinds.append(Kind.MARKER | is_commit * Kind.COMMIT | is_append_time)
+        self.size_bytes += MARKER_BYTES
+        self.next_offset = offset + 1
+        return offset
 
     def _extends(self, place: Place, time_ms: int, *, is_append_time: bool) -> bool:
         """Whether a batch lies right behind the last row, and can be part of it."""
@@ -172,6 +235,7 @@ class Partition:
     def begin_at(self, offset: int) -> list[int]:
         """Move the log's start; return the objects of the rows that nothing is left of."""
         self.log_start = offset
+        self.aborted = aborted.after(self.aborted, offset)
         bases = self.base_offsets
         gone = 0
         while gone < len(bases) and self._end_of(gone) <= offset:
@@ -227,7 +291,7 @@ class Partition:
     def lose(self, base_offset: int) -> int:
         """Keep a row's offsets but not its bytes; return the object it lay in, 0 if it had none."""
         index = self._exactly(base_offset)
-        if index is None:
+        if index is None or self.kinds[index] & Kind.MARKER:
             return 0
         object_id = self.objects[index]
         self.size_bytes -= self.sizes[index]

@@ -13,18 +13,25 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from rookery.cluster.entry import Entry
 from rookery.cluster.events import brokers as broker_events
 from rookery.cluster.events import log as log_events
 from rookery.cluster.events import topics as topic_events
-from rookery.cluster.state import producers
+from rookery.cluster.state import grouprules, pinrules, producers, txnrules
 from rookery.cluster.state.brokers import Brokers
+from rookery.cluster.state.groups import Groups
 from rookery.cluster.state.objects import Objects, Segment
+from rookery.cluster.state.outcome import OK
+from rookery.cluster.state.outcome import Appended as Appended  # noqa: PLC0414 (offered here, too)
+from rookery.cluster.state.outcome import Applied as Applied  # noqa: PLC0414
+from rookery.cluster.state.outcome import Outcome as Outcome  # noqa: PLC0414
 from rookery.cluster.state.partition import Place, Row
 from rookery.cluster.state.topics import Topic, Topics
+from rookery.cluster.state.txns import Transactions
 from rookery.errors import Corrupt, ErrorCode
+from rookery.records.batch import TRANSACTIONAL
 from rookery.records.crc import checksum
 from rookery.wire.message import Message
 
@@ -33,38 +40,7 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 
 
-class Appended(NamedTuple):
-    """What became of one batch."""
-
-    error: ErrorCode
-    base_offset: int
-    append_time_ms: int  # -1 where producers set the time
-    is_duplicate: bool
-
-
-class Outcome(NamedTuple):
-    """What became of one event."""
-
-    error: ErrorCode
-    value: Any = None
-
-
-class Applied(NamedTuple):
-    """What one entry did."""
-
-    number: int
-    is_void: bool
-    outcomes: list[Outcome]
-    grown: list[tuple[bytes, int]]
-    """Partitions that grew or are gone, by topic id and index: readers should look again."""
-    moved: list[tuple[bytes, int]]
-    """Partitions of which some bytes lie elsewhere from now on."""
-    dropped: list[int]
-    """Objects that were deleted."""
-
-
 _NONE: Final = ErrorCode.NONE
-OK: Final = Outcome(_NONE)
 _LOST: Final = Appended(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, is_duplicate=False)
 _CONDEMNED: Final = Appended(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, is_duplicate=False)
 
@@ -82,6 +58,8 @@ class State:
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.next_producer_id = 0
         self.objects = Objects()
+        self.groups = Groups()
+        self.transactions = Transactions()
 
     def apply(self, number: int, entry: Entry, events: list[Message]) -> Applied:
         """Apply one entry; it must be the next.
@@ -92,7 +70,16 @@ class State:
         if number != self.applied + 1:
             raise Corrupt(f"entry {number} of the cluster log comes after entry {self.applied}")
         self.applied = number
-        done = Applied(number, is_void=False, outcomes=[], grown=[], moved=[], dropped=[])
+        done = Applied(
+            number,
+            is_void=False,
+            outcomes=[],
+            grown=[],
+            marked=[],
+            moved=[],
+            dropped=[],
+            claimed=[],
+        )
         if not self._counts(entry, events):
             return done._replace(is_void=True)
         for event in events:
@@ -186,6 +173,7 @@ class State:
         if topic is None:
             return Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
         self.topics.remove(topic)
+        self.groups.forget_topic(topic.id)
         if any(partition.named_to >= 0 for partition in topic.partitions):
             self.objects.retired_names[topic.name] = None
         for partition in topic.partitions:
@@ -259,12 +247,23 @@ class State:
         partition = topic.partitions[extent.partition]
         producer_id = extent.producer_id
         if producer_id >= 0:
+            transaction = self.transactions.by_producer.get(producer_id)
+            is_transactional = extent.attributes & TRANSACTIONAL
+            if is_transactional or transaction is not None:
+                error = txnrules.judge(transaction, partition, extent)
+                if error is not _NONE:
+                    return Appended(error, -1, -1, is_duplicate=False)
             window = partition.producers.get(producer_id)
             verdict = producers.judge(
                 window, extent.producer_epoch, extent.base_sequence, extent.records
             )
             if verdict is not producers.NEW:
                 return Appended(verdict.error, verdict.offset, -1, verdict.offset >= 0)
+            if is_transactional:
+                moment = txnrules.Moment(done.number, stamp_ms)
+                error = txnrules.join(self.transactions, partition, extent, moment)
+                if error is not _NONE:
+                    return Appended(error, -1, -1, is_duplicate=False)
             partition.producers[producer_id] = producers.remember(
                 window,
                 extent.producer_epoch,
@@ -307,10 +306,22 @@ class State:
         )
         return is_plain
 
-    def _replaced(self, _entry: Entry, event: log_events.Replaced, done: Applied) -> Outcome:
+    def _replaced(self, entry: Entry, event: log_events.Replaced, done: Applied) -> Outcome:
         if event.object_id in self.objects.condemned:
             return Outcome(_NONE, [False] * len(event.ranges))
-        return Outcome(_NONE, [self._replace(event.object_id, one, done) for one in event.ranges])
+        return Outcome(
+            _NONE,
+            [
+                not self._is_held_off(one, entry.stamp_ms)
+                and self._replace(event.object_id, one, done)
+                for one in event.ranges
+            ],
+        )
+
+    def _is_held_off(self, one: log_events.ReplacedRange, now_ms: int) -> bool:
+        """Whether a range was compacted although somebody reads its topic as it was."""
+        topic = self.topics.by_id.get(one.topic_id)
+        return one.cleaned_to >= 0 and topic is not None and topic.is_pinned(now_ms)
 
     def _replace(self, object_id: int, one: log_events.ReplacedRange, done: Applied) -> bool:
         """Put new rows for old ones, if these are exactly what the rewriter read."""
@@ -393,6 +404,9 @@ class State:
         log_events.ObjectsDropped: _objects_dropped,
         log_events.ProducerIdsAllotted: _ids_allotted,
         log_events.ProducersExpired: _producers_expired,
+        **grouprules.HANDLERS,
+        **pinrules.HANDLERS,
+        **txnrules.HANDLERS,
     }
 
 

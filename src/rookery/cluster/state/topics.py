@@ -12,7 +12,8 @@ class Topic:
     """One topic: its settings and its partitions."""
 
     __slots__ = (
-        "configs", "derived", "id", "is_append_time", "name", "partitions", "replication_factor",
+        "configs", "derived", "id", "is_append_time", "name", "partitions", "pins",
+        "replication_factor",
     )  # fmt: skip
 
     def __init__(self, topic_id: bytes, name: str, replication_factor: int) -> None:
@@ -22,6 +23,8 @@ class Topic:
         self.configs: dict[str, str] = {}
         self.partitions: list[Partition] = []
         self.is_append_time = False
+        self.pins: dict[bytes, int] = {}
+        """Until when readers want nothing to be compacted away, by the stamps of entries."""
         self.derived: dict[str, object] = {}
         """What this process has worked out from the topic; emptied whenever the topic changes."""
 
@@ -34,6 +37,10 @@ class Topic:
         self.derived.clear()
         # Offsets and times are decided where entries are applied, so this one is kept at hand.
         self.is_append_time = self.configs.get("message.timestamp.type") == "LogAppendTime"
+
+    def is_pinned(self, now_ms: int) -> bool:
+        """Whether a reader wants nothing to be compacted away at that moment."""
+        return any(until > now_ms for until in self.pins.values())
 
     def grow(self, count: int, nodes: Sequence[int]) -> None:
         """Have `count` partitions, each with its leader."""

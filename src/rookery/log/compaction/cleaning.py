@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from rookery import metrics
+from rookery.cluster.state.aborted import within
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.log.assemble import Captured
+from rookery.log.compaction.fates import Fates
 from rookery.log.compaction.output import Output
 from rookery.log.compaction.plan import Dirt
 from rookery.log.compaction.sift import Kept, Sieve, note, spread
@@ -102,6 +104,9 @@ class Cleaning:
         most = SLOT_BYTES * (offsets + offsets // 4 + _SPARE_SLOTS)
         self._last = OffsetMap(min(task.map_bytes, most), task.seed)
         self._end = task.dirt.start
+        # All that is compacted is decided, so this list is complete whatever comes.
+        partition = task.dirt.partition
+        self._fates = Fates(within(partition.aborted, partition.log_start, task.dirt.bound))
 
     async def run(self) -> AsyncIterator[Step]:
         """Do the work, as far as it is asked for.
@@ -140,7 +145,7 @@ class Cleaning:
                 break
             async for piece in pieces(self._read, found[1], rows):
                 noted = await asyncio.to_thread(
-                    note, self._last, piece, self._task.dirt.start, bound
+                    note, self._last, piece, self._task.dirt.start, bound, self._fates
                 )
                 self._end = max(self._end, noted.end_offset)
                 if noted.is_full:
@@ -181,7 +186,13 @@ class Cleaning:
         return group.size >= half and group.is_as_before(self._task.dirt.start)
 
     async def _sift(self, partition: Partition, rows: list[Row]) -> Kept:
-        sieve = Sieve(self._last, self._end, self._task.now_ms, self._task.delete_retention_ms)
+        sieve = Sieve(
+            self._last,
+            self._end,
+            self._task.now_ms,
+            self._task.delete_retention_ms,
+            self._fates,
+        )
         kept = Kept()
         async for piece in pieces(self._read, partition, rows):
             await asyncio.to_thread(sieve.sift, piece, kept)

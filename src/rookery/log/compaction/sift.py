@@ -4,6 +4,8 @@ A batch of which some records go is built again around the rest: its offsets, it
 codec stay what they were. The first compaction that meets tombstones writes into their batch until
 when they stay, as Kafka does since KIP-534: attribute bit 6 is set, the base timestamp is that
 time, and the records' timestamps count from there.
+
+Records of aborted transactions go at once. Nothing is looked at whose transaction is still open.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rookery.errors import ApiError, Corrupt
+from rookery.log.compaction.fates import NONE, Fates
 from rookery.log.compaction.source import Piece
+from rookery.model.control import ControlRecordType
 from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.records.batch import BatchHeader
@@ -53,13 +57,14 @@ class Noted(NamedTuple):
     is_full: bool
 
 
-def note(last: OffsetMap, piece: Piece, start: int, until: int) -> Noted:
+def note(last: OffsetMap, piece: Piece, start: int, until: int, fates: Fates = NONE) -> Noted:
     """Take the keys of a piece's batches into the map: those from `start` on and before `until`."""
     end = start
     for header in piece.headers:
         if header.last_offset < start or header.base_offset >= until:
             continue
-        if not header.is_control and not _note_batch(last, piece, header):
+        counts = not header.is_control and not fates.is_aborted(header)
+        if counts and not _note_batch(last, piece, header):
             return Noted(header.base_offset, is_full=True)
         end = header.last_offset + 1
     return Noted(end, is_full=False)
@@ -83,6 +88,8 @@ class Sieve:
     """The offset up to which the map knows the keys; what lies beyond stays."""
     now_ms: int
     delete_retention_ms: int
+    fates: Fates = NONE
+    """Which transactions were aborted."""
 
     def sift(self, piece: Piece, kept: Kept) -> None:
         """Add what stays of a piece."""
@@ -103,14 +110,27 @@ class Sieve:
 
     def _batch(self, piece: Piece, header: BatchHeader) -> _Batch:
         whole = _Batch(piece.data[header.position : header.end], 0)
-        if header.is_control or header.base_offset >= self.end:
+        if header.base_offset >= self.end:
             return whole
-        if not header.record_count:
-            return _Batch(None, 0)
+        if header.is_control:
+            return _Batch(None, 1) if self._is_done(piece, header) else whole
+        if not header.record_count or self.fates.is_aborted(header):
+            return _Batch(None, header.record_count)
         try:
             return self._records(whole, piece, header)
         except (ApiError, Corrupt):
             return whole  # `note` has told of it, or did when it was new
+
+    def _is_done(self, piece: Piece, header: BatchHeader) -> bool:
+        """Whether a marker may go: a commit tells readers nothing once nobody waits for it.
+
+        That of an abort stays as long as readers are told of the transaction, since it is where
+        they stop to skip its producer.
+        """
+        if header.max_timestamp + self.delete_retention_ms > self.now_ms:
+            return False
+        [record] = records.read(piece.data, header)
+        return records.control(record).type is ControlRecordType.COMMIT
 
     def _records(self, whole: _Batch, piece: Piece, header: BatchHeader) -> _Batch:
         payload = records.payload(piece.data, header)

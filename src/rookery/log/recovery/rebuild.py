@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from rookery.cluster.state.brokers import Brokers
 from rookery.cluster.state.objects import Objects, Segment
-from rookery.cluster.state.partition import Kind, Partition, Place
+from rookery.cluster.state.partition import PRODUCER_IDS, Kind, Partition, Place
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.formats.keys import is_stored, object_key
 from rookery.formats.manifest import EarlierObject, ManifestExtent
@@ -106,7 +106,8 @@ def _known_rows(state: State, survey: Survey, namespace: str) -> _Candidates:
             found[topic.id, partition.index] = [
                 Candidate(*row, is_known=True)
                 for row in rows
-                if _is_there(state, survey, namespace, row.object_id, row.position, row.size)
+                if row.is_marker
+                or _is_there(state, survey, namespace, row.object_id, row.position, row.size)
             ]
     return found
 
@@ -229,7 +230,7 @@ def _fill(
 
 def _lost_spans(partition: Partition) -> list[tuple[int, int]]:
     rows = (partition.row(index) for index in range(len(partition.base_offsets)))
-    return [(row.base_offset, row.end_offset) for row in rows if not row.object_id]
+    return [(row.base_offset, row.end_offset) for row in rows if row.is_lost]
 
 
 def _skip(partition: Partition, offset: int, time_ms: int) -> list[tuple[int, int]]:
@@ -309,7 +310,8 @@ def _restore_counters(state: State, survey: Survey, number: int) -> None:
     seen = [
         extent.producer_id for one in survey.objects.values() for extent in one.manifest.extents
     ]
-    highest = max(seen, default=-1) + 1
+    # A client may name any id as its own; those beyond the bound were never given out.
+    highest = max((one for one in seen if one < PRODUCER_IDS // 2), default=-1) + 1
     state.next_producer_id = max(state.next_producer_id, highest) + _PRODUCERS_AHEAD
 
 

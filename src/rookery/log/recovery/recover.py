@@ -26,6 +26,7 @@ from rookery.log.recovery.leftovers import Leftover, journal_leftovers, set_asid
 from rookery.log.recovery.rebuild import Rebuilt, Unplaced, lead_anew, rebuild
 from rookery.log.recovery.replay import Replay
 from rookery.log.recovery.survey import Headed, Survey, survey
+from rookery.log.recovery.transactions import abort_open
 
 
 @dataclass(slots=True)
@@ -88,6 +89,7 @@ async def plan(sources: Sources, clock: Clock, progress: Progress = lambda *_: N
     leftovers = await journal_leftovers(sources, found, progress)
     rebuilt = rebuild(found, sources.namespace)
     faults = await Replay(sources, rebuilt, clock.now_ms(), progress).run()
+    faults += abort_open(rebuilt.state, clock.now_ms())
     lead_anew(rebuilt.state)
     return Plan(rebuilt, start, [*found.faults, *faults], _kept(found, rebuilt), leftovers)
 

@@ -18,6 +18,7 @@ from rookery.log.fsck.fault import Fault, Kind, Where
 from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.sources import Bytes, Sources
 from rookery.log.openfiles import Missing
+from rookery.log.recovery import transactions
 from rookery.log.recovery.rebuild import Rebuilt
 from rookery.log.runs import body
 from rookery.records import batch as batches
@@ -32,6 +33,8 @@ class _Batch(NamedTuple):
 
     header: BatchHeader
     base: int
+    data: bytes
+    """The bytes that the header's position is in."""
 
     @property
     def end(self) -> int:
@@ -95,6 +98,7 @@ class Replay:
                 _note_epoch(partition, one)
             if one.base >= known:
                 self._note_producer(partition, one)
+                transactions.note(partition, one.data, one.header, one.base)
         if row.is_final and (has_gap or expected != row.end_offset):
             partition.cleaned_to = max(partition.cleaned_to, row.end_offset)
         elif expected != row.end_offset:
@@ -113,7 +117,7 @@ class Replay:
                 step *= 2  # a long one
                 continue
             for header in headers:
-                one = _Batch(header, header.base_offset if row.is_final else base)
+                one = _Batch(header, header.base_offset if row.is_final else base, data)
                 yield one
                 base = one.end
             self._progress(headers[-1].end, len(headers))

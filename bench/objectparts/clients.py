@@ -1,0 +1,169 @@
+"""The clients of the measurements, each run in a process of its own.
+
+python clients.py '{"kind": "produce", "bootstrap": …}'    prints what it found as JSON
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from rookery.net.loop import run
+from rookery.store.open import open_store
+
+MEBIBYTE: Final = 1024 * 1024
+
+
+def ask(kind: str, **arguments: object) -> dict[str, float]:
+    """Run one of the clients below in a process, and return what it found."""
+    done = subprocess.run(
+        [sys.executable, __file__, json.dumps({"kind": kind, **arguments})],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"the client {kind} failed: {done.stderr[-2000:]}")
+    answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+# The store itself, through the layer that brokers use.
+
+
+async def _in_flight(count: int, lanes: int, one: Callable[[int], Coroutine[Any, Any, int]]) -> int:
+    """Run that for every number, so many at the same time; return the sum."""
+    numbers = iter(range(count))
+
+    async def lane() -> int:
+        return sum([await one(number) for number in numbers])
+
+    return sum(await asyncio.gather(*(lane() for _ in range(lanes))))
+
+
+def put(*, url: str, count: int, size: int, lanes: int) -> dict[str, float]:
+    """Put objects of a size."""
+    data = os.urandom(size)
+
+    async def work() -> float:
+        store = open_store(url)
+
+        async def one(number: int) -> int:
+            await store.create(f"raw/{number:06}", [data])
+            return size
+
+        await store.create("raw/first", [b"opens the connection"])
+        begun = time.perf_counter()
+        moved = await _in_flight(count, lanes, one)
+        return moved / (time.perf_counter() - begun)
+
+    return {"MB/s": run(work()) / 1e6}
+
+
+def get(*, url: str, count: int, size: int, lanes: int, block: int) -> dict[str, float]:
+    """Get blocks of the objects that `put` has left."""
+    blocks = size // block
+
+    async def work() -> float:
+        store = open_store(url)
+
+        async def one(number: int) -> int:
+            key = f"raw/{number // blocks:06}"
+            return len(await store.read(key, number % blocks * block, block))
+
+        await store.read("raw/first")
+        begun = time.perf_counter()
+        moved = await _in_flight(count * blocks, lanes, one)
+        return moved / (time.perf_counter() - begun)
+
+    return {"MB/s": run(work()) / 1e6}
+
+
+# librdkafka.
+
+
+def produce(
+    *, bootstrap: str, topic: str, count: int, size: int, partitions: int, batch: int
+) -> dict[str, float]:
+    """Produce as fast as librdkafka can, in batches of a size."""
+    from confluent_kafka import Producer  # noqa: PLC0415 (not every client needs it)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "batch.size": batch,
+            "queue.buffering.max.kbytes": 1_000_000, "queue.buffering.max.messages": 2_000_000,
+        }
+    )  # fmt: skip
+    value, errors = os.urandom(size), []
+    for partition in range(partitions):
+        producer.produce(topic, value=value, partition=partition)
+    producer.flush()
+
+    def told(error: object, _message: object) -> None:
+        if error is not None:
+            errors.append(error)
+
+    begun = time.perf_counter()
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(
+                    topic, value=value, partition=number % partitions, on_delivery=told
+                )
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if number % 1000 == 0:
+            producer.poll(0)
+    producer.flush()
+    spent = time.perf_counter() - begun
+    if errors:
+        raise SystemExit(f"{len(errors)} records failed: {errors[0]}")
+    return {"MB/s": count * size / spent / 1e6, "seconds": spent}
+
+
+def consume(
+    *, bootstrap: str, topic: str, count: int, size: int, partitions: int
+) -> dict[str, float]:
+    """Consume all from the beginning; the time runs from the assignment on."""
+    from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False,
+            # By default the client rests a second whenever its queue is full.
+            "fetch.queue.backoff.ms": 2, "fetch.message.max.bytes": 4 * MEBIBYTE,
+        }
+    )  # fmt: skip
+    consumer.list_topics(topic, 30)
+    begun = time.perf_counter()
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    found, first = 0, 0.0
+    while found < count:
+        messages = consumer.consume(10_000, 30)
+        if not messages:
+            raise SystemExit(f"only {found} of {count} records came")
+        first = first or time.perf_counter() - begun
+        found += len(messages)
+    spent = time.perf_counter() - begun
+    consumer.close()
+    return {"MB/s": count * size / spent / 1e6, "first ms": first * 1e3}
+
+
+CLIENTS: Final[dict[str, Callable[..., dict[str, float]]]] = {
+    "put": put, "get": get, "produce": produce, "consume": consume,
+}  # fmt: skip
+
+
+def main() -> None:
+    """Be the client that is asked for."""
+    arguments = json.loads(sys.argv[1])
+    print(json.dumps(CLIENTS[arguments.pop("kind")](**arguments)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Throughput against the store's own: producing against PUT, cold segments against GET."""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import Any, Final
+
+from objectparts.clients import MEBIBYTE, ask
+from objectparts.figures import Figure
+from objectparts.rig import Numbers, broker, cpu, make_topic, wait_for
+from objectparts.scene import PARTITIONS, RECORD, Scene
+from rookery.log.settings import CacheSettings
+from rookery.net.loop import run
+from rookery.store.open import open_store
+
+_OBJECT: Final = 8 * MEBIBYTE
+_LANES: Final = 8
+_BATCH: Final = 1_000_000
+# What a broker reads at once; all its readers together may have eight of these read ahead.
+_BLOCK: Final = CacheSettings().stored_block_bytes
+# Everything becomes segments at once, and as few as the size of segments allows.
+_AT_ONCE: Final = (
+    "--upkeep-interval-ms", "500", "--rewrite-segment-age-ms", "1",
+    "--rewrite-segment-min-bytes", "1", "--rewrite-merge-age-ms", "1000",
+)  # fmt: skip
+_BLOCKS: Final = ("hits", "misses", "joined", "ahead", "evicted")
+
+
+def rates(scene: Scene) -> None:
+    """Measure produce, then consume from cold segments, each between two looks at the store."""
+    with scene.servers() as (store, etcd):
+        raw = Raw(scene, store.url("raw"))
+        url, cluster = store.url("rates"), etcd.url("rates")
+        _produce(scene, raw, url, cluster)
+        with broker(url, cluster, *_AT_ONCE):
+            wait_segments(url, scene.megabytes * 1_000_000)
+        scene.figures.say("rates: all is in segments; the broker is started anew")
+        _consume(scene, raw, url, cluster)
+
+
+class Raw:
+    """What the store itself does, through the layer that brokers use."""
+
+    def __init__(self, scene: Scene, url: str) -> None:
+        self._scene = scene
+        self._url = url
+        self._sizes: dict[str, Any] = {
+            "count": max(_LANES, scene.megabytes * 1_000_000 // _OBJECT),
+            "size": _OBJECT, "lanes": _LANES,
+        }  # fmt: skip
+
+    def put(self, number: int) -> float:
+        """Put objects of 8 MiB, eight at a time; return MB/s."""
+        found = ask("put", url=self._at(number), **self._sizes)["MB/s"]
+        self._scene.figures.say(f"rates: raw PUT, 8 MiB x 8: {found:.0f} MB/s")
+        return found
+
+    def get(self, number: int) -> float:
+        """Get what `put` has left, in a broker's blocks, eight at a time; return MB/s."""
+        found = ask("get", url=self._at(number), block=_BLOCK, **self._sizes)["MB/s"]
+        self._scene.figures.say(f"rates: raw GET, {_BLOCK // MEBIBYTE} MiB x 8: {found:.0f} MB/s")
+        return found
+
+    def _at(self, number: int) -> str:
+        path, _, options = self._url.partition("?")
+        return f"{path}-{number}?{options}"
+
+
+def _load(scene: Scene) -> dict[str, Any]:
+    return {"topic": "t", "count": scene.records, "size": RECORD, "partitions": PARTITIONS}
+
+
+def _produce(scene: Scene, raw: Raw, url: str, cluster: str) -> None:
+    puts = [raw.put(0)]
+    # The caretaker would take CPU and requests: what it costs is measured by itself.
+    with broker(url, cluster, "--caretaker", "off") as served:
+        make_topic(served.bootstrap, "t", PARTITIONS)
+        before = cpu(served.pid)
+        made = ask("produce", bootstrap=served.bootstrap, batch=_BATCH, **_load(scene))["MB/s"]
+        spent = (cpu(served.pid) - before) * 1000 / scene.megabytes
+    puts.append(raw.put(1))
+    what = "produce / raw PUT of 8 MiB x 8"
+    scene.figures.add(Figure("rates", what, made, "MB/s", mean(puts), 0.7))
+    scene.figures.add(Figure("rates", "broker CPU without rewriting", spent, "s/GB"))
+
+
+def _consume(scene: Scene, raw: Raw, url: str, cluster: str) -> None:
+    gets = [raw.get(0)]
+    with broker(url, cluster, "--caretaker", "off") as served:
+        found = ask("consume", bootstrap=served.bootstrap, **_load(scene))
+        numbers = Numbers.of(served)
+        spent = cpu(served.pid) * 1000 / scene.megabytes
+    gets.append(raw.get(1))
+    blocks = {one: int(numbers[f"rookery_log_cache_{one}_total"]) for one in _BLOCKS}
+    scene.figures.say(
+        f"rates: first records after {found['first ms']:.0f} ms; blocks {blocks}; broker CPU with "
+        f"its start {spent:.1f} s/GB"
+    )
+    what = f"consume cold segments / raw GET of {_BLOCK // MEBIBYTE} MiB x {_LANES}"
+    scene.figures.add(Figure("rates", what, found["MB/s"], "MB/s", mean(gets), 0.7))
+
+
+def wait_segments(url: str, size: int) -> None:
+    """Return when segments hold that many bytes."""
+
+    async def stored() -> int:
+        found = await open_store(url).list("default/")
+        return sum(one.size for one in found if one.key.endswith(".kfs"))
+
+    wait_for("all data is in segments", lambda: run(stored()) >= size)

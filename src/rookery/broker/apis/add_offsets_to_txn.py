@@ -1,0 +1,38 @@
+"""AddOffsetsToTxn: a transaction is about to commit a group's offsets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.groups.requests import check_group_id
+from rookery.broker.registry import handles
+from rookery.broker.transactions import check_id, decide, told
+from rookery.cluster.events.txns import OffsetsAddedToTransaction
+from rookery.errors import ApiError, ErrorCode
+from rookery.wire.messages.add_offsets_to_txn import (
+    ADD_OFFSETS_TO_TXN,
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+
+_KNOWS_FENCED: Final = 2
+
+
+@handles(ADD_OFFSETS_TO_TXN)
+async def add_offsets_to_txn(
+    call: Call, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    """Add the group."""
+    check_group_id(request.group_id)
+    event = OffsetsAddedToTransaction(
+        transactional_id=check_id(request.transactional_id),
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        group_id=request.group_id,
+    )
+    try:
+        await decide(call, event)
+    except ApiError as error:
+        raise told(error, knows_fenced=call.version >= _KNOWS_FENCED) from error
+    return AddOffsetsToTxnResponse(error_code=ErrorCode.NONE)

@@ -1,0 +1,132 @@
+"""AddPartitionsToTxn: names partitions that a transaction is about to write to.
+
+All partitions of a transaction are added, or none. From version 4 on one request speaks of several
+transactions, and may only ask whether partitions are in one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.dispatch import code_of
+from rookery.broker.registry import handles
+from rookery.broker.transactions import check_id, decide, owned, parts, told
+from rookery.cluster.events.txns import PartitionsAddedToTransaction, TransactionPlace
+from rookery.cluster.state.txns import Writer
+from rookery.errors import ApiError, Error, ErrorCode
+from rookery.wire.messages.add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+_KNOWS_FENCED: Final = 2
+_BATCHED: Final = 4
+_KNOWS_ABORTABLE: Final = 5
+
+_Codes = dict[tuple[str, int], ErrorCode]
+
+
+@handles(ADD_PARTITIONS_TO_TXN)
+async def add_partitions_to_txn(
+    call: Call, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    """Answer for every partition of every transaction."""
+    if call.version >= _BATCHED:
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(
+                    transactional_id=one.transactional_id, topic_results=await _answer(call, one)
+                )
+                for one in request.transactions
+            ]
+        )
+    only = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _answer(call, only))
+
+
+async def _answer(
+    call: Call, asked: AddPartitionsToTxnTransaction
+) -> list[AddPartitionsToTxnTopicResult]:
+    try:
+        check_id(asked.transactional_id)
+        codes = await (_verify(call, asked) if asked.verify_only else _add(call, asked))
+    except Error as error:
+        if isinstance(error, ApiError):
+            error = told(error, knows_fenced=call.version >= _KNOWS_FENCED)
+        codes = dict.fromkeys(_names(asked.topics), code_of(error))
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=codes[topic.name, index]
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in asked.topics
+    ]
+
+
+async def _add(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
+    names = _names(asked.topics)
+    unknown = [name for name in names if _place(call, *name) is None]
+    if unknown:
+        await call.services.replica.barrier()
+        unknown = [name for name in names if _place(call, *name) is None]
+    if unknown:
+        codes = dict.fromkeys(names, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    places = [place for name in names if (place := _place(call, *name)) is not None]
+    for some in parts(places):
+        await decide(
+            call,
+            PartitionsAddedToTransaction(
+                transactional_id=asked.transactional_id,
+                producer_id=asked.producer_id,
+                producer_epoch=asked.producer_epoch,
+                places=some,
+            ),
+        )
+    return dict.fromkeys(names, ErrorCode.NONE)
+
+
+async def _verify(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
+    """Tell which partitions are in the transaction, and add none."""
+    await call.services.replica.barrier()
+    writer = Writer(asked.producer_id, asked.producer_epoch)
+    found = owned(call, asked.transactional_id, writer)
+    absent = (
+        ErrorCode.TRANSACTION_ABORTABLE
+        if call.version >= _KNOWS_ABORTABLE
+        else ErrorCode.INVALID_TXN_STATE
+    )
+    codes: _Codes = {}
+    for name in _names(asked.topics):
+        place = _place(call, *name)
+        is_in = place is not None and (place.topic_id, place.partition) in found.partitions
+        codes[name] = ErrorCode.NONE if is_in else absent
+    return codes
+
+
+def _names(topics: list[AddPartitionsToTxnTopic]) -> list[tuple[str, int]]:
+    return [(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _place(call: Call, name: str, index: int) -> TransactionPlace | None:
+    topic = call.state.topics.by_name.get(name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return None
+    return TransactionPlace(topic_id=topic.id, partition=index)

@@ -1,0 +1,107 @@
+"""ConsumerGroupDescribe: the state, the epochs and the members of consumer groups (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.groups.consumer import Consumer, MemberDescription
+from rookery.broker.groups.requests import reach_head
+from rookery.broker.operations import NOT_ASKED, Operation
+from rookery.broker.registry import handles
+from rookery.errors import ErrorCode
+from rookery.wire.messages.consumer_group_describe import (
+    CONSUMER_GROUP_DESCRIBE,
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+_OPERATIONS: Final = (
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+_ON_GROUP: Final = sum(1 << operation for operation in _OPERATIONS)
+_CONSUMER_MEMBER: Final = 1
+
+
+@handles(CONSUMER_GROUP_DESCRIBE, versions=range(2))
+async def consumer_group_describe(
+    call: Call, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    """Answer as of the log's head, each group for itself."""
+    await reach_head(call)
+    groups = [_describe(call, group_id) for group_id in request.group_ids]
+    for group in groups:
+        asked = request.include_authorized_operations and group.error_code is ErrorCode.NONE
+        group.authorized_operations = _ON_GROUP if asked else NOT_ASKED
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _describe(call: Call, group_id: str) -> DescribedGroup:
+    groups = call.services.groups
+    if not group_id:
+        return _without(group_id, ErrorCode.INVALID_GROUP_ID, "the group's name is empty")
+    if call.services.is_draining or not groups.is_ours(group_id):
+        code = ErrorCode.NOT_COORDINATOR
+        return _without(group_id, code, code.sentence)
+    group = call.state.groups.by_id.get(group_id)
+    machine = groups.machine(group) if group is not None else None
+    if not isinstance(machine, Consumer):
+        text = f"{group_id!r} is no consumer group"
+        return _without(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
+    found = machine.description()
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=found.state,
+        group_epoch=found.epoch,
+        assignment_epoch=found.target_epoch,
+        assignor_name=found.assignor,
+        members=[_member(one, found.topic_ids) for one in found.members],
+    )
+
+
+def _member(found: MemberDescription, topic_ids: dict[str, bytes]) -> Member:
+    member = found.member
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.names),
+        subscribed_topic_regex=member.regex or None,
+        assignment=_assignment(found.assigned, topic_ids),
+        target_assignment=_assignment(found.target, topic_ids),
+        member_type=_CONSUMER_MEMBER,
+    )
+
+
+def _assignment(by_name: dict[str, list[int]], topic_ids: dict[str, bytes]) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_ids[name], topic_name=name, partitions=partitions)
+            for name, partitions in by_name.items()
+        ]
+    )
+
+
+def _without(group_id: str, code: ErrorCode, text: str) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code,
+        error_message=text,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )

@@ -1,0 +1,22 @@
+"""ConsumerGroupHeartbeat: a consumer joins, stays in and leaves a group (KIP-848)."""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call
+from rookery.broker.groups.consumermember import JOINING
+from rookery.broker.groups.requests import Answer, hand_over
+from rookery.broker.registry import handles
+from rookery.wire.messages.consumer_group_heartbeat import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+@handles(CONSUMER_GROUP_HEARTBEAT, versions=range(2))
+def consumer_group_heartbeat(
+    call: Call, request: ConsumerGroupHeartbeatRequest
+) -> Answer[ConsumerGroupHeartbeatResponse]:
+    """Take a member's sign of life, and tell it what it shall read."""
+    joins = request.member_epoch == JOINING
+    return hand_over(call, CONSUMER_GROUP_HEARTBEAT, request, creates=joins, joins=joins)

@@ -1,0 +1,40 @@
+"""DeleteGroups: groups without members go, offsets and all."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rookery.broker.call import Call
+from rookery.broker.dispatch import code_of
+from rookery.broker.groups.removal import remove
+from rookery.broker.groups.requests import check_group_id
+from rookery.broker.registry import handles
+from rookery.errors import Error, ErrorCode
+from rookery.wire.messages.delete_groups import (
+    DELETE_GROUPS,
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+@handles(DELETE_GROUPS, versions=range(3))
+async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    """Delete each group by itself."""
+    names = list(dict.fromkeys(request.groups_names))
+    codes = await asyncio.gather(*(_delete(call, name) for name in names))
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=name, error_code=code)
+            for name, code in zip(names, codes, strict=True)
+        ]
+    )
+
+
+async def _delete(call: Call, group_id: str) -> ErrorCode:
+    try:
+        check_group_id(group_id)
+        await remove(call.services.groups, call.services.replica, group_id)
+    except Error as error:
+        return code_of(error)
+    return ErrorCode.NONE

@@ -1,0 +1,89 @@
+"""DescribeGroups: the state and the members of classic groups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.groups.classic import Classic, MemberDescription
+from rookery.broker.groups.requests import reach_head
+from rookery.broker.operations import NOT_ASKED, Operation
+from rookery.broker.registry import handles
+from rookery.errors import ErrorCode
+from rookery.wire.messages.describe_groups import (
+    DESCRIBE_GROUPS,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+_UNKNOWN_IS_AN_ERROR: Final = 6
+_OPERATIONS: Final = (
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+_ON_GROUP: Final = sum(1 << operation for operation in _OPERATIONS)
+
+
+@handles(DESCRIBE_GROUPS, versions=range(7))
+async def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Answer as of the log's head, each group for itself."""
+    await reach_head(call)
+    groups = [_describe(call, group_id) for group_id in request.groups]
+    for group in groups:
+        is_fine = group.error_code is ErrorCode.NONE
+        asked = request.include_authorized_operations and is_fine
+        group.authorized_operations = _ON_GROUP if asked else NOT_ASKED
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(call: Call, group_id: str) -> DescribedGroup:
+    groups = call.services.groups
+    if not group_id:
+        return _without(group_id, ErrorCode.INVALID_GROUP_ID)
+    if call.services.is_draining or not groups.is_ours(group_id):
+        return _without(group_id, ErrorCode.NOT_COORDINATOR)
+    group = call.state.groups.by_id.get(group_id)
+    machine = groups.machine(group) if group is not None else None
+    if not isinstance(machine, Classic):
+        is_error = call.version >= _UNKNOWN_IS_AN_ERROR
+        return _without(group_id, ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE)
+    found = machine.description()
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=found.state,
+        protocol_type=found.protocol_type,
+        protocol_data=found.protocol,
+        members=[_member(member) for member in found.members],
+    )
+
+
+def _member(member: MemberDescription) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
+    )
+
+
+def _without(group_id: str, code: ErrorCode) -> DescribedGroup:
+    """Describe a group that is not here: older clients know an unknown one by its state."""
+    is_fine = code is ErrorCode.NONE
+    is_dead = is_fine or code is ErrorCode.GROUP_ID_NOT_FOUND
+    return DescribedGroup(
+        error_code=code,
+        error_message=None if is_fine else f"{group_id}: {code.sentence}",
+        group_id=group_id,
+        group_state="Dead" if is_dead else "",
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )

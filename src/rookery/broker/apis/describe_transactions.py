@@ -1,0 +1,66 @@
+"""DescribeTransactions: whose transactional ids are, and what is open under them."""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call
+from rookery.broker.registry import handles
+from rookery.cluster.state.txns import Transaction
+from rookery.errors import ErrorCode
+from rookery.wire.messages.describe_transactions import (
+    DESCRIBE_TRANSACTIONS,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+@handles(DESCRIBE_TRANSACTIONS)
+async def describe_transactions(
+    call: Call, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    """Answer as of the log's head."""
+    await call.services.replica.barrier()
+    by_id = call.state.transactions.by_id
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            _state(call, by_id[one]) if one in by_id else _unknown(one)
+            for one in request.transactional_ids
+        ]
+    )
+
+
+def _unknown(transactional_id: str) -> TransactionState:
+    # Kafka leaves all else at its type's zero.
+    return TransactionState(
+        error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        transactional_id=transactional_id,
+        transaction_state="",
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+        topics=[],
+    )
+
+
+def _state(call: Call, found: Transaction) -> TransactionState:
+    return TransactionState(
+        error_code=ErrorCode.NONE,
+        transactional_id=found.id,
+        transaction_state=found.state.words,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.started_ms,
+        producer_id=found.writer.producer_id,
+        producer_epoch=found.writer.epoch,
+        topics=_topics(call, found),
+    )
+
+
+def _topics(call: Call, found: Transaction) -> list[TopicData]:
+    topics: dict[str, list[int]] = {}
+    for topic_id, index in sorted(found.partitions):
+        topic = call.state.topics.by_id.get(topic_id)
+        if topic is not None:
+            topics.setdefault(topic.name, []).append(index)
+    return [TopicData(topic=name, partitions=indexes) for name, indexes in topics.items()]

@@ -1,0 +1,37 @@
+"""EndTxn: a producer commits its transaction, or aborts it.
+
+Markers and offsets are part of the same event: when the answer goes out, all is visible.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.registry import handles
+from rookery.broker.transactions import check_id, decide, told
+from rookery.cluster.events.txns import TransactionEnded
+from rookery.errors import ApiError, ErrorCode
+from rookery.wire.messages.end_txn import END_TXN, EndTxnRequest, EndTxnResponse
+
+_KNOWS_FENCED: Final = 2
+_RAISES_EPOCH: Final = 5
+
+
+@handles(END_TXN)
+async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
+    """End the transaction; from version 5 on, tell what to use for the next one."""
+    event = TransactionEnded(
+        transactional_id=check_id(request.transactional_id),
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        is_commit=request.committed,
+        raises_epoch=call.version >= _RAISES_EPOCH,
+    )
+    try:
+        writer = await decide(call, event)
+    except ApiError as error:
+        raise told(error, knows_fenced=call.version >= _KNOWS_FENCED) from error
+    return EndTxnResponse(
+        error_code=ErrorCode.NONE, producer_id=writer.producer_id, producer_epoch=writer.epoch
+    )

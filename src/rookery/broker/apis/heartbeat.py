@@ -1,0 +1,14 @@
+"""Heartbeat: a member of a classic group lives."""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call
+from rookery.broker.groups.requests import Answer, hand_over
+from rookery.broker.registry import handles
+from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
+
+
+@handles(HEARTBEAT, versions=range(5))
+def heartbeat(call: Call, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
+    """Put the member's session off, and say whether the group is being rebalanced."""
+    return hand_over(call, HEARTBEAT, request)

@@ -1,0 +1,14 @@
+"""LeaveGroup: members go out of a classic group."""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call
+from rookery.broker.groups.requests import Answer, hand_over
+from rookery.broker.registry import handles
+from rookery.wire.messages.leave_group import LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse
+
+
+@handles(LEAVE_GROUP, versions=range(6))
+def leave_group(call: Call, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
+    """Have the others take over what the members had."""
+    return hand_over(call, LEAVE_GROUP, request)

@@ -1,0 +1,65 @@
+"""ListTransactions: the transactional ids that this broker looks after.
+
+Clients ask every broker and join the answers, so each tells those that the hash gives it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.groups.regex import Regex
+from rookery.broker.registry import handles
+from rookery.cluster.state.groups import coordinator_of
+from rookery.cluster.state.txns import Transaction
+from rookery.cluster.state.txns import TransactionState as States
+from rookery.errors import ErrorCode
+from rookery.wire.messages.list_transactions import (
+    LIST_TRANSACTIONS,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+# Kafka's other states never last here, but who asks for them has not mistyped.
+_KNOWN: Final = frozenset(state.words for state in States) | {
+    "PrepareCommit", "PrepareAbort", "Dead", "PrepareEpochFence",
+}  # fmt: skip
+
+
+@handles(LIST_TRANSACTIONS)
+async def list_transactions(
+    call: Call, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """List what passes all filters, as of the log's head."""
+    await call.services.replica.barrier()
+    found = {one.id: one for one in call.state.transactions if _passes(call, request, one)}
+    names = list(found)
+    if request.transactional_id_pattern:
+        names = Regex(request.transactional_id_pattern).matching(names)
+    return ListTransactionsResponse(
+        error_code=ErrorCode.NONE,
+        unknown_state_filters=[one for one in request.state_filters if one not in _KNOWN],
+        transaction_states=[_state(found[name]) for name in names],
+    )
+
+
+def _passes(call: Call, request: ListTransactionsRequest, one: Transaction) -> bool:
+    brokers = call.state.brokers
+    if coordinator_of(one.id, brokers.nodes) != call.services.node_id:
+        return False
+    if request.producer_id_filters and one.writer.producer_id not in request.producer_id_filters:
+        return False
+    if request.duration_filter >= 0:
+        open_ms = call.services.clock.now_ms() - one.started_ms
+        if not one.is_open or open_ms <= request.duration_filter:
+            return False
+    return not request.state_filters or one.state.words in request.state_filters
+
+
+def _state(one: Transaction) -> TransactionState:
+    return TransactionState(
+        transactional_id=one.id,
+        producer_id=one.writer.producer_id,
+        transaction_state=one.state.words,
+    )

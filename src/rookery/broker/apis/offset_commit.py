@@ -1,0 +1,105 @@
+"""OffsetCommit: a group has read so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.groups.offsets import Committer, commit
+from rookery.broker.groups.requests import check_group_id, reach_head
+from rookery.broker.registry import handles
+from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.state.topics import Topic
+from rookery.errors import ErrorCode
+from rookery.wire.messages.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+_BY_ID: Final = 10
+_MAX_METADATA: Final = 4096
+
+
+@handles(OFFSET_COMMIT, versions=range(2, 11))
+async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Commit what can be; each partition has its own answer."""
+    check_group_id(request.group_id)
+    if any(_find(call, topic) is None for topic in request.topics):
+        await reach_head(call)
+    answers = [_answer(call, topic) for topic in request.topics]
+    wanted = list(_wanted(call, request, answers))
+    codes = await commit(
+        call.services.groups,
+        call.services.replica,
+        Committer(
+            request.group_id,
+            request.member_id,
+            request.generation_id_or_member_epoch,
+            request.group_instance_id,
+        ),
+        [event for _, event in wanted],
+    )
+    for (answer, _), code in zip(wanted, codes, strict=True):
+        answer.error_code = code
+    return OffsetCommitResponse(topics=answers)
+
+
+def _find(call: Call, asked: OffsetCommitRequestTopic) -> Topic | None:
+    topics = call.state.topics
+    by_id = call.version >= _BY_ID
+    return topics.by_id.get(asked.topic_id) if by_id else topics.by_name.get(asked.name)
+
+
+def _answer(call: Call, asked: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+    topic = _find(call, asked)
+    unknown = (
+        ErrorCode.UNKNOWN_TOPIC_ID
+        if call.version >= _BY_ID
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    return OffsetCommitResponseTopic(
+        name=asked.name,
+        topic_id=asked.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(
+                partition_index=part.partition_index,
+                error_code=unknown if topic is None else _check(topic, part),
+            )
+            for part in asked.partitions
+        ],
+    )
+
+
+def _check(topic: Topic, part: OffsetCommitRequestPartition) -> ErrorCode:
+    if not 0 <= part.partition_index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if len((part.committed_metadata or "").encode()) > _MAX_METADATA:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def _wanted(
+    call: Call, request: OffsetCommitRequest, answers: list[OffsetCommitResponseTopic]
+) -> Iterator[tuple[OffsetCommitResponsePartition, OffsetCommitted]]:
+    """Return what can be committed, each with the place of its answer."""
+    for asked, answer in zip(request.topics, answers, strict=True):
+        topic = _find(call, asked)
+        for part, verdict in zip(asked.partitions, answer.partitions, strict=True):
+            if topic is not None and verdict.error_code is ErrorCode.NONE:
+                yield (
+                    verdict,
+                    OffsetCommitted(
+                        topic_id=topic.id,
+                        partition=part.partition_index,
+                        offset=part.committed_offset,
+                        leader_epoch=part.committed_leader_epoch,
+                        metadata=part.committed_metadata or "",
+                        retention_ms=request.retention_time_ms,
+                    ),
+                )

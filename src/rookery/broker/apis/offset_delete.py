@@ -1,0 +1,67 @@
+"""OffsetDelete: a group's offsets in topics that it no longer reads are forgotten (KIP-496)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rookery.broker.call import Call
+from rookery.broker.groups.offsets import delete
+from rookery.broker.groups.requests import check_group_id, reach_head
+from rookery.broker.groups.seats import Seat
+from rookery.broker.registry import handles
+from rookery.cluster.events.groups import OffsetPlace
+from rookery.errors import ErrorCode
+from rookery.wire.messages.offset_delete import (
+    OFFSET_DELETE,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+class _Asked(NamedTuple):
+    """One partition: where its answer goes, and what it is called in the log."""
+
+    answer: OffsetDeleteResponsePartition
+    place: OffsetPlace
+
+
+@handles(OFFSET_DELETE)
+async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Forget what no member reads."""
+    check_group_id(request.group_id)
+    await reach_head(call)
+    response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])
+    asked: list[_Asked] = []
+    for topic in request.topics:
+        indexes = [part.partition_index for part in topic.partitions]
+        rows = [_ask(call, topic.name, index) for index in indexes]
+        response.topics.append(
+            OffsetDeleteResponseTopic(name=topic.name, partitions=[row.answer for row in rows])
+        )
+        asked += [row for row in rows if row.answer.error_code is ErrorCode.NONE]
+
+    def is_in_use(seat: Seat, place: OffsetPlace) -> bool:
+        topic = call.state.topics.by_id.get(place.topic_id)
+        return (
+            topic is not None and seat.machine is not None and seat.machine.subscribes(topic.name)
+        )
+
+    services = call.services
+    places = [row.place for row in asked]
+    codes = await delete(services.groups, services.replica, request.group_id, places, is_in_use)
+    for row, code in zip(asked, codes, strict=True):
+        row.answer.error_code = code
+    return response
+
+
+def _ask(call: Call, name: str, index: int) -> _Asked:
+    topic = call.state.topics.by_name.get(name)
+    is_known = topic is not None and 0 <= index < len(topic.partitions)
+    code = ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topic_id = topic.id if topic is not None else bytes(16)
+    return _Asked(
+        OffsetDeleteResponsePartition(partition_index=index, error_code=code),
+        OffsetPlace(topic_id=topic_id, partition=index),
+    )

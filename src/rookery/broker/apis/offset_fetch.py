@@ -1,0 +1,117 @@
+"""OffsetFetch: how far groups have read, as of the log's head.
+
+A group that nobody knows has read nothing: that is no error, and -1 makes the client begin where
+its own settings say. Who wants only what is stable is told to ask again where an open transaction
+may move the offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.groups.requests import reach_head
+from rookery.broker.registry import handles
+from rookery.cluster.state.groups import CommittedOffset
+from rookery.cluster.state.topics import Topic
+from rookery.errors import ErrorCode
+from rookery.wire.messages.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+_BATCHED: Final = 8
+_BY_ID: Final = 10
+
+
+@handles(OFFSET_FETCH, versions=range(1, 11))
+async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Answer for one group, or from version 8 for each."""
+    # A coordinator that was replaced and does not know it would tell what is no longer true.
+    await reach_head(call)
+    if call.version >= _BATCHED:
+        return OffsetFetchResponse(groups=[_group(call, request, one) for one in request.groups])
+    asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)
+    one = _group(call, request, asked)
+    if one.error_code is not ErrorCode.NONE:
+        return OFFSET_FETCH.refuse(request, one.error_code)
+    return OffsetFetchResponse(topics=one.topics)
+
+
+def _group(
+    call: Call, request: OffsetFetchRequest, asked: OffsetFetchRequestGroup
+) -> OffsetFetchResponseGroup:
+    group_id, code = asked.group_id, ErrorCode.NONE
+    if not group_id:
+        code = ErrorCode.INVALID_GROUP_ID
+    elif call.services.is_draining or not call.services.groups.is_ours(group_id):
+        code = ErrorCode.NOT_COORDINATOR
+    if code is not ErrorCode.NONE:
+        return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=code)
+    look = _Look(call, group_id, request.require_stable)
+    topics = look.all() if asked.topics is None else [look.topic(one) for one in asked.topics]
+    return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+
+
+class _Look:
+    """Looks for the offsets of one group."""
+
+    def __init__(self, call: Call, group_id: str, require_stable: bool) -> None:  # noqa: FBT001 (the request's own)
+        self._call = call
+        self._id = group_id
+        self._group = call.state.groups.by_id.get(group_id)
+        self._require_stable = require_stable
+
+    def all(self) -> list[OffsetFetchResponseTopic]:
+        """Return every offset of the group."""
+        topics = self._call.state.topics
+        offsets = self._group.offsets if self._group is not None else {}
+        known = ((topics.by_id.get(topic_id), indexes) for topic_id, indexes in offsets.items())
+        return [self._answer(topic, indexes) for topic, indexes in known if topic is not None]
+
+    def topic(self, asked: OffsetFetchRequestTopic) -> OffsetFetchResponseTopic:
+        """Return the offsets of a topic's partitions."""
+        topics = self._call.state.topics
+        by_id = self._call.version >= _BY_ID
+        topic = topics.by_id.get(asked.topic_id) if by_id else topics.by_name.get(asked.name)
+        if topic is not None:
+            return self._answer(topic, asked.partition_indexes)
+        # By name, an unknown topic is one without offsets; an id that nobody knows is a mistake.
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.NONE
+        return OffsetFetchResponseTopic(
+            name=asked.name,
+            topic_id=asked.topic_id,
+            partitions=[_partition(index, None, code) for index in asked.partition_indexes],
+        )
+
+    def _answer(self, topic: Topic, indexes: Iterable[int]) -> OffsetFetchResponseTopic:
+        return OffsetFetchResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            partitions=[self._offset(topic, index) for index in indexes],
+        )
+
+    def _offset(self, topic: Topic, index: int) -> OffsetFetchResponsePartition:
+        transactions = self._call.state.transactions
+        if self._require_stable and transactions.holds(self._id, topic.id, index):
+            return _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return _partition(index, self._group.offset(topic.id, index) if self._group else None)
+
+
+def _partition(
+    index: int, found: CommittedOffset | None, code: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=index,
+        committed_offset=-1 if found is None else found.offset,
+        committed_leader_epoch=-1 if found is None else found.leader_epoch,
+        metadata="" if found is None else found.metadata,
+        error_code=code,
+    )

@@ -1,0 +1,14 @@
+"""SyncGroup: the leader of a classic group hands in the assignment, each member gets its part."""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call
+from rookery.broker.groups.requests import Answer, hand_over
+from rookery.broker.registry import handles
+from rookery.wire.messages.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse
+
+
+@handles(SYNC_GROUP, versions=range(6))
+def sync_group(call: Call, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
+    """Hold the answer until the leader has spoken."""
+    return hand_over(call, SYNC_GROUP, request)

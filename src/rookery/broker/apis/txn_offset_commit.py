@@ -1,0 +1,102 @@
+"""TxnOffsetCommit: a group has read so far, if the transaction is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.groups.offsets import Committer
+from rookery.broker.groups.requests import check_group_id
+from rookery.broker.registry import handles
+from rookery.broker.transactions import check_id, commit_offsets, told
+from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.events.txns import TransactionOffsetsCommitted
+from rookery.errors import ApiError, ErrorCode
+from rookery.wire.messages.txn_offset_commit import (
+    TXN_OFFSET_COMMIT,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+_KNOWS_ABORTABLE: Final = 4
+_JOINS: Final = 5
+_MAX_METADATA: Final = 4096
+
+
+@handles(TXN_OFFSET_COMMIT)
+async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    """Take what can be taken; each partition has its own answer."""
+    check_group_id(request.group_id)
+    transactional_id = check_id(request.transactional_id)
+    if any(topic.name not in call.state.topics.by_name for topic in request.topics):
+        await call.services.replica.barrier()
+    answers = [
+        TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=[_answer(call, topic.name, part) for part in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    wanted = list(_wanted(call, request, answers))
+    event = TransactionOffsetsCommitted(
+        transactional_id=transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        group_id=request.group_id,
+        group_epoch=-1,
+        offsets=[offset for _, offset in wanted],
+        joins=call.version >= _JOINS,
+    )
+    who = Committer(
+        request.group_id, request.member_id, request.generation_id, request.group_instance_id
+    )
+    try:
+        codes = await commit_offsets(call, who, event)
+    except ApiError as error:
+        raise _told(call, error) from error
+    for (answer, _), code in zip(wanted, codes, strict=True):
+        answer.error_code = code
+    return TxnOffsetCommitResponse(topics=answers)
+
+
+def _told(call: Call, error: ApiError) -> ApiError:
+    """Return an error as a group's coordinator tells it."""
+    if error.code is ErrorCode.INVALID_TXN_STATE and call.version >= _KNOWS_ABORTABLE:
+        return ApiError(ErrorCode.TRANSACTION_ABORTABLE, error.text)
+    return told(error, knows_fenced=False)
+
+
+def _answer(
+    call: Call, name: str, part: TxnOffsetCommitRequestPartition
+) -> TxnOffsetCommitResponsePartition:
+    topic = call.state.topics.by_name.get(name)
+    code = ErrorCode.NONE
+    if topic is None or not 0 <= part.partition_index < len(topic.partitions):
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif len((part.committed_metadata or "").encode()) > _MAX_METADATA:
+        code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return TxnOffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code)
+
+
+def _wanted(
+    call: Call, request: TxnOffsetCommitRequest, answers: list[TxnOffsetCommitResponseTopic]
+) -> Iterator[tuple[TxnOffsetCommitResponsePartition, OffsetCommitted]]:
+    """Return what can be committed, each with the place of its answer."""
+    for asked, answer in zip(request.topics, answers, strict=True):
+        topic = call.state.topics.by_name.get(asked.name)
+        for part, verdict in zip(asked.partitions, answer.partitions, strict=True):
+            if topic is not None and verdict.error_code is ErrorCode.NONE:
+                yield (
+                    verdict,
+                    OffsetCommitted(
+                        topic_id=topic.id,
+                        partition=part.partition_index,
+                        offset=part.committed_offset,
+                        leader_epoch=part.committed_leader_epoch,
+                        metadata=part.committed_metadata or "",
+                    ),
+                )

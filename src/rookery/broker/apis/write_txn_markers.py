@@ -1,0 +1,82 @@
+"""WriteTxnMarkers: somebody else ends what a producer has left open in partitions.
+
+Here no coordinator needs it: the end of a transaction and its markers are one event. Tools use it
+to get rid of a transaction that hangs, with nobody left to end it. One that is still somebody's is
+not ended by it, since its other partitions could end differently: it would be torn.
+"""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call
+from rookery.broker.registry import handles
+from rookery.broker.transactions import decide, parts
+from rookery.cluster.events.txns import MarkersWritten, TransactionPlace
+from rookery.errors import ErrorCode
+from rookery.wire.messages.write_txn_markers import (
+    WRITE_TXN_MARKERS,
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+_Codes = dict[tuple[bytes, int], ErrorCode]
+
+
+@handles(WRITE_TXN_MARKERS, versions=range(1, 3))
+async def write_txn_markers(call: Call, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """Answer for every partition of every marker."""
+    await call.services.replica.barrier()
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id, topics=await _answer(call, marker)
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+async def _answer(call: Call, marker: WritableTxnMarker) -> list[WritableTxnMarkerTopicResult]:
+    codes = await _write(call, marker)
+    results = []
+    for topic in marker.topics:
+        found = call.state.topics.by_name.get(topic.name)
+        topic_id = found.id if found is not None else b""
+        results.append(
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=index,
+                        error_code=codes.get(
+                            (topic_id, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+        )
+    return results
+
+
+async def _write(call: Call, marker: WritableTxnMarker) -> _Codes:
+    places = [
+        TransactionPlace(topic_id=found.id, partition=index)
+        for topic in marker.topics
+        if (found := call.state.topics.by_name.get(topic.name)) is not None
+        for index in topic.partition_indexes
+    ]
+    codes: _Codes = {}
+    for some in parts(places):
+        event = MarkersWritten(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            is_commit=marker.transaction_result,
+            places=some,
+        )
+        for place, code in zip(some, await decide(call, event), strict=True):
+            codes[place.topic_id, place.partition] = code
+    return codes

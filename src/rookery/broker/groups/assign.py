@@ -1,0 +1,225 @@
+"""Who reads which partition: the assignors that a coordinator offers (KIP-848). Pure.
+
+Both are given what everybody shall read by now, and change as little of it as they can.
+
+- `uniform` gives everybody as many partitions as can be, whatever their topics are.
+- `range` gives everybody neighbouring partitions of each topic, and the same ones of topics that
+  are alike, so that records with the same key meet in one member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import heapify, heapreplace
+from itertools import chain
+from typing import Final, NamedTuple, TypeAlias
+
+Place: TypeAlias = tuple[bytes, int]
+"""A topic's id and the number of a partition."""
+Places: TypeAlias = frozenset[Place]
+
+
+class Subscriber(NamedTuple):
+    """A member, as an assignor sees it."""
+
+    topics: frozenset[bytes]
+    """The ids of what it wants to read."""
+    current: Places
+    """What it shall read by now; some of it may be gone, or not be wanted any more."""
+
+
+Assignor: TypeAlias = Callable[[Mapping[bytes, int], Mapping[str, Subscriber]], dict[str, Places]]
+"""Takes the partition count of each topic, and the members; says what each shall read."""
+
+
+def uniform(topics: Mapping[bytes, int], members: Mapping[str, Subscriber]) -> dict[str, Places]:
+    """Give every partition to one of its topic's subscribers, all of whom get about as many.
+
+    No partition could go, directly or by others making room, from one member to another that has
+    fewer by two or more.
+    """
+    hands = _Hands(topics, members)
+    hands.keep()
+    hands.deal()
+    hands.balance()
+    return {member: frozenset(hands.places(member)) for member in members}
+
+
+class _Hands:
+    """What each member holds while partitions are dealt."""
+
+    def __init__(self, topics: Mapping[bytes, int], members: Mapping[str, Subscriber]) -> None:
+        self._counts = topics
+        self._members = members
+        alike: dict[frozenset[bytes], list[bytes]] = {}
+        for one in members.values():
+            if one.topics not in alike:
+                alike[one.topics] = sorted(one.topics & topics.keys())
+        self._wanted = {member: alike[one.topics] for member, one in sorted(members.items())}
+        """What each wants; those who want the same share one list."""
+        self._held: dict[str, dict[bytes, list[int]]] = {member: {} for member in self._wanted}
+        self._loads = dict.fromkeys(self._wanted, 0)
+        self._holders: dict[bytes, dict[str, None]] = {topic: {} for topic in topics}
+        self._free: dict[bytes, list[int]] = {}
+
+    def places(self, member: str) -> list[Place]:
+        """Return what a member holds."""
+        held = self._held[member]
+        return [(topic, partition) for topic, some in held.items() for partition in some]
+
+    def keep(self) -> None:
+        """Let everybody keep what it has, as far as that is there and is wanted."""
+        taken: set[Place] = set()
+        for member, wanted in self._wanted.items():
+            known = set(wanted)
+            for place in sorted(self._members[member].current):
+                topic, partition = place
+                is_there = topic in known and partition < self._counts[topic]
+                if is_there and place not in taken:
+                    taken.add(place)
+                    self._give(member, topic, partition)
+        for topic, count in sorted(self._counts.items()):
+            free = [number for number in range(count) if (topic, number) not in taken]
+            if free:
+                self._free[topic] = free
+
+    def deal(self) -> None:
+        """Give what nobody has to whoever has least; first what the fewest want."""
+        shared = _by_subscribers(self._free, self._members)
+        for names, topics in sorted(shared, key=lambda one: len(one[0])):
+            pile = [(self._loads[member], member) for member in names]
+            heapify(pile)
+            for topic in topics:
+                self._deal_topic(topic, pile)
+
+    def _deal_topic(self, topic: bytes, pile: list[tuple[int, str]]) -> None:
+        """Deal from a heap of subscribers and what they have."""
+        for partition in self._free[topic]:
+            member = pile[0][1]
+            self._give(member, topic, partition)
+            heapreplace(pile, (self._loads[member], member))
+
+    def balance(self) -> None:
+        """Move single partitions towards those that have least, until nobody can get more."""
+        settled: set[str] = set()
+        while True:
+            most = max(self._loads.values(), default=0)
+            poor = [one for one, load in self._loads.items() if load <= most - 2]
+            poor = [one for one in poor if one not in settled]
+            if not poor:
+                return
+            member = min(poor, key=self._loads.__getitem__)
+            if not self._bring_one(member, most):
+                # Whoever could pass something on to it has one more at most. Those who come later
+                # have no less than it, so they get nothing from there, and nothing changes there.
+                settled.add(member)
+
+    def _bring_one(self, poorest: str, most: int) -> bool:
+        """Bring one partition to a member from the richest that can pass one on to it."""
+        steps: dict[str, tuple[str, bytes]] = {poorest: ("", b"")}
+        richest = poorest
+        for member, topic, holder in self._routes(poorest):
+            steps[holder] = member, topic
+            if self._loads[holder] > self._loads[richest]:
+                richest = holder
+            if self._loads[holder] == most:
+                break
+        if self._loads[richest] < self._loads[poorest] + 2:
+            return False
+        self._pass_on(richest, poorest, steps)
+        return True
+
+    def _routes(self, poorest: str) -> Iterator[tuple[str, bytes, str]]:
+        """Search, nearest first: a member, a topic that it wants, and one who has some of it."""
+        found, todo = {poorest}, [poorest]
+        seen: set[bytes] = set()
+        lists: set[int] = set()
+        for member in todo:
+            wanted = self._wanted[member]
+            if id(wanted) in lists:
+                continue
+            lists.add(id(wanted))
+            for topic in (one for one in wanted if one not in seen):
+                seen.add(topic)
+                for holder in self._holders[topic]:
+                    if holder not in found:
+                        found.add(holder)
+                        todo.append(holder)
+                        yield member, topic, holder
+
+    def _pass_on(self, giver: str, poorest: str, steps: dict[str, tuple[str, bytes]]) -> None:
+        while giver != poorest:
+            taker, topic = steps[giver]
+            self._give(taker, topic, self._take(giver, topic))
+            giver = taker
+
+    def _give(self, member: str, topic: bytes, partition: int) -> None:
+        self._held[member].setdefault(topic, []).append(partition)
+        self._holders[topic][member] = None
+        self._loads[member] += 1
+
+    def _take(self, member: str, topic: bytes) -> int:
+        """Take the partition that came last."""
+        held = self._held[member][topic]
+        partition = held.pop()
+        if not held:
+            del self._held[member][topic]
+            del self._holders[topic][member]
+        self._loads[member] -= 1
+        return partition
+
+
+def ranges(topics: Mapping[bytes, int], members: Mapping[str, Subscriber]) -> dict[str, Places]:
+    """Give every subscriber of a topic a range of its partitions, all of them about as long.
+
+    Topics with the same subscribers and as many partitions are cut alike. Members stay in the
+    order in which they stand, and new ones stand behind them.
+    """
+    result: dict[str, set[Place]] = {member: set() for member in members}
+    for names, some in _by_subscribers(topics, members):
+        counts = {topic: topics[topic] for topic in some}
+        stands = {name: _stand(members[name].current, counts) for name in names}
+        order = sorted(names, key=lambda one: (stands[one], one))
+        for topic, count in counts.items():
+            for member, part in _cut(count, order):
+                result[member].update((topic, partition) for partition in part)
+    return {member: frozenset(places) for member, places in result.items()}
+
+
+def _by_subscribers(
+    topics: Iterable[bytes], members: Mapping[str, Subscriber]
+) -> list[tuple[list[str], list[bytes]]]:
+    """Gather topics that the same members want; members that want the same count as one here."""
+    alike: dict[frozenset[bytes], list[str]] = {}
+    for name in sorted(members):
+        alike.setdefault(members[name].topics, []).append(name)
+    wanting: dict[bytes, list[int]] = {topic: [] for topic in sorted(topics)}
+    for number, wanted in enumerate(alike):
+        for topic in wanted & wanting.keys():
+            wanting[topic].append(number)
+    shared: dict[tuple[int, ...], list[bytes]] = {}
+    for topic, numbers in wanting.items():
+        if numbers:
+            shared.setdefault(tuple(numbers), []).append(topic)
+    names = list(alike.values())
+    return [
+        (sorted(chain.from_iterable(names[number] for number in numbers)), some)
+        for numbers, some in shared.items()
+    ]
+
+
+def _stand(current: Places, counts: Mapping[bytes, int]) -> float:
+    """Say where in these topics a member stands: from 0, or at 1 if it has nothing of them."""
+    stands = (number / counts[topic] for topic, number in current if topic in counts)
+    return min(stands, default=1.0)
+
+
+def _cut(count: int, members: list[str]) -> list[tuple[str, range]]:
+    """Cut a topic into ranges; the first ones are longer by one if they must be."""
+    size, longer = divmod(count, len(members))
+    starts = [index * size + min(index, longer) for index in range(len(members) + 1)]
+    return [(member, range(starts[at], starts[at + 1])) for at, member in enumerate(members)]
+
+
+ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform, "range": ranges}
+"""By the names that members choose them by; the first is for those who do not choose."""

@@ -1,0 +1,377 @@
+"""The consumer group protocol (KIP-848) as a pure state machine: the coordinator assigns.
+
+Every change (a member, a subscription, a topic) makes a new group epoch and a target assignment.
+Members go there one by one, each by its own heartbeats, and nobody stops for the others:
+
+    Empty ──join──► Assigning ──target──► Reconciling ──all are there──► Stable
+      ▲                 ▲ (with the next heartbeat)  │                     │
+      └──the last goes──┴─────────── change ─────────┴─────────────────────┘
+
+| heartbeat's epoch | what it does                                                               |
+|-------------------|----------------------------------------------------------------------------|
+| 0                 | joins; of a member that is here: it begins anew, owning nothing            |
+| the member's      | prolongs the session; says what changed; takes the next step of its way    |
+| the one before    | the same, if it owns nothing that it may not: our last answer was lost     |
+| any other         | FENCED_MEMBER_EPOCH: it must give up everything and join again             |
+| -1                | leaves                                                                     |
+| -2                | a static member leaves for a while: nobody gets what was meant for it until |
+|                   | its session ends, or another one comes with its instance id                |
+
+A partition is given to its next owner only after the last one said that it does not own it any
+more. One that does not say so within its rebalance time-out is forgotten, and fenced.
+
+Kept before anything is answered: whatever an answer is based on. A heartbeat that changes nothing
+is answered at once, after a look at the group's topics.
+
+Where Kafka differs: it refuses epoch 0 of a member that is further along until that is forgotten;
+it keeps the partitions of a static member that is away even when they are meant for others by now;
+it matches regular expressions later, and only now and then; it has those who wait for partitions
+ask no sooner than the others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rookery.broker.groups.assign import Places
+from rookery.broker.groups.consumerbeat import check, invalid, is_full, owned
+from rookery.broker.groups.consumerbody import by_topic
+from rookery.broker.groups.consumergroup import ConsumerGroup
+from rookery.broker.groups.consumermember import AWAY, JOINING, LEAVING, Member
+from rookery.broker.groups.machine import Effect, Event, Gone, Persist, Reply, Request, Tick
+from rookery.broker.groups.reconcile import NONE
+from rookery.broker.groups.settings import ConsumerSettings
+from rookery.errors import ApiError, ErrorCode
+from rookery.wire.message import Message
+from rookery.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+
+class MemberDescription(NamedTuple):
+    """A member as ConsumerGroupDescribe shows it."""
+
+    member: Member
+    assigned: dict[str, list[int]]
+    """Partitions by topic name."""
+    target: dict[str, list[int]]
+
+
+class Description(NamedTuple):
+    """A group as ConsumerGroupDescribe shows it."""
+
+    state: str
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: list[MemberDescription]
+    topic_ids: dict[str, bytes]
+
+
+class Consumer:
+    """One group of the consumer protocol."""
+
+    __slots__ = ("_group",)
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+
+    @classmethod
+    def new(cls, group_id: str, settings: ConsumerSettings, epoch: int = 0) -> Consumer:
+        """Return a group that nobody has joined yet; its epochs come after the one given."""
+        return cls(ConsumerGroup(group_id, settings, epoch))
+
+    @classmethod
+    def load(cls, group_id: str, body: bytes, settings: ConsumerSettings, now_ms: int) -> Consumer:
+        """Return a group as its last coordinator kept it; every member gets its full time.
+
+        Raises:
+            Corrupt: the body is none of a consumer group.
+        """
+        group = ConsumerGroup(group_id, settings)
+        group.restore(body, now_ms)
+        return cls(group)
+
+    @property
+    def state_name(self) -> str:
+        """The group's state in Kafka's words."""
+        group = self._group
+        if not group.members:
+            return "Empty"
+        if group.epoch > group.target_epoch:
+            return "Assigning"
+        return "Stable" if next(group.unsettled(), None) is None else "Reconciling"
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When a `Tick` is wanted: nothing is due before; None while nothing is awaited."""
+        return self._group.deadlines.next_ms
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self._group.members
+
+    @property
+    def epoch(self) -> int:
+        """The group's epoch."""
+        return self._group.epoch
+
+    def on(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take an event; return what is to be done, in this order."""
+        replies: list[Effect] = []
+        match event:
+            case Request():
+                replies.append(Reply(event.token, self._answer(event, now_ms)))
+            case Tick():
+                self._group.expire(now_ms)
+            case Gone():
+                pass  # no request is held
+        if not self._group.is_dirty:
+            return replies
+        self._group.is_dirty = False
+        return [Persist(self._group.body()), *replies]
+
+    def check_commit(
+        self,
+        member_id: str,
+        generation: int,
+        instance_id: str | None,
+        *,
+        is_transactional: bool = False,
+    ) -> ErrorCode:
+        """Say whether a member may commit offsets; -1 and "" are a client without membership.
+
+        Clients of older versions do not say in a transaction who they are.
+        """
+        is_anonymous = generation < 0 and not member_id and instance_id is None
+        if is_anonymous and (is_transactional or self.is_empty):
+            return ErrorCode.NONE
+        member = self._group.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        is_current = generation == member.epoch
+        return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether a member reads the topic: its offsets are in use."""
+        group = self._group
+        return topic in group.subscriptions.topics and any(
+            topic in group.subscriptions.names_of(member) for member in group.members.values()
+        )
+
+    def description(self) -> Description:
+        """Return what ConsumerGroupDescribe shows."""
+        group = self._group
+        ids = {name: topic.id for name, topic in group.subscriptions.topics.items()}
+        members = [
+            MemberDescription(
+                member,
+                _by_name(member.holding.assigned, ids),
+                _by_name(group.target.get(member.member_id, NONE), ids),
+            )
+            for member in group.members.values()
+        ]
+        return Description(
+            self.state_name, group.epoch, group.target_epoch, group.assignor, members, ids
+        )
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _answer(self, request: Request, now_ms: int) -> Message:
+        message = request.message
+        if not isinstance(message, ConsumerGroupHeartbeatRequest):
+            raise TypeError(f"a consumer group has no answer to a {type(message).__name__}")
+        try:
+            check(message, request.version)
+            if message.member_epoch in (LEAVING, AWAY):
+                return self._leave(message)
+            return self._heartbeat(request, message, now_ms)
+        except ApiError as error:
+            return ConsumerGroupHeartbeatResponse(
+                error_code=error.code,
+                error_message=error.text,
+                member_id=message.member_id,
+                member_epoch=0,
+                heartbeat_interval_ms=0,
+            )
+
+    def _heartbeat(
+        self, request: Request, message: ConsumerGroupHeartbeatRequest, now_ms: int
+    ) -> ConsumerGroupHeartbeatResponse:
+        group = self._group
+        member = group.members.get(message.member_id)
+        if member is not None and self._is_idle(request, message, member):
+            group.touch(member, now_ms)
+            return self._response(member)
+        self._check_subscription(request, message)
+        is_joining = message.member_epoch == JOINING
+        member = self._join(request, message) if is_joining else self._known(message)
+        before = member.subscription
+        group.is_dirty |= member.update(request, message)
+        group.refresh(request.topics, is_changed=member.subscription != before)
+        gets_new = group.reconcile(member, owned(message), now_ms)
+        group.touch(member, now_ms)
+        tells = is_joining or gets_new or is_full(message)
+        return self._response(member, member.holding.assigned if tells else None)
+
+    def _is_idle(
+        self, request: Request, message: ConsumerGroupHeartbeatRequest, member: Member
+    ) -> bool:
+        """Whether nothing can come of a heartbeat: nothing is new, and nothing is under way."""
+        says_nothing = (
+            message.topic_partitions is None
+            and message.subscribed_topic_names is None
+            and message.subscribed_topic_regex is None
+            and message.rebalance_timeout_ms < 0
+            and message.server_assignor is None
+            and message.instance_id == member.instance_id
+            and request.client_id == member.client_id
+            and request.client_host == member.client_host
+        )
+        return (
+            says_nothing
+            and message.member_epoch == member.epoch
+            and self._group.is_settled(member)
+            and self._group.subscriptions.is_current(request.topics)
+        )
+
+    def _response(
+        self, member: Member, assigned: Places | None = None
+    ) -> ConsumerGroupHeartbeatResponse:
+        settings, is_waiting = self._group.settings, member.holding.is_waiting
+        interval_ms = settings.waiting_interval_ms if is_waiting else settings.heartbeat_interval_ms
+        return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.NONE,
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=min(interval_ms, settings.heartbeat_interval_ms),
+            assignment=None if assigned is None else _assignment(assigned),
+        )
+
+    # -- who is it? --------------------------------------------------------------------------
+
+    def _join(self, request: Request, message: ConsumerGroupHeartbeatRequest) -> Member:
+        """Return a member that comes, or comes again."""
+        group = self._group
+        member_id = message.member_id or request.new_member_id
+        if message.instance_id is not None and message.instance_id in group.static:
+            return self._rejoin_static(message, member_id)
+        member = group.members.get(member_id)
+        if member is not None and member.previous_epoch == JOINING and owned(message) == NONE:
+            return member  # it has not heard our last answer
+        if member is not None:
+            group.remove(member)
+        elif len(group.members) >= group.settings.max_size:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"group {group.group_id!r} has {len(group.members)} members and takes no more",
+            )
+        member = Member(member_id, instance_id=message.instance_id)
+        group.add(member)
+        return member
+
+    def _rejoin_static(self, message: ConsumerGroupHeartbeatRequest, member_id: str) -> Member:
+        """Return a static member that is back, maybe under another id."""
+        group = self._group
+        holder = group.members[group.static[message.instance_id or ""]]
+        if holder.member_id == member_id and holder.epoch != AWAY:
+            # The same process: our last answer was lost, or it begins anew and owns nothing.
+            group.send_away(holder)
+        if holder.epoch != AWAY:
+            raise ApiError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"instance id {message.instance_id!r} is in use by member {holder.member_id!r}",
+            )
+        if member_id != holder.member_id and member_id in group.members:
+            raise invalid(f"member {member_id!r} has another instance id")
+        successor = holder.succeed(member_id)
+        group.replace(holder, successor)
+        return successor
+
+    def _known(self, message: ConsumerGroupHeartbeatRequest) -> Member:
+        """Return a member that says the right epoch.
+
+        Raises:
+            ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or FENCED_MEMBER_EPOCH.
+        """
+        member = self._identified(message)
+        says = owned(message)
+        owns_its_own = says is not None and says <= member.holding.assigned
+        heard_not = message.member_epoch == member.previous_epoch and owns_its_own
+        if message.member_epoch != member.epoch and not heard_not:
+            raise ApiError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"member {message.member_id!r} is in epoch {member.epoch}, "
+                f"not {message.member_epoch}",
+            )
+        return member
+
+    def _identified(self, message: ConsumerGroupHeartbeatRequest) -> Member:
+        """Return who it is, by its id and its instance id."""
+        group = self._group
+        if message.instance_id is not None:
+            holder = group.static.get(message.instance_id)
+            if holder is not None and holder != message.member_id:
+                raise ApiError(
+                    ErrorCode.FENCED_INSTANCE_ID,
+                    f"instance id {message.instance_id!r} is in use by member {holder!r}",
+                )
+        member = group.members.get(message.member_id)
+        is_other = (
+            message.instance_id is not None
+            and member is not None
+            and (member.instance_id != message.instance_id)
+        )
+        if member is None or is_other:
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {group.group_id!r} has no member {message.member_id!r}",
+            )
+        return member
+
+    def _leave(self, message: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        member = self._identified(message)
+        if message.member_epoch == AWAY:
+            self._group.send_away(member)
+        else:
+            self._group.remove(member)
+        return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.NONE,
+            member_id=message.member_id,
+            member_epoch=message.member_epoch,
+            heartbeat_interval_ms=0,
+        )
+
+    def _check_subscription(self, request: Request, message: ConsumerGroupHeartbeatRequest) -> None:
+        """Refuse an expression that is none, and more than can be kept."""
+        group = self._group
+        names, regex = message.subscribed_topic_names, message.subscribed_topic_regex
+        if names is not None:
+            others = (one for one in group.members.values() if one.member_id != message.member_id)
+            size = sum(map(len, names)) + sum(len(name) for one in others for name in one.names)
+            if size > group.settings.max_bytes:
+                raise invalid(
+                    f"the subscriptions of group {group.group_id!r} would take {size} bytes; "
+                    f"{group.settings.max_bytes} are allowed: use a regular expression"
+                )
+        if regex:
+            group.subscriptions.check(regex, request.topics)
+
+
+def _assignment(places: Places) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in by_topic(places).items()
+        ]
+    )
+
+
+def _by_name(places: Places, ids: dict[str, bytes]) -> dict[str, list[int]]:
+    """Gather partitions by their topic's name, without topics that are gone."""
+    gathered = by_topic(places)
+    return {name: gathered[topic_id] for name, topic_id in ids.items() if topic_id in gathered}

@@ -1,0 +1,217 @@
+"""A consumer group's members, epochs and assignment (KIP-848), and what follows from changes.
+
+    change ──► epoch + 1 ──► target assignment of that epoch ──► each member goes there by itself
+
+This is the clockwork under `consumer.py`, where the law stands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from rookery.broker.groups.assign import ASSIGNORS, Place, Places, Subscriber
+from rookery.broker.groups.consumerbody import (
+    ConsumerGroupBody,
+    KeptTopic,
+    from_member,
+    read_body,
+    to_member,
+    to_places,
+    write_body,
+)
+from rookery.broker.groups.consumermember import AWAY, Member
+from rookery.broker.groups.deadlines import Deadlines
+from rookery.broker.groups.machine import TopicInfo, Topics
+from rookery.broker.groups.reconcile import NONE, Target, reconcile
+from rookery.broker.groups.settings import ConsumerSettings
+from rookery.broker.groups.subscriptions import Subscriptions
+
+_SESSION: Final = "session "
+_REVOCATION: Final = "revocation "
+
+
+class ConsumerGroup:
+    """One group's state."""
+
+    def __init__(self, group_id: str, settings: ConsumerSettings, epoch: int = 0) -> None:
+        self.group_id = group_id
+        self.settings = settings
+        self.epoch = epoch
+        self.target_epoch = epoch
+        self.assignor = next(iter(ASSIGNORS))
+        self.members: dict[str, Member] = {}
+        self.static: dict[str, str] = {}
+        """Member ids by group.instance.id."""
+        self.target: dict[str, Places] = {}
+        self.subscriptions = Subscriptions()
+        self.deadlines = Deadlines()
+        self.is_dirty = False
+        """Whether something must be kept before anybody is told of it."""
+        self._owners: dict[Place, str] = {}
+        """Whose each partition is that is not free."""
+
+    def restore(self, body: bytes, now_ms: int) -> None:
+        """Be the group that was kept; every member gets its full time.
+
+        Raises:
+            Corrupt: the body is none of a consumer group.
+        """
+        kept = read_body(body)
+        self.epoch, self.target_epoch = kept.epoch, kept.target_epoch
+        self.assignor = kept.assignor
+        self.subscriptions.topics = {
+            topic.name: TopicInfo(topic.topic_id, topic.partitions) for topic in kept.topics
+        }
+        for one in kept.members:
+            member = to_member(one)
+            self._seat(member)
+            self.target[member.member_id] = to_places(one.target)
+            self.touch(member, now_ms)
+            if member.holding.revoked:
+                self._await_revocation(member, now_ms)
+
+    def body(self) -> bytes:
+        """Return what is kept."""
+        return write_body(
+            ConsumerGroupBody(
+                group_id=self.group_id,
+                epoch=self.epoch,
+                target_epoch=self.target_epoch,
+                assignor=self.assignor,
+                topics=[
+                    KeptTopic(topic_id=topic.id, name=name, partitions=topic.partitions)
+                    for name, topic in self.subscriptions.topics.items()
+                ],
+                members=[
+                    from_member(member, self.target.get(member.member_id, NONE))
+                    for member in self.members.values()
+                ],
+            )
+        )
+
+    # -- members -----------------------------------------------------------------------------
+
+    def add(self, member: Member) -> None:
+        """Take in a new member."""
+        self._seat(member)
+        self.begin_epoch()
+
+    def _seat(self, member: Member) -> None:
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        self._owners.update(dict.fromkeys(member.holding.all_places, member.member_id))
+
+    def remove(self, member: Member) -> None:
+        """Forget a member; what it had is free, and the others get it."""
+        self._unseat(member)
+        self.target.pop(member.member_id, None)
+        self.begin_epoch()
+
+    def replace(self, member: Member, successor: Member) -> None:
+        """Let another member have the place of one that is away, and what was kept for it."""
+        self._unseat(member)
+        self._seat(successor)
+        self.target[successor.member_id] = self.target.pop(member.member_id, NONE)
+        self.is_dirty = True
+
+    def _unseat(self, member: Member) -> None:
+        self._release(member.holding.all_places)
+        del self.members[member.member_id]
+        if member.instance_id is not None:
+            del self.static[member.instance_id]
+        self.deadlines.cancel(_SESSION + member.member_id)
+        self.deadlines.cancel(_REVOCATION + member.member_id)
+
+    def send_away(self, member: Member) -> None:
+        """Let a static member be away: it owns nothing, but nobody else gets what it shall own."""
+        self._release(member.holding.all_places)
+        self.deadlines.cancel(_REVOCATION + member.member_id)
+        member.go_away()
+        self.is_dirty = True
+
+    def touch(self, member: Member, now_ms: int) -> None:
+        """Give a member a full session time-out."""
+        self.deadlines.set(_SESSION + member.member_id, now_ms + self.settings.session_timeout_ms)
+
+    def expire(self, now_ms: int) -> None:
+        """Forget members that are silent, or do not let go what others shall have."""
+        for key in self.deadlines.take(now_ms):
+            member = self.members.get(key.removeprefix(_SESSION).removeprefix(_REVOCATION))
+            if member is not None:
+                self.remove(member)
+
+    # -- assignment --------------------------------------------------------------------------
+
+    def begin_epoch(self) -> None:
+        """Begin a new epoch, unless one has begun that no member has been told of."""
+        if self.epoch == self.target_epoch:
+            self.epoch += 1
+        self.is_dirty = True
+
+    def refresh(self, topics: Topics, *, is_changed: bool) -> None:
+        """Look at the cluster's topics and the members' subscriptions; assign if need be."""
+        if is_changed or not self.subscriptions.is_current(topics):
+            is_changed |= self.subscriptions.refresh(self.members.values(), topics)
+            if is_changed:
+                self.begin_epoch()
+        if self.epoch > self.target_epoch:
+            self._assign()
+
+    def _assign(self) -> None:
+        self.assignor = self._chosen_assignor()
+        subscriptions = self.subscriptions
+        self.target = ASSIGNORS[self.assignor](
+            {topic.id: topic.partitions for topic in subscriptions.topics.values()},
+            {
+                key: Subscriber(subscriptions.ids_of(member), self.target.get(key, NONE))
+                for key, member in self.members.items()
+            },
+        )
+        self.target_epoch = self.epoch
+        self.is_dirty = True
+
+    def _chosen_assignor(self) -> str:
+        """Return what most members choose; the first assignor, if nobody does."""
+        votes = Counter(one.assignor for one in self.members.values() if one.assignor in ASSIGNORS)
+        default = next(iter(ASSIGNORS))
+        return max(ASSIGNORS, key=lambda name: (votes[name], name == default))
+
+    def reconcile(self, member: Member, owned: Places | None, now_ms: int) -> bool:
+        """Let a member take its next step; return whether what it may own changed."""
+        before = member.holding
+        key = member.member_id
+        target = Target(self.target_epoch, self.target.get(key, NONE))
+        after = reconcile(before, target, owned, lambda place: self._owners.get(place, key) == key)
+        if after == before:
+            return False
+        self._release(before.all_places - after.all_places)
+        self._owners.update(dict.fromkeys(after.assigned - before.all_places, key))
+        member.hold(after)
+        self.is_dirty = True
+        if not after.revoked:
+            self.deadlines.cancel(_REVOCATION + key)
+        elif after.revoked != before.revoked:
+            self._await_revocation(member, now_ms)
+        return after.assigned != before.assigned
+
+    def is_settled(self, member: Member) -> bool:
+        """Whether a member has all that it shall have."""
+        has_all = not member.holding.revoked and not member.holding.is_waiting
+        return member.epoch == self.epoch == self.target_epoch and has_all
+
+    def unsettled(self) -> Iterator[Member]:
+        """Return the members that are not where they shall be; those who are away do not count."""
+        return (
+            one for one in self.members.values() if one.epoch != AWAY and not self.is_settled(one)
+        )
+
+    def _release(self, places: Places) -> None:
+        for place in places:
+            del self._owners[place]
+
+    def _await_revocation(self, member: Member, now_ms: int) -> None:
+        due_ms = now_ms + member.rebalance_timeout_ms
+        self.deadlines.set(_REVOCATION + member.member_id, due_ms)

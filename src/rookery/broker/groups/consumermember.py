@@ -1,0 +1,89 @@
+"""A member of a consumer group (KIP-848): what it wants and what it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rookery.broker.groups.machine import Request
+from rookery.broker.groups.reconcile import Holding
+from rookery.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+JOINING: Final = 0
+LEAVING: Final = -1
+AWAY: Final = -2
+"""The epoch of a static member that left and will be back."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One member."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = 0
+    names: frozenset[str] = frozenset()
+    """Topics that it subscribes to by name …"""
+    regex: str = ""
+    """… and by a regular expression; empty for none."""
+    assignor: str | None = None
+    holding: Holding = field(default=Holding(JOINING))
+    previous_epoch: int = LEAVING
+    """The epoch before: an answer may be lost, and then the member does not know the new one."""
+
+    @property
+    def epoch(self) -> int:
+        """The group's epoch that it has come to."""
+        return self.holding.epoch
+
+    def hold(self, holding: Holding) -> None:
+        """Have something else."""
+        if holding.epoch != self.holding.epoch:
+            self.previous_epoch = self.holding.epoch
+        self.holding = holding
+
+    def go_away(self) -> None:
+        """Own nothing until it is back; what it shall have is kept for it."""
+        self.holding, self.previous_epoch = Holding(AWAY), AWAY
+
+    def update(self, request: Request, message: ConsumerGroupHeartbeatRequest) -> bool:
+        """Take over what a heartbeat says anew; return whether anything changed."""
+        before = self._described()
+        self.client_id, self.client_host = request.client_id, request.client_host
+        if message.instance_id is not None:
+            self.instance_id = message.instance_id
+        if message.rack_id is not None:
+            self.rack_id = message.rack_id
+        if message.rebalance_timeout_ms >= 0:
+            self.rebalance_timeout_ms = message.rebalance_timeout_ms
+        if message.server_assignor is not None:
+            self.assignor = message.server_assignor
+        if message.subscribed_topic_names is not None:
+            self.names = frozenset(message.subscribed_topic_names)
+        if message.subscribed_topic_regex is not None:
+            self.regex = message.subscribed_topic_regex
+        return self._described() != before
+
+    @property
+    def subscription(self) -> tuple[frozenset[str], str, str | None]:
+        """What decides on the group's assignment."""
+        return self.names, self.regex, self.assignor
+
+    def _described(self) -> tuple[object, ...]:
+        who = self.instance_id, self.rack_id, self.client_id, self.client_host
+        return *who, self.rebalance_timeout_ms, self.subscription
+
+    def succeed(self, member_id: str) -> Member:
+        """Return a static member that takes this one's place under another id."""
+        return Member(
+            member_id=member_id,
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            names=self.names,
+            regex=self.regex,
+            assignor=self.assignor,
+        )

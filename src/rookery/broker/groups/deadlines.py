@@ -1,0 +1,58 @@
+"""When each of several things is due, where most are put off again and again."""
+
+from __future__ import annotations
+
+import heapq
+
+
+class Deadlines:
+    """Moments by key. Putting one off is a look-up: the heap learns of it when it gets there."""
+
+    __slots__ = ("_due", "_heap", "_queued")
+
+    def __init__(self) -> None:
+        self._due: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+        self._queued: dict[str, int] = {}
+        """The earliest moment at which the heap holds a key."""
+
+    @property
+    def next_ms(self) -> int | None:
+        """Return a moment before which nothing is due; None if nothing ever is.
+
+        Something may have been put off since. Heartbeats thus leave this value alone, and whoever
+        waits for it need not be told of every one.
+        """
+        return self._heap[0][0] if self._due else None
+
+    def set(self, key: str, due_ms: int) -> None:
+        """Let the key be due then, and at no other moment."""
+        self._due[key] = due_ms
+        queued = self._queued.get(key)
+        if queued is None or due_ms < queued:
+            self._queued[key] = due_ms
+            heapq.heappush(self._heap, (due_ms, key))
+
+    def cancel(self, key: str) -> None:
+        """Let the key not be due at all."""
+        self._due.pop(key, None)
+        if not self._due:
+            self._heap.clear()
+            self._queued.clear()
+
+    def take(self, now_ms: int) -> list[str]:
+        """Remove and return what is due by now."""
+        taken = []
+        while self._due and self._heap[0][0] <= now_ms:
+            moment, key = heapq.heappop(self._heap)
+            if self._queued.get(key) == moment:
+                del self._queued[key]
+            due = self._due.get(key)
+            if due is None:
+                continue
+            if due <= now_ms:
+                taken.append(key)
+                self.cancel(key)
+            else:
+                self.set(key, due)
+        return taken

@@ -1,0 +1,130 @@
+"""Offsets of groups into the log: committed and forgotten under the coordinator's claim."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rookery.broker.groups.coordinator import Coordinator
+from rookery.broker.groups.requests import refusal
+from rookery.broker.groups.seats import Seat
+from rookery.cluster.events.groups import (
+    OffsetCommitted,
+    OffsetPlace,
+    OffsetsCommitted,
+    OffsetsDeleted,
+)
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.outcome import Outcome
+from rookery.errors import ApiError, ErrorCode
+
+# An entry is bounded, and others want room in it too.
+_PART_BYTES: Final = 128 * 1024
+_OFFSET_BYTES: Final = 64
+_PART_PLACES: Final = 4_000
+
+_Proposals = list["asyncio.Future[list[Outcome]]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits: a member, or with -1 and an empty id a client without membership."""
+
+    group_id: str
+    member_id: str
+    generation: int
+    instance_id: str | None
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it says that it is one; then there must be a group."""
+        return self.generation >= 0
+
+
+async def commit(
+    groups: Coordinator, replica: Replica, who: Committer, offsets: Sequence[OffsetCommitted]
+) -> list[ErrorCode]:
+    """Commit offsets; return what became of each.
+
+    Raises:
+        ApiError: the committer may not, or the coordinator is another broker.
+    """
+
+    def propose(seat: Seat) -> _Proposals:
+        assert seat.machine is not None  # noqa: S101 (no seat is free without one)
+        code = seat.machine.check_commit(who.member_id, who.generation, who.instance_id)
+        if not seat.epoch:
+            code = ErrorCode.ILLEGAL_GENERATION  # there is no such group, so it has none
+        if code is not ErrorCode.NONE:
+            raise ApiError(code, f"a commit for group {who.group_id!r}")
+        return [
+            replica.propose(
+                [OffsetsCommitted(group_id=who.group_id, epoch=seat.epoch, offsets=part)]
+            )
+            for part in _parts(offsets)
+        ]
+
+    proposals = await groups.run(who.group_id, propose, creates=not who.is_member)
+    codes: list[ErrorCode] = []
+    for outcome in await _outcomes(proposals):
+        codes += outcome.value
+    return codes
+
+
+async def delete(
+    groups: Coordinator,
+    replica: Replica,
+    group_id: str,
+    places: Sequence[OffsetPlace],
+    is_in_use: Callable[[Seat, OffsetPlace], bool],
+) -> list[ErrorCode]:
+    """Forget offsets, but those that are in use; return what became of each.
+
+    Raises:
+        ApiError: there is no such group, or its coordinator is another broker.
+    """
+
+    def propose(seat: Seat) -> tuple[list[bool], _Proposals]:
+        if not seat.epoch:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        kept = [is_in_use(seat, place) for place in places]
+        gone = [place for place, is_kept in zip(places, kept, strict=True) if not is_kept]
+        parts = [gone[at : at + _PART_PLACES] for at in range(0, len(gone), _PART_PLACES)]
+        return kept, [
+            replica.propose([OffsetsDeleted(group_id=group_id, epoch=seat.epoch, places=part)])
+            for part in parts
+        ]
+
+    kept, proposals = await groups.run(group_id, propose)
+    await _outcomes(proposals)
+    return [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if one else ErrorCode.NONE for one in kept]
+
+
+async def _outcomes(proposals: _Proposals) -> list[Outcome]:
+    """Return what became of the proposals, all of which must count."""
+    results = await asyncio.gather(*proposals, return_exceptions=True)
+    outcomes: list[Outcome] = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise refusal(result)
+        [outcome] = result
+        if outcome.error is not ErrorCode.NONE:
+            raise ApiError(outcome.error)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _parts(offsets: Sequence[OffsetCommitted]) -> Iterator[list[OffsetCommitted]]:
+    part: list[OffsetCommitted] = []
+    size = 0
+    for one in offsets:
+        own = _OFFSET_BYTES + 4 * len(one.metadata)
+        if part and size + own > _PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += own
+    if part:
+        yield part

@@ -1,0 +1,81 @@
+"""From a handler to a group's machine: what both of the groups' protocols need."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeAlias, TypeVar, cast
+from uuid import UUID
+
+from rookery.broker.call import Call
+from rookery.broker.groups.machine import Request
+from rookery.broker.groups.seats import Held
+from rookery.cluster.replica import Fenced
+from rookery.errors import ApiError, Error, ErrorCode
+from rookery.wire.message import Api, Message
+
+Req = TypeVar("Req", bound=Message)
+Res = TypeVar("Res", bound=Message)
+Answer: TypeAlias = "Res | asyncio.Future[Res | None]"
+"""What a machine says: now, or later."""
+
+
+def hand_over(
+    call: Call, api: Api[Req, Res], request: Req, *, creates: bool = False, joins: bool = False
+) -> Answer[Res]:
+    """Have the machine of the request's group answer it.
+
+    Args:
+        call: who asks.
+        api: which API it is.
+        request: it names a group.
+        creates: whether the group may come into being by it.
+        joins: whether the client may need a member id.
+
+    Raises:
+        ApiError: INVALID_GROUP_ID, if the name is empty.
+    """
+    group_id: str = cast("Any", request).group_id
+    check_group_id(group_id)
+    groups = call.services.groups
+    client_id = call.header.client_id or ""
+    event = Request(
+        token=Held(api, request),
+        message=request,
+        version=call.version,
+        client_id=client_id,
+        client_host=_host(call.connection.peer),
+        new_member_id=f"{client_id}-{UUID(bytes=call.services.random.token(16))}" if joins else "",
+        topics=groups.topics,
+    )
+    answer = groups.ask(group_id, event, call.connection.when_lost, creates=creates)
+    return cast("Answer[Res]", answer)
+
+
+async def reach_head(call: Call) -> None:
+    """Have all applied that the log holds, as answers about groups demand.
+
+    Raises:
+        ApiError: the log is out of reach; the client shall try again.
+    """
+    try:
+        await call.services.replica.barrier()
+    except Error as error:
+        raise refusal(error) from error
+
+
+def refusal(error: BaseException) -> ApiError:
+    """Return what a client is told when a coordinator cannot do what it should."""
+    fenced = isinstance(error, Fenced)
+    code = ErrorCode.NOT_COORDINATOR if fenced else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ApiError(code, str(error))
+
+
+def check_group_id(group_id: str) -> None:
+    """Refuse a group without a name."""
+    if not group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group's name is empty")
+
+
+def _host(peer: str) -> str:
+    """Return a client's address as Kafka tells it."""
+    return "/" + peer.rpartition(":")[0].strip("[]")

@@ -1,0 +1,155 @@
+"""Who is in a classic group, who of them has joined the coming generation, and who leads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rookery.broker.groups.machine import Request
+
+
+@dataclass(slots=True)
+class Member:
+    """One member: what it asked for, what it got, and which of its requests are held."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: dict[str, bytes]
+    """What each assignor must know of the member, the favourite first."""
+    assignment: bytes = b""
+    join: Request | None = None
+    """A JoinGroup that waits for the other members."""
+    sync: Request | None = None
+    """A SyncGroup that waits for the leader's."""
+    is_new: bool = False
+    """Whether no JoinGroup of it was answered yet."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for us, and so owes no heartbeat."""
+        return self.join is not None or self.sync is not None
+
+    @property
+    def size_bytes(self) -> int:
+        """What its metadata takes where the group is kept."""
+        return sum(len(name) + len(metadata) for name, metadata in self.protocols.items())
+
+    def matches(self, protocols: dict[str, bytes]) -> bool:
+        """Whether it would join with what it joined with before, in the same order."""
+        return list(self.protocols.items()) == list(protocols.items())
+
+    def vote(self, candidates: set[str]) -> str:
+        """Return the candidate that it likes most."""
+        return next(name for name in self.protocols if name in candidates)
+
+
+class Roster:
+    """A group's members; what the whole group must know of them is counted, never searched for."""
+
+    __slots__ = ("_support", "joined", "leader", "members", "pending", "size_bytes", "static")
+
+    def __init__(self) -> None:
+        self.members: dict[str, Member] = {}
+        self.static: dict[str, str] = {}
+        """Member ids by group.instance.id."""
+        self.pending: set[str] = set()
+        """Ids given away (KIP-394) with which nobody has joined yet."""
+        self.leader: str | None = None
+        self.joined = 0
+        """Members whose JoinGroup is held."""
+        self.size_bytes = 0
+        """Their metadata, which has to be kept with the group."""
+        self._support: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether nobody is to be waited for."""
+        return self.joined == len(self.members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest time that a member may want to finish its work in."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def add(self, member: Member) -> None:
+        """Take a member in; the first one leads."""
+        self.pending.discard(member.member_id)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.joined += member.join is not None
+        self._count(member.protocols, 1)
+
+    def remove(self, member: Member) -> None:
+        """Forget a member; if it led, the one that has been here longest does now."""
+        del self.members[member.member_id]
+        if member.instance_id is not None:
+            del self.static[member.instance_id]
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+        self.joined -= member.join is not None
+        self._count(member.protocols, -1)
+
+    def rename(self, member: Member, new_id: str) -> None:
+        """Give a static member another id; whoever has the old one is fenced."""
+        leads = self.leader == member.member_id
+        self.remove(member)
+        member.member_id = new_id
+        self.add(member)
+        if leads:
+            self.leader = new_id
+
+    def hold_join(self, member: Member, request: Request) -> None:
+        """Let a member's JoinGroup wait."""
+        self.joined += member.join is None
+        member.join = request
+
+    def release_join(self, member: Member) -> Request | None:
+        """Return a member's JoinGroup, if one waits; it does so no longer."""
+        held, member.join = member.join, None
+        self.joined -= held is not None
+        return held
+
+    def change_protocols(self, member: Member, protocols: dict[str, bytes]) -> None:
+        """Let a member support these protocols from now on."""
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+
+    def elect(self) -> bool:
+        """Have a leader that has joined; return whether there is one."""
+        if self.leader is not None and self.members[self.leader].join is None:
+            joined = (key for key, member in self.members.items() if member.join is not None)
+            self.leader = next(joined, self.leader)
+        return self.leader is not None and self.members[self.leader].join is not None
+
+    def supports_any(self, names: Iterable[str]) -> bool:
+        """Whether every member understands one of these protocols."""
+        return any(self._support[name] == len(self.members) for name in names)
+
+    def choose_protocol(self) -> str:
+        """Return the protocol that all understand and most like best; the longest here break ties.
+
+        Each has one in common with the others: it could not have joined without.
+        """
+        size = len(self.members)
+        candidates = {name for name, count in self._support.items() if count == size}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(votes, key=votes.__getitem__)
+
+    def _count(self, protocols: dict[str, bytes], sign: int) -> None:
+        for name, metadata in protocols.items():
+            self._support[name] += sign
+            self.size_bytes += sign * (len(name) + len(metadata))
+            if not self._support[name]:
+                del self._support[name]

@@ -1,0 +1,100 @@
+"""A group as its coordinator keeps it: the machine, the claim, and the requests that wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rookery.broker.groups.machine import Machine
+from rookery.errors import ErrorCode
+from rookery.wire.message import Api, Message
+
+
+class Held:
+    """A request until it is answered; the machine knows it as a token."""
+
+    __slots__ = ("_api", "_future", "_request", "_undo", "response")
+
+    def __init__(self, api: Api[Any, Any], request: Message) -> None:
+        self._api = api
+        self._request = request
+        self._future: asyncio.Future[Message | None] | None = None
+        self._undo: Callable[[], None] | None = None
+        self.response: Message | None = None
+
+    def wait(
+        self,
+        when_lost: Callable[[Callable[[], None]], Callable[[], None]],
+        lost: Callable[[], None],
+    ) -> asyncio.Future[Message | None]:
+        """Return the answer to come; have `lost` called if its client goes before."""
+        self._future = asyncio.get_running_loop().create_future()
+        self._undo = when_lost(lost)
+        return self._future
+
+    def answer(self, response: Message) -> None:
+        """Hand the answer out."""
+        self.response = response
+        if self._undo is not None:
+            self._undo()
+        if self._future is not None and not self._future.done():
+            self._future.set_result(response)
+
+    def abandon(self) -> None:
+        """Have no answer: nobody waits for it."""
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def refuse(self, code: ErrorCode) -> None:
+        """Answer with an error, unless an answer is out."""
+        if self.response is None:
+            self.answer(self._api.refuse(self._request, code))
+
+
+class Waiting(NamedTuple):
+    """Something to be done when the group is free."""
+
+    work: Callable[[Seat], None]
+    refuse: Callable[[ErrorCode], None]
+
+
+class Seat:
+    """One group that this broker coordinates, or is about to."""
+
+    __slots__ = (
+        "creates", "epoch", "group_id", "held", "is_busy", "is_dropped", "machine", "version",
+        "waiting",
+    )  # fmt: skip
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.machine: Machine | None = None
+        """None until the group was claimed and read."""
+        self.epoch = 0
+        self.version = 0
+        self.is_busy = True
+        """Whether it is being loaded, or its new state is on its way into the log."""
+        self.is_dropped = False
+        self.creates = False
+        """Whether one of those who wait brings the group into being."""
+        self.waiting: deque[Waiting] = deque()
+        self.held: dict[Held, None] = {}
+        """Requests that the machine has not answered yet."""
+
+    def go_on(self) -> None:
+        """Do what waits, as far as nothing keeps the group busy again."""
+        while self.waiting and not self.is_busy:
+            self.waiting.popleft().work(self)
+
+    def drop(self, code: ErrorCode) -> None:
+        """Refuse all who wait; nothing that is on its way counts any more."""
+        self.is_dropped = True
+        held, waiting = list(self.held), list(self.waiting)
+        self.held.clear()
+        self.waiting.clear()
+        for one in held:
+            one.refuse(code)
+        for other in waiting:
+            other.refuse(code)

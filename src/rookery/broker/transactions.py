@@ -1,0 +1,121 @@
+"""What the handlers of transactions share: events in, Kafka's codes out.
+
+Any broker can serve any transaction, since all that is decided is decided when it is applied. Who
+looks after timeouts is a hint like a partition's leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from rookery.broker.call import Call
+from rookery.broker.groups.offsets import Committer
+from rookery.broker.groups.seats import Seat
+from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.events.txns import TransactionOffsetsCommitted, TransactionPlace
+from rookery.cluster.state.outcome import Outcome
+from rookery.cluster.state.txns import Transaction, Writer
+from rookery.errors import ApiError, ErrorCode
+from rookery.wire.message import Message
+
+# An entry is bounded, and others want room in it too.
+_PLACES: Final = 4_000
+_OFFSETS: Final = 500
+
+
+async def decide(call: Call, event: Message) -> Any:
+    """Have an event applied; return its outcome's value.
+
+    Raises:
+        ApiError: it was refused, as the cluster log has it.
+        Error: the cluster log is out of reach, or this broker is fenced.
+    """
+    [outcome] = await call.services.replica.propose([event])
+    return checked(outcome)
+
+
+def checked(outcome: Outcome) -> Any:
+    """Return an outcome's value, or raise its error."""
+    if outcome.error is not ErrorCode.NONE:
+        raise ApiError(outcome.error)
+    return outcome.value
+
+
+def told(error: ApiError, *, knows_fenced: bool) -> ApiError:
+    """Return an error as the client knows it: older ones have no word for being fenced."""
+    if error.code is ErrorCode.PRODUCER_FENCED and not knows_fenced:
+        return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, error.text)
+    return error
+
+
+def check_id(transactional_id: str | None) -> str:
+    """Refuse a transactional id without a name."""
+    if not transactional_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    return transactional_id
+
+
+def owned(call: Call, transactional_id: str, writer: Writer) -> Transaction:
+    """Find a transactional id whose producer this is, as far as the log is applied here.
+
+    Raises:
+        ApiError: INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED.
+    """
+    found = call.state.transactions.by_id.get(transactional_id)
+    if found is None or found.writer.producer_id != writer.producer_id:
+        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if found.writer != writer:
+        raise ApiError(ErrorCode.PRODUCER_FENCED)
+    return found
+
+
+def parts(places: Sequence[TransactionPlace]) -> Iterator[list[TransactionPlace]]:
+    """Divide partitions into as many as an event may name; of none, there is one part."""
+    for start in range(0, max(len(places), 1), _PLACES):
+        yield list(places[start : start + _PLACES])
+
+
+async def commit_offsets(
+    call: Call, who: Committer, event: TransactionOffsetsCommitted
+) -> list[ErrorCode]:
+    """Let a group's offsets be part of a transaction; return what became of each.
+
+    Raises:
+        ApiError: the committer may not, or the group's coordinator is another broker.
+    """
+    replica = call.services.replica
+
+    def propose(seat: Seat) -> Iterable[Any]:
+        assert seat.machine is not None  # noqa: S101 (no seat is free without one)
+        code = seat.machine.check_commit(
+            who.member_id, who.generation, who.instance_id, is_transactional=True
+        )
+        if code is not ErrorCode.NONE:
+            raise ApiError(code, f"a commit for group {who.group_id!r}")
+        return [
+            replica.propose([_part(event, seat.epoch, offsets)]) for offsets in _some(event.offsets)
+        ]
+
+    futures = await call.services.groups.run(who.group_id, propose, creates=True)
+    outcomes = [(await future)[0] for future in futures]
+    return [code for outcome in outcomes for code in checked(outcome)]
+
+
+def _some(offsets: Sequence[OffsetCommitted]) -> Iterator[list[OffsetCommitted]]:
+    for start in range(0, max(len(offsets), 1), _OFFSETS):
+        yield list(offsets[start : start + _OFFSETS])
+
+
+def _part(
+    event: TransactionOffsetsCommitted, group_epoch: int, offsets: list[OffsetCommitted]
+) -> TransactionOffsetsCommitted:
+    return TransactionOffsetsCommitted(
+        transactional_id=event.transactional_id,
+        producer_id=event.producer_id,
+        producer_epoch=event.producer_epoch,
+        group_id=event.group_id,
+        group_epoch=group_epoch,
+        offsets=offsets,
+        joins=event.joins,
+    )

@@ -1,0 +1,220 @@
+"""The work of `rookery groups`, but for its resetting."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TypedDict
+
+from rich.console import Console
+from rich.table import Table
+
+from rookery.cli.actions.connecting import run_client
+from rookery.cli.command import print_json
+from rookery.client.client import Client
+from rookery.client.groups import CommittedOffset, GroupListing
+from rookery.client.members import GroupDescription
+from rookery.errors import ApiError, ErrorCode
+from rookery.model.offset import LATEST
+from rookery.model.partition import TopicPartition
+
+
+class MemberRow(TypedDict):
+    """A member as described."""
+
+    member: str
+    instance: str | None
+    client: str
+    host: str
+    partitions: int
+
+
+class OffsetRow(TypedDict):
+    """How far a group is in one partition."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    end: int | None
+    lag: int | None
+    member: str | None
+    metadata: str
+
+
+class GroupRow(TypedDict):
+    """A group as described."""
+
+    group: str
+    state: str
+    kind: str
+    assignor: str
+    lag: int
+    members: list[MemberRow]
+    offsets: list[OffsetRow]
+
+
+def list_groups(args: argparse.Namespace) -> int:
+    """List all groups."""
+    states = {state.lower() for state in args.state}
+
+    async def work(client: Client) -> list[GroupListing]:
+        found = await client.groups.list_all()
+        return [one for one in found if not states or one.state.lower() in states]
+
+    groups = run_client(args, work)
+    if args.json:
+        print_json([_summary(one) for one in groups])
+    elif groups:
+        _print_list(groups)
+    else:
+        print("There are no such groups." if states else "There are no groups yet.")
+    return 0
+
+
+def describe(args: argparse.Namespace) -> int:
+    """Show groups with their members and their lag."""
+
+    async def work(client: Client) -> list[GroupRow]:
+        return [await _describe(client, name) for name in dict.fromkeys(args.groups)]
+
+    rows = run_client(args, work)
+    if args.json:
+        print_json(rows)
+    else:
+        console = Console()
+        for row in rows:
+            _print_group(console, row)
+    return 0
+
+
+def delete(args: argparse.Namespace) -> int:
+    """Delete groups one by one."""
+
+    async def work(client: Client) -> dict[str, bool]:
+        return {name: await _delete(client, name, args) for name in dict.fromkeys(args.groups)}
+
+    gone = run_client(args, work)
+    if args.json:
+        print_json({"deleted": [name for name, was_there in gone.items() if was_there]})
+        return 0
+    for name, was_there in gone.items():
+        print(f"{name}: {'deleted' if was_there else 'was not there'}")
+    return 0
+
+
+async def _delete(client: Client, name: str, args: argparse.Namespace) -> bool:
+    try:
+        await client.groups.delete(name)
+    except ApiError as error:
+        if args.if_exists and error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+async def _describe(client: Client, name: str) -> GroupRow:
+    group = await client.groups.describe(name)
+    committed = await client.groups.committed_offsets(name)
+    readers = {place: one.member_id for one in group.members for place in one.partitions}
+    places = sorted({*committed, *readers})
+    ends = await client.offsets.find(dict.fromkeys(places, LATEST)) if places else {}
+    offsets = [
+        _offset_row(place, committed.get(place), ends[place].offset, readers.get(place))
+        for place in places
+    ]
+    return GroupRow(
+        group=name,
+        state=group.state,
+        kind=group.kind,
+        assignor=group.assignor,
+        lag=sum(row["lag"] or 0 for row in offsets),
+        members=_member_rows(group),
+        offsets=offsets,
+    )
+
+
+def _offset_row(
+    place: TopicPartition, committed: CommittedOffset | None, end: int, member: str | None
+) -> OffsetRow:
+    offset = committed.offset if committed else None
+    return OffsetRow(
+        topic=place.topic,
+        partition=place.partition,
+        offset=offset,
+        end=end,
+        # What was never committed has no lag: where reading begins is the reader's to say.
+        lag=None if offset is None else max(0, end - offset),
+        member=member,
+        metadata=committed.metadata if committed else "",
+    )
+
+
+def _member_rows(group: GroupDescription) -> list[MemberRow]:
+    return [
+        MemberRow(
+            member=one.member_id,
+            instance=one.instance_id,
+            client=one.client_id,
+            host=one.host.lstrip("/"),
+            partitions=len(one.partitions),
+        )
+        for one in group.members
+    ]
+
+
+def _summary(one: GroupListing) -> dict[str, str]:
+    return {
+        "group": one.group_id,
+        "state": one.state,
+        "kind": one.kind,
+        "protocol_type": one.protocol_type,
+    }
+
+
+def _print_list(groups: list[GroupListing]) -> None:
+    table = Table(box=None, header_style="bold")
+    for title in ("group", "state", "kind", "protocol"):
+        table.add_column(title)
+    for one in groups:
+        table.add_row(one.group_id, one.state, one.kind or "-", one.protocol_type or "-")
+    Console().print(table)
+
+
+def _print_group(console: Console, row: GroupRow) -> None:
+    assignor = f", assigned by {row['assignor']}" if row["assignor"] else ""
+    console.print(
+        f"[bold]{row['group']}[/bold]  {row['state']}{assignor}, "
+        f"{len(row['members'])} members, {row['lag']:,} records behind",
+        soft_wrap=True,
+    )
+    if row["members"]:
+        console.print(_members_table(row["members"]))
+    if row["offsets"]:
+        console.print(_offsets_table(row["offsets"]))
+
+
+def _members_table(members: list[MemberRow]) -> Table:
+    table = Table(box=None, header_style="bold")
+    for title in ("member", "instance", "client", "host"):
+        table.add_column(title, overflow="fold")
+    table.add_column("partitions", justify="right")
+    for one in members:
+        instance = one["instance"] or "-"
+        table.add_row(one["member"], instance, one["client"], one["host"], str(one["partitions"]))
+    return table
+
+
+def _offsets_table(offsets: list[OffsetRow]) -> Table:
+    table = Table(box=None, header_style="bold")
+    table.add_column("topic")
+    for title in ("partition", "offset", "end", "lag"):
+        table.add_column(title, justify="right")
+    table.add_column("member", overflow="fold")
+    for row in offsets:
+        numbers = (row["offset"], row["end"], row["lag"])
+        table.add_row(
+            row["topic"],
+            str(row["partition"]),
+            *("-" if number is None else f"{number:,}" for number in numbers),
+            row["member"] or "-",
+        )
+    return table

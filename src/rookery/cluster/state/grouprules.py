@@ -1,0 +1,127 @@
+"""What follows from the events of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from rookery.cluster.entry import Entry
+from rookery.cluster.events import groups as events
+from rookery.cluster.state.brokers import Brokers
+from rookery.cluster.state.groups import Group, Groups, coordinator_of, pack
+from rookery.cluster.state.outcome import OK, Applied, Outcome
+from rookery.cluster.state.topics import Topics
+from rookery.errors import ErrorCode
+from rookery.wire.message import Message
+
+_NOT_COORDINATOR: Final = Outcome(ErrorCode.NOT_COORDINATOR)
+_MOVED: Final = Outcome(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+class Known(Protocol):
+    """The parts of the state that groups depend on."""
+
+    brokers: Brokers
+    topics: Topics
+    groups: Groups
+
+
+def _claimed(known: Known, entry: Entry, event: events.GroupClaimed, done: Applied) -> Outcome:
+    broker = known.brokers.of(entry.incarnation)
+    chosen = coordinator_of(event.group_id, known.brokers.nodes)
+    if broker is None or broker.node_id != chosen:
+        return _NOT_COORDINATOR
+    done.claimed.append(event.group_id)
+    return Outcome(ErrorCode.NONE, known.groups.claim(event.group_id, entry.incarnation).epoch)
+
+
+def _persisted(known: Known, entry: Entry, event: events.GroupPersisted, _done: Applied) -> Outcome:
+    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    if group is None or group.version != event.version:
+        return _NOT_COORDINATOR
+    if not event.is_last:
+        group.staged += event.body
+        return OK
+    group.body, group.staged = group.staged + event.body, b""
+    group.kind = event.kind
+    group.version += 1
+    group.persisted_ms = entry.stamp_ms
+    return Outcome(ErrorCode.NONE, group.version)
+
+
+def _committed(
+    known: Known, entry: Entry, event: events.OffsetsCommitted, _done: Applied
+) -> Outcome:
+    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    if group is None:
+        return _NOT_COORDINATOR
+    codes = [_commit(known, group, one, entry.stamp_ms) for one in event.offsets]
+    return Outcome(ErrorCode.NONE, codes)
+
+
+def _commit(known: Known, group: Group, one: events.OffsetCommitted, stamp_ms: int) -> ErrorCode:
+    # A topic that was deleted meanwhile, or made anew, is another one.
+    if known.topics.partition(one.topic_id, one.partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    group.offsets.setdefault(one.topic_id, {})[one.partition] = pack(one, stamp_ms)
+    return ErrorCode.NONE
+
+
+def _offsets_deleted(
+    known: Known, entry: Entry, event: events.OffsetsDeleted, _done: Applied
+) -> Outcome:
+    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    if group is None:
+        return _NOT_COORDINATOR
+    return Outcome(
+        ErrorCode.NONE, [group.forget(place.topic_id, place.partition) for place in event.places]
+    )
+
+
+def _offsets_expired(
+    known: Known, entry: Entry, event: events.OffsetsExpired, _done: Applied
+) -> Outcome:
+    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    if group is None:
+        return _NOT_COORDINATOR
+    gone = 0
+    for place in event.places:
+        found = group.offset(place.topic_id, place.partition)
+        if found is not None and found.commit_ms == place.commit_ms:
+            gone += group.forget(place.topic_id, place.partition)
+    return Outcome(ErrorCode.NONE, gone)
+
+
+def _deleted(known: Known, entry: Entry, event: events.GroupDeleted, _done: Applied) -> Outcome:
+    return _remove(known, entry, event, keep_offsets=False)
+
+
+def _expired(known: Known, entry: Entry, event: events.GroupExpired, _done: Applied) -> Outcome:
+    return _remove(known, entry, event, keep_offsets=True)
+
+
+def _remove(
+    known: Known,
+    entry: Entry,
+    event: events.GroupDeleted | events.GroupExpired,
+    *,
+    keep_offsets: bool,
+) -> Outcome:
+    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    if group is None:
+        return _NOT_COORDINATOR
+    if group.version != event.version or (keep_offsets and group.offsets):
+        return _MOVED
+    del known.groups.by_id[event.group_id]
+    return OK
+
+
+HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
+    events.GroupClaimed: _claimed,
+    events.GroupPersisted: _persisted,
+    events.OffsetsCommitted: _committed,
+    events.OffsetsDeleted: _offsets_deleted,
+    events.OffsetsExpired: _offsets_expired,
+    events.GroupDeleted: _deleted,
+    events.GroupExpired: _expired,
+}

@@ -1,0 +1,377 @@
+"""What follows from the events of transactions, and from batches that are part of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from rookery.cluster.entry import Entry
+from rookery.cluster.events import txns as events
+from rookery.cluster.events.log import Extent
+from rookery.cluster.state import aborted, producers
+from rookery.cluster.state.aborted import AbortedTransaction
+from rookery.cluster.state.groups import Group, Groups, pack
+from rookery.cluster.state.outcome import OK, Applied, Outcome
+from rookery.cluster.state.partition import Partition
+from rookery.cluster.state.topics import Topics
+from rookery.cluster.state.txns import (
+    LAST_EPOCH,
+    NOBODY,
+    Place,
+    Transaction,
+    Transactions,
+    TransactionState,
+    Writer,
+)
+from rookery.errors import ErrorCode
+from rookery.records.batch import TRANSACTIONAL
+from rookery.wire.message import Message
+
+_NONE: Final = ErrorCode.NONE
+_FENCED: Final = Outcome(ErrorCode.PRODUCER_FENCED)
+_NOT_OURS: Final = Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+_WRONG_STATE: Final = Outcome(ErrorCode.INVALID_TXN_STATE)
+_MOVED: Final = Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+_COMPLETE: Final = (TransactionState.COMPLETE_ABORT, TransactionState.COMPLETE_COMMIT)
+
+
+class Known(Protocol):
+    """The parts of the state that transactions depend on."""
+
+    topics: Topics
+    groups: Groups
+    transactions: Transactions
+    next_producer_id: int
+
+
+class Moment(NamedTuple):
+    """The entry that is applied, and its time."""
+
+    number: int
+    stamp_ms: int
+
+
+# Batches.
+
+
+def judge(transaction: Transaction | None, partition: Partition, extent: Extent) -> ErrorCode:
+    """Decide whether a batch may come from its producer; of an id's producers only the last may."""
+    is_transactional = extent.attributes & TRANSACTIONAL
+    if transaction is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if is_transactional else _NONE
+    if extent.producer_epoch != transaction.writer.epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if not is_transactional and extent.producer_id in partition.ongoing:
+        return ErrorCode.INVALID_TXN_STATE
+    return _NONE
+
+
+def join(
+    transactions: Transactions, partition: Partition, extent: Extent, moment: Moment
+) -> ErrorCode:
+    """Let a new batch be part of its producer's transaction; its offset is the partition's next.
+
+    By the older protocol the partition must have been added, so that a batch that comes late opens
+    nothing that nobody would end. By the newer one its epoch would be too old.
+    """
+    transaction = transactions.by_producer[extent.producer_id]
+    place = (extent.topic_id, extent.partition)
+    if not transaction.is_open or place not in transaction.partitions:
+        if not extent.joins_transaction:
+            return ErrorCode.INVALID_TXN_STATE
+        transactions.begin(transaction, *moment)
+        transaction.partitions[place] = None
+    partition.ongoing.setdefault(extent.producer_id, partition.next_offset)
+    return _NONE
+
+
+# What producers say.
+
+
+def _initialised(
+    known: Known, entry: Entry, event: events.TransactionInitialised, done: Applied
+) -> Outcome:
+    transactions = known.transactions
+    transaction = transactions.by_id.get(event.transactional_id)
+    named = Writer(event.producer_id, event.producer_epoch)
+    if transaction is None:
+        writer = Writer(_new_id(known), 0)
+        transaction = Transaction(event.transactional_id, writer, event.timeout_ms)
+        transactions.add(transaction)
+    elif named not in {NOBODY, transaction.writer}:
+        # It may have missed the answer of its last try; but nothing can be open then.
+        is_repeated = named == transaction.last and not transaction.is_open
+        return Outcome(_NONE, transaction.writer) if is_repeated else _FENCED
+    else:
+        if transaction.is_open:
+            _fence(known, transaction, Moment(done.number, entry.stamp_ms), done)
+        else:
+            transactions.hand_to(transaction, _next(known, transaction.writer))
+        transaction.last = named
+        transaction.state = TransactionState.EMPTY
+    transaction.timeout_ms = event.timeout_ms
+    transaction.changed, transaction.changed_ms = done.number, entry.stamp_ms
+    return Outcome(_NONE, transaction.writer)
+
+
+def _partitions_added(
+    known: Known, entry: Entry, event: events.PartitionsAddedToTransaction, done: Applied
+) -> Outcome:
+    transaction = _of(known, event)
+    if isinstance(transaction, Outcome):
+        return transaction
+    places = [(place.topic_id, place.partition) for place in event.places]
+    if any(known.topics.partition(*place) is None for place in places):
+        return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    known.transactions.begin(transaction, done.number, entry.stamp_ms)
+    transaction.partitions.update(dict.fromkeys(places))
+    return OK
+
+
+def _offsets_added(
+    known: Known, entry: Entry, event: events.OffsetsAddedToTransaction, done: Applied
+) -> Outcome:
+    transaction = _of(known, event)
+    if isinstance(transaction, Outcome):
+        return transaction
+    known.transactions.begin(transaction, done.number, entry.stamp_ms)
+    known.transactions.join(transaction, event.group_id)
+    return OK
+
+
+def _offsets_committed(
+    known: Known, entry: Entry, event: events.TransactionOffsetsCommitted, done: Applied
+) -> Outcome:
+    transaction = _of(known, event)
+    if isinstance(transaction, Outcome):
+        return transaction
+    if known.groups.led(event.group_id, entry.incarnation, event.group_epoch) is None:
+        return Outcome(ErrorCode.NOT_COORDINATOR)
+    if event.group_id not in transaction.groups:
+        if not event.joins:
+            return _WRONG_STATE
+        known.transactions.begin(transaction, done.number, entry.stamp_ms)
+        known.transactions.join(transaction, event.group_id)
+    pending = transaction.groups[event.group_id]
+    codes = []
+    for one in event.offsets:
+        is_known = known.topics.partition(one.topic_id, one.partition) is not None
+        codes.append(_NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if is_known:
+            pending[one.topic_id, one.partition] = pack(one, entry.stamp_ms)
+    return Outcome(_NONE, codes)
+
+
+def _ended(known: Known, entry: Entry, event: events.TransactionEnded, done: Applied) -> Outcome:
+    transaction = known.transactions.by_id.get(event.transactional_id)
+    if transaction is None:
+        return _NOT_OURS
+    wanted = _COMPLETE[event.is_commit]
+    named = Writer(event.producer_id, event.producer_epoch)
+    if event.raises_epoch and named == transaction.last and transaction.state in _COMPLETE:
+        # The first answer got lost; but how it ended is settled.
+        is_same = transaction.state is wanted
+        return Outcome(_NONE, transaction.writer) if is_same else _WRONG_STATE
+    if named.producer_id != transaction.writer.producer_id:
+        return _NOT_OURS
+    if named != transaction.writer:
+        return _FENCED
+    return _end(known, transaction, event, _moment(entry, done), done)
+
+
+def _end(
+    known: Known,
+    transaction: Transaction,
+    event: events.TransactionEnded,
+    moment: Moment,
+    done: Applied,
+) -> Outcome:
+    """End a transaction by the older protocol, or with a new epoch for the next one."""
+    wanted, writer = _COMPLETE[event.is_commit], transaction.writer
+    if not event.raises_epoch:
+        if transaction.is_open:
+            _close(known, transaction, wanted, writer, moment, done)
+        # Who asks again is told the same.
+        return Outcome(_NONE, writer) if transaction.state is wanted else _WRONG_STATE
+    if event.is_commit and not transaction.is_open:
+        return _WRONG_STATE
+    _end_epoch(known, transaction, wanted, moment, done)
+    transaction.last = writer
+    return Outcome(_NONE, transaction.writer)
+
+
+# What others say.
+
+
+def _expired(
+    known: Known, entry: Entry, event: events.TransactionExpired, done: Applied
+) -> Outcome:
+    transaction = known.transactions.open.get(event.transactional_id)
+    if transaction is None or transaction.started != event.started:
+        return _MOVED
+    _fence(known, transaction, _moment(entry, done), done)
+    transaction.last = NOBODY
+    return OK
+
+
+def _id_expired(
+    known: Known, _entry: Entry, event: events.TransactionalIdExpired, _done: Applied
+) -> Outcome:
+    transaction = known.transactions.by_id.get(event.transactional_id)
+    if transaction is None or transaction.is_open or transaction.changed != event.changed:
+        return _MOVED
+    known.transactions.remove(transaction)
+    return OK
+
+
+def _markers_written(
+    known: Known, entry: Entry, event: events.MarkersWritten, done: Applied
+) -> Outcome:
+    writer = Writer(event.producer_id, event.producer_epoch)
+    moment = _moment(entry, done)
+    codes = []
+    for place in event.places:
+        where = (place.topic_id, place.partition)
+        code = _may_mark(known, where, writer)
+        partition = known.topics.partition(*where)
+        # Where nothing is open, a marker would end nothing: it was written before.
+        if code is _NONE and partition is not None and writer.producer_id in partition.ongoing:
+            _mark(known, [where], writer, moment, done, is_commit=event.is_commit)
+        codes.append(code)
+    return Outcome(_NONE, codes)
+
+
+def _may_mark(known: Known, place: Place, writer: Writer) -> ErrorCode:
+    """Say whether somebody else may end what a producer has open in a partition."""
+    partition = known.topics.partition(*place)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    owner = known.transactions.by_producer.get(writer.producer_id)
+    if owner is not None and place in owner.partitions:
+        # Its other partitions could end otherwise, and it would be torn.
+        return ErrorCode.INVALID_TXN_STATE
+    window = partition.producers.get(writer.producer_id)
+    if window is not None and producers.describe(window).epoch > writer.epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return _NONE
+
+
+# Ends.
+
+
+def _of(
+    known: Known,
+    event: events.PartitionsAddedToTransaction
+    | events.OffsetsAddedToTransaction
+    | events.TransactionOffsetsCommitted,
+) -> Transaction | Outcome:
+    """Find the transactional id of an event, if its producer is the one that may write."""
+    transaction = known.transactions.by_id.get(event.transactional_id)
+    if transaction is None or transaction.writer.producer_id != event.producer_id:
+        return _NOT_OURS
+    return transaction if transaction.writer.epoch == event.producer_epoch else _FENCED
+
+
+def _moment(entry: Entry, done: Applied) -> Moment:
+    return Moment(done.number, entry.stamp_ms)
+
+
+def _new_id(known: Known) -> int:
+    taken = known.next_producer_id
+    known.next_producer_id += 1
+    return taken
+
+
+def _next(known: Known, writer: Writer) -> Writer:
+    """Return the next epoch, or another id where they are used up."""
+    if writer.epoch >= LAST_EPOCH:
+        return Writer(_new_id(known), 0)
+    return writer._replace(epoch=writer.epoch + 1)
+
+
+def _fence(known: Known, transaction: Transaction, moment: Moment, done: Applied) -> None:
+    """Abort what is open, and let its producer write no more."""
+    _end_epoch(known, transaction, TransactionState.COMPLETE_ABORT, moment, done)
+
+
+def _end_epoch(
+    known: Known,
+    transaction: Transaction,
+    state: TransactionState,
+    moment: Moment,
+    done: Applied,
+) -> None:
+    """End a transaction, if one is open, and the epoch with it: its markers bear the next one."""
+    writer = transaction.writer
+    known.transactions.hand_to(transaction, _next(known, writer))
+    ending = writer._replace(epoch=writer.epoch + 1)
+    if transaction.is_open:
+        _close(known, transaction, state, ending, moment, done)
+    transaction.state = state
+    transaction.changed, transaction.changed_ms = moment
+
+
+def _close(
+    known: Known,
+    transaction: Transaction,
+    state: TransactionState,
+    writer: Writer,
+    moment: Moment,
+    done: Applied,
+) -> None:
+    """End a transaction: markers for all its partitions, and its offsets for their groups."""
+    is_commit = state is TransactionState.COMPLETE_COMMIT
+    _mark(known, transaction.partitions, writer, moment, done, is_commit=is_commit)
+    if is_commit:
+        for group_id, offsets in transaction.groups.items():
+            _move_offsets(known, group_id, offsets)
+    known.transactions.close(transaction, state)
+    transaction.changed, transaction.changed_ms = moment
+
+
+def _mark(
+    known: Known,
+    places: Iterable[Place],
+    writer: Writer,
+    moment: Moment,
+    done: Applied,
+    *,
+    is_commit: bool,
+) -> None:
+    for topic_id, index in places:
+        topic = known.topics.by_id.get(topic_id)
+        if topic is None:
+            continue  # it was deleted, and the transaction's records with it
+        partition = topic.partitions[index]
+        offset = partition.mark(
+            *writer, moment.stamp_ms, is_commit=is_commit, is_append_time=topic.is_append_time
+        )
+        first = partition.ongoing.pop(writer.producer_id, None)
+        if first is not None and not is_commit:
+            stable = partition.last_stable_offset
+            one = AbortedTransaction(writer.producer_id, first, offset, stable)
+            aborted.add(partition.aborted, one)
+        done.grown.append((topic_id, index))
+        done.marked.append((topic_id, index))
+
+
+def _move_offsets(known: Known, group_id: str, offsets: dict[Place, bytes]) -> None:
+    """Let a group have read what the transaction says; it may have been forgotten meanwhile."""
+    if not offsets:
+        return
+    group = known.groups.by_id.setdefault(group_id, Group(group_id))
+    for (topic_id, partition), packed in offsets.items():
+        if topic_id in known.topics.by_id:
+            group.offsets.setdefault(topic_id, {})[partition] = packed
+
+
+HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
+    events.TransactionInitialised: _initialised,
+    events.PartitionsAddedToTransaction: _partitions_added,
+    events.OffsetsAddedToTransaction: _offsets_added,
+    events.TransactionOffsetsCommitted: _offsets_committed,
+    events.TransactionEnded: _ended,
+    events.TransactionExpired: _expired,
+    events.TransactionalIdExpired: _id_expired,
+    events.MarkersWritten: _markers_written,
+}

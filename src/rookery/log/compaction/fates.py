@@ -1,0 +1,33 @@
+"""Which batches are part of an aborted transaction: they go, and count for no key."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final
+
+from rookery.cluster.state.aborted import AbortedTransaction
+from rookery.records.batch import BatchHeader
+
+
+class Fates:
+    """The aborted transactions of a partition, as far as all are decided."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
+        self._firsts: dict[int, list[int]] = {}
+        self._lasts: dict[int, list[int]] = {}
+        # In the order of their markers: those of one producer follow each other.
+        for one in aborted:
+            self._firsts.setdefault(one.producer_id, []).append(one.first_offset)
+            self._lasts.setdefault(one.producer_id, []).append(one.last_offset)
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a batch holds records of an aborted transaction."""
+        firsts = self._firsts.get(header.producer_id)
+        if firsts is None or not header.is_transactional or header.is_control:
+            return False
+        index = bisect_right(firsts, header.base_offset) - 1
+        return index >= 0 and header.base_offset < self._lasts[header.producer_id][index]
+
+
+NONE: Final = Fates()

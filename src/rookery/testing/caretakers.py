@@ -1,0 +1,126 @@
+"""A caretaker without a broker: the test tells it its settings, and may harm it at any step."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from threading import Thread
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, Final, Self
+
+from rookery.broker.settings import BrokerSettings
+
+_PATIENCE: Final = 60.0
+_LOOK_SECONDS: Final = 0.01
+_AGREE_SECONDS: Final = 0.1
+_COMMAND: Final = (sys.executable, "-m", "rookery.broker.caretaker")
+
+
+class CaretakerProcess:
+    """The child process that a broker would keep; brokers beside it run with `--caretaker off`."""
+
+    def __init__(self, settings: BrokerSettings, log: Path) -> None:
+        """Remember; entering a `with` block starts it."""
+        self._settings = settings
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def start(self) -> None:
+        """Start it and tell it what it needs to know."""
+        with self._log.open("ab") as output:
+            process = subprocess.Popen(
+                _COMMAND, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT
+            )
+        assert process.stdin is not None  # noqa: S101 (it is a pipe)
+        # Left open: it ends when its broker does, which is us.
+        process.stdin.write(json.dumps(asdict(self._settings)).encode() + b"\n")
+        process.stdin.flush()
+        self._process = process
+        Thread(target=self._agree, args=(process, len(self.reports())), daemon=True).start()
+
+    def reports(self) -> list[dict[str, Any]]:
+        """Return what it has told after each of its rounds, over all its lives."""
+        text = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+        lines = [line for line in text.splitlines(keepends=True) if line.startswith("{")]
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def wait_for_rounds(self, more: int = 1) -> None:
+        """Return when it has made so many rounds more."""
+        goal, deadline = len(self.reports()) + more, monotonic() + _PATIENCE
+        while len(self.reports()) < goal:
+            status = self._running().poll()
+            if status is not None or monotonic() > deadline:
+                raise TimeoutError(f"no round was made (it ended with {status}):\n{self.words()}")
+            sleep(_LOOK_SECONDS)
+
+    def words(self) -> str:
+        """Return the end of what it has printed and logged."""
+        return self._log.read_text("utf-8", "replace")[-3_000:]
+
+    def ended(self, within: float = _PATIENCE) -> int:
+        """Wait for its end, and return its exit status."""
+        status = self._running().wait(within)
+        self._forget()
+        return status
+
+    def stop(self) -> int:
+        """Let it end in order, as a broker does that sends it away."""
+        stdin = self._running().stdin
+        if stdin is not None:
+            stdin.close()
+        return self.ended()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._running().kill()
+        self._running().wait()
+        self._forget()
+
+    def pause(self) -> None:
+        """Let it stand still (SIGSTOP)."""
+        os.kill(self._running().pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """End `pause`."""
+        os.kill(self._running().pid, signal.SIGCONT)
+
+    def _agree(self, process: subprocess.Popen[bytes], seen: int) -> None:
+        """Confirm its snapshots, as the broker would: it trims the log behind those only."""
+        while process.poll() is None:
+            reports = self.reports()[seen:]
+            seen += len(reports)
+            if reports and process.stdin is not None:
+                with suppress(OSError, ValueError):  # it has ended meanwhile
+                    process.stdin.write(b"%d\n" % reports[-1]["snapshot"])
+                    process.stdin.flush()
+            sleep(_AGREE_SECONDS)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the caretaker does not run")
+        return self._process
+
+    def _forget(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            process.stdin.close()

@@ -1,0 +1,148 @@
+"""The assignors: nothing is left out or given twice, all get about as much, little moves."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.broker.groups.assign import ASSIGNORS, Assignor, Places, Subscriber, ranges, uniform
+
+Topics = dict[bytes, int]
+Plan = dict[str, Places]
+
+topic_ids = st.integers(0, 4).map(lambda number: bytes([number]) * 16)
+counts = st.dictionaries(topic_ids, st.integers(1, 12), max_size=5)
+names = st.integers(0, 7).map(lambda number: f"member-{number}")
+places = st.frozensets(st.tuples(topic_ids, st.integers(0, 12)), max_size=12)
+subscribers = st.builds(Subscriber, st.frozensets(topic_ids, max_size=5), places)
+groups = st.dictionaries(names, subscribers, max_size=7)
+each = pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
+
+
+def alike(topics: Topics, members: list[str], plan: Plan | None = None) -> dict[str, Subscriber]:
+    """Let all members subscribe to all topics."""
+    known = frozenset(topics)
+    return {name: Subscriber(known, (plan or {}).get(name, frozenset())) for name in members}
+
+
+def moved(before: Plan, after: Plan) -> int:
+    """Count the partitions that somebody gets from a member that is still there."""
+    kept = frozenset().union(*(before[name] for name in before if name in after))
+    return sum(len((after[name] - before.get(name, frozenset())) & kept) for name in after)
+
+
+@each
+@given(topics=counts, members=groups)
+def test_every_partition_that_somebody_wants_is_given_once(
+    assign: Assignor, topics: Topics, members: dict[str, Subscriber]
+) -> None:
+    plan = assign(topics, members)
+    assert plan.keys() == members.keys()
+    given_out = Counter(place for some in plan.values() for place in some)
+    wanted = frozenset[bytes]().union(*(member.topics for member in members.values()))
+    expected = {(topic, at) for topic in topics if topic in wanted for at in range(topics[topic])}
+    assert set(given_out) == expected
+    assert set(given_out.values()) <= {1}
+    for name, some in plan.items():
+        assert {topic for topic, _ in some} <= members[name].topics
+
+
+@each
+@given(topics=counts, members=groups)
+def test_what_was_assigned_stays_as_it_is(
+    assign: Assignor, topics: Topics, members: dict[str, Subscriber]
+) -> None:
+    plan = assign(topics, members)
+    again = {name: Subscriber(one.topics, plan[name]) for name, one in members.items()}
+    assert assign(topics, again) == plan
+
+
+@given(topics=counts, size=st.integers(1, 9), held=st.lists(places, min_size=9, max_size=9))
+def test_uniform_gives_equal_members_as_many_or_one_more(
+    topics: Topics, size: int, held: list[Places]
+) -> None:
+    members = {f"m{at}": Subscriber(frozenset(topics), held[at]) for at in range(size)}
+    loads = [len(some) for some in uniform(topics, members).values()]
+    assert max(loads) - min(loads) <= 1
+
+
+@given(topics=counts, members=groups)
+def test_uniform_leaves_nobody_who_could_get_more(
+    topics: Topics, members: dict[str, Subscriber]
+) -> None:
+    plan = uniform(topics, members)
+    for name in members:
+        reached = _givers(plan, members, name)
+        assert all(len(plan[giver]) <= len(plan[name]) + 1 for giver in reached)
+
+
+def _givers(plan: Plan, members: dict[str, Subscriber], taker: str) -> set[str]:
+    """Return everybody who could pass a partition on to the taker, over others or not."""
+    reached = {taker}
+    while True:
+        wanted = frozenset[bytes]().union(*(members[name].topics for name in reached))
+        more = {name for name in plan if wanted & {topic for topic, _ in plan[name]}} | reached
+        if more == reached:
+            return reached
+        reached = more
+
+
+@given(topics=counts, size=st.integers(1, 9), joins=st.booleans())
+def test_uniform_moves_no_more_than_it_must(topics: Topics, size: int, joins: bool) -> None:
+    members = [f"m{at}" for at in range(size)]
+    before = uniform(topics, alike(topics, members))
+    members = [*members, "new"] if joins else members[1:]
+    if not members:
+        return
+    after = uniform(topics, alike(topics, members, before))
+    total = sum(topics.values())
+    # A new member must get its share from others; what a lost one had is free, the rest stays.
+    assert moved(before, after) == (total // len(members) if joins else 0)
+
+
+def test_range_cuts_topics_that_are_alike_in_the_same_places() -> None:
+    topics = {b"a" * 16: 7, b"b" * 16: 7, b"c" * 16: 2}
+    plan = ranges(topics, alike(topics, ["x", "y", "z"]))
+    for name, expected in {"x": {0, 1, 2}, "y": {3, 4}, "z": {5, 6}}.items():
+        for topic in (b"a" * 16, b"b" * 16):
+            assert {at for one, at in plan[name] if one == topic} == expected
+    assert [len([1 for one, _ in plan[name] if one == b"c" * 16]) for name in plan] == [1, 1, 0]
+
+
+@given(topics=counts, members=groups)
+def test_range_gives_neighbours_and_equal_shares(
+    topics: Topics, members: dict[str, Subscriber]
+) -> None:
+    plan = ranges(topics, members)
+    for topic in topics:
+        parts = [
+            sorted(at for one, at in plan[name] if one == topic)
+            for name in members
+            if topic in members[name].topics
+        ]
+        if parts:
+            assert max(map(len, parts)) - min(map(len, parts)) <= 1
+        assert all(part == list(range(part[0], part[-1] + 1)) for part in parts if part)
+
+
+def test_range_keeps_members_in_their_order() -> None:
+    topics = {b"a" * 16: 4}
+    before = ranges(topics, alike(topics, ["m", "z"]))
+    after = ranges(topics, alike(topics, ["a", "m", "z"], before))
+    assert {at for _, at in after["m"]} == {0, 1}
+    assert {at for _, at in after["z"]} == {2}
+    assert {at for _, at in after["a"]} == {3}
+
+
+@each
+def test_a_hundred_members_and_a_thousand_partitions_take_little_time(assign: Assignor) -> None:
+    topics = {bytes([at]) * 16: 100 for at in range(10)}
+    members = [f"member-{at:03}" for at in range(100)]
+    before = assign(topics, alike(topics, members))
+    start = time.process_time()
+    assign(topics, alike(topics, [*members, "member-new"], before))
+    assert time.process_time() - start < 0.25  # about 5 ms; the rest is for a busy machine

@@ -1,0 +1,256 @@
+"""A classic group: joining, syncing, heartbeats, leaving, time."""
+
+from __future__ import annotations
+
+import pytest
+
+from rookery.errors import ErrorCode
+from rookery.wire.protocols.consumer import ConsumerProtocolSubscription, write_subscription
+from tests.broker.groups.driving import Driver
+
+NONE = ErrorCode.NONE
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
+ILLEGAL = ErrorCode.ILLEGAL_GENERATION
+
+
+def in_state(state: str) -> tuple[Driver, str]:
+    """Return a group in a state, and its only member that was ever answered."""
+    driver = Driver()
+    if state == "Empty":
+        return driver, "nobody"
+    member_id, _ = driver.come()
+    if state != "CompletingRebalance":
+        driver.sync(member_id, 1, {member_id: b"all"})
+    if state == "PreparingRebalance":
+        driver.come()
+    if state == "Dead":
+        driver.group.close(ErrorCode.NOT_COORDINATOR)
+    assert driver.group.state_name == state
+    return driver, member_id
+
+
+STATES = ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
+GONE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+HEARTBEATS = dict(zip(STATES, [UNKNOWN, REBALANCE, NONE, NONE, GONE], strict=True))
+SYNCS = dict(zip(STATES, [UNKNOWN, REBALANCE, NONE, NONE, GONE], strict=True))
+COMMITS = dict(zip(STATES, [UNKNOWN, NONE, REBALANCE, NONE, GONE], strict=True))
+OUTSIDE_COMMITS = dict(zip(STATES, [NONE, UNKNOWN, UNKNOWN, UNKNOWN, GONE], strict=True))
+IN_TXN_COMMITS = dict(zip(STATES, [UNKNOWN, NONE, NONE, NONE, GONE], strict=True))
+LEAVES = {"Empty": UNKNOWN, "PreparingRebalance": NONE, "CompletingRebalance": NONE, "Stable": NONE}
+# What a member that joins again as it is gets, and what the group is then.
+REJOINS: dict[str, tuple[ErrorCode | None, str]] = {
+    "Empty": (UNKNOWN, "Empty"),
+    "PreparingRebalance": (NONE, "CompletingRebalance"),
+    "CompletingRebalance": (NONE, "CompletingRebalance"),
+    "Stable": (NONE, "CompletingRebalance"),  # it leads, and so has a reason
+    "Dead": (GONE, "Dead"),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_heartbeat_in_each_state(state: str) -> None:
+    driver, member_id = in_state(state)
+    assert driver.beat(member_id, 1) is HEARTBEATS[state]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_sync_in_each_state(state: str) -> None:
+    driver, member_id = in_state(state)
+    token = driver.sync(member_id, 1, {member_id: b"all"})
+    assert driver.synced(token).error_code is SYNCS[state]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_commit_in_each_state(state: str) -> None:
+    driver, member_id = in_state(state)
+    group = driver.group
+    assert group.check_commit(member_id, 1, None) is COMMITS[state]
+    assert group.check_commit("", -1, None) is OUTSIDE_COMMITS[state]
+    assert group.check_commit(member_id, 1, None, is_transactional=True) is IN_TXN_COMMITS[state]
+
+
+@pytest.mark.parametrize("state", STATES[:-1])
+def test_leave_in_each_state(state: str) -> None:
+    driver, member_id = in_state(state)
+    answer = driver.leave((member_id, None))
+    assert [member.error_code for member in answer.members] == [LEAVES[state]]
+
+
+def test_leave_of_a_dead_group_is_refused_as_a_whole() -> None:
+    driver, member_id = in_state("Dead")
+    answer = driver.leave((member_id, None))
+    assert (answer.error_code, answer.members) == (GONE, [])
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_join_again_in_each_state(state: str) -> None:
+    driver, member_id = in_state(state)
+    answer = driver.joined(driver.join(member_id))
+    assert (answer.error_code, driver.group.state_name) == REJOINS[state]
+
+
+def test_commit_asks_for_member_generation_and_instance() -> None:
+    driver = Driver()
+    token = driver.join(instance_id="one")
+    member_id = driver.joined(token).member_id
+    driver.sync(member_id, 1, {}, instance_id="one")
+    check = driver.group.check_commit
+    assert check(member_id, 1, "one") is NONE
+    assert check(member_id, 0, None) is ILLEGAL
+    assert check(member_id, 2, None) is ILLEGAL
+    assert check("other", 1, None) is UNKNOWN
+    assert check("other", 1, "one") is ErrorCode.FENCED_INSTANCE_ID
+    assert check(member_id, 1, "two") is UNKNOWN
+    assert check("", -1, "one") is ErrorCode.FENCED_INSTANCE_ID
+    assert check("", -1, None, is_transactional=True) is NONE
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_a_lone_member_of_any_version_gets_what_it_assigned(version: int) -> None:
+    driver = Driver()
+    if version < 4:
+        token = driver.join(version=version)
+    else:
+        _, token = driver.come(version=version)
+    joined = driver.joined(token)
+    assert (joined.error_code, joined.generation_id, joined.protocol_name) == (NONE, 1, "range")
+    assert joined.leader == joined.member_id == joined.members[0].member_id
+    assert joined.members[0].metadata == b"r"
+
+    sync_version = min(version, 5)
+    answer = driver.sync(joined.member_id, 1, {joined.member_id: b"all"}, version=sync_version)
+
+    assert driver.synced(answer).assignment == b"all"
+    assert driver.beat(joined.member_id, 1, version=min(version, 4)) is NONE
+    assert driver.leave((joined.member_id, None), version=min(version, 5)).error_code is NONE
+    assert (driver.group.state_name, driver.group.generation) == ("Empty", 2)
+
+
+def test_the_leader_alone_sees_all_and_everybody_gets_its_part() -> None:
+    driver = Driver()
+    one, _ = driver.come()
+    two, held = driver.come(protocols={"range": b"2"})
+    assert held not in driver.answers
+
+    leading = driver.joined(driver.join(one))
+
+    following = driver.joined(held)
+    assert [member.metadata for member in leading.members] == [b"r", b"2"]
+    assert (following.members, following.leader) == ([], one)
+    waits = driver.sync(two, 2)
+    assert waits not in driver.answers
+    driver.sync(one, 2, {one: b"A", two: b"B"})
+    assert driver.synced(waits).assignment == b"B"
+    assert driver.synced(driver.sync(two, 2)).assignment == b"B"
+
+
+def test_a_member_that_the_leader_forgot_gets_an_empty_part() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    driver.join(one)
+    generation = driver.joined(driver.join(two)).generation_id
+    driver.sync(one, generation, {one: b"A"})
+    assert driver.synced(driver.sync(two, generation)).assignment == b""
+
+
+def test_members_leave_in_one_request_each_with_its_own_code() -> None:
+    driver = Driver()
+    (one,) = driver.settle()
+    driver.join(instance_id="a")
+    driver.join(instance_id="b")
+    driver.join(one)
+    ids = {m.instance_id: m.member_id for m in driver.group.description().members}
+    answer = driver.leave(
+        ("", "a"), (ids["b"], "b"), (one, "a"), ("", "c"), ("none", None), (one, None), ("", None)
+    )
+    codes = [member.error_code for member in answer.members]
+    # By the time that (one, "a") is looked at, nobody is "a" any more.
+    assert codes == [NONE, NONE, UNKNOWN, UNKNOWN, UNKNOWN, NONE, UNKNOWN]
+    assert (answer.error_code, driver.group.state_name) == (NONE, "Empty")
+
+
+def test_a_member_that_leaves_has_its_held_requests_answered() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    held = driver.join(one)
+    driver.leave((one, None))
+    assert driver.joined(held).error_code is UNKNOWN
+    driver.resettle([two])
+    three, _ = driver.come()
+    driver.join(two)
+    held = driver.sync(three, driver.group.generation)
+    driver.leave((three, None))
+    assert driver.synced(held).error_code is UNKNOWN
+
+
+def test_the_last_to_leave_ends_the_generation_for_good() -> None:
+    driver = Driver()
+    (one,) = driver.settle()
+    kept = len(driver.persisted)
+    driver.leave((one, None))
+    assert (driver.group.state_name, driver.group.generation) == ("Empty", 2)
+    assert driver.group.is_empty
+    assert len(driver.persisted) == kept + 1
+    assert driver.group.deadline_ms is None
+
+
+def test_a_dead_group_answers_all_that_was_held() -> None:
+    driver = Driver()
+    one, _ = driver.settle(2)
+    held = driver.join(one)
+    driver.take(driver.group.close(ErrorCode.NOT_COORDINATOR))
+    assert driver.joined(held).error_code is ErrorCode.NOT_COORDINATOR
+    assert driver.joined(driver.join()).error_code is GONE
+    assert driver.group.deadline_ms is None
+
+
+def test_heartbeats_are_not_kept_and_do_not_move_the_deadline() -> None:
+    driver = Driver()
+    (one,) = driver.settle()
+    kept, due = len(driver.persisted), driver.group.deadline_ms
+    for _ in range(100):
+        driver.now_ms += 10
+        assert driver.beat(one, 1) is NONE
+    assert (len(driver.persisted), driver.group.deadline_ms) == (kept, due)
+
+
+def test_description_tells_protocols_of_a_stable_group_only() -> None:
+    driver = Driver()
+    (one,) = driver.settle()
+    stable = driver.group.description()
+    assert stable[:4] == ("Stable", "consumer", "range", 1)
+    assert stable.members == [(one, None, "client", "/127.0.0.1", b"r", b"part of " + one.encode())]
+    driver.come()
+    preparing = driver.group.description()
+    assert preparing[:4] == ("PreparingRebalance", "consumer", "", 1)
+    assert preparing.members[0] == stable.members[0]._replace(metadata=b"")
+
+
+def subscription(*topics: str) -> dict[str, bytes]:
+    """Return what a consumer of these topics joins with."""
+    return {"range": write_subscription(ConsumerProtocolSubscription(topics=list(topics)))}
+
+
+def test_a_stable_group_of_consumers_reads_what_they_subscribed_to() -> None:
+    driver = Driver()
+    assert not driver.group.subscribes("a")
+    one, _ = driver.come(protocols=subscription("a", "b"))
+    assert driver.group.subscribes("c")  # not settled yet: it may be about to
+    driver.sync(one, 1, {})
+    assert [driver.group.subscribes(topic) for topic in "abc"] == [True, True, False]
+    driver.join(one, protocols=subscription("c"))
+    driver.sync(one, 2, {})
+    assert [driver.group.subscribes(topic) for topic in "abc"] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "metadata"), [("connect", b"\0\0"), ("consumer", b"?")], ids=["kind", "bytes"]
+)
+def test_what_cannot_be_told_is_taken_to_be_read(protocol_type: str, metadata: bytes) -> None:
+    driver = Driver()
+    how = {"protocol_type": protocol_type, "protocols": {"range": metadata}}
+    one, _ = driver.come(**how)
+    driver.sync(one, 1, {}, protocol=(protocol_type, "range"))
+    assert driver.group.state_name == "Stable"
+    assert driver.group.subscribes("anything")

@@ -1,0 +1,110 @@
+"""A classic group after its coordinator was lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from rookery.broker.groups.classic import Classic
+from rookery.errors import Corrupt, ErrorCode
+from tests.broker.groups.driving import AT_ONCE, GROUP, Driver
+
+NONE = ErrorCode.NONE
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_stable_group_goes_on_without_a_rebalance() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    generation, before = driver.group.generation, driver.group.description()
+    driver.pass_time(9_000)
+    driver.restart()
+    assert driver.group.description() == before
+    # Everybody has its full time again.
+    driver.pass_time(9_999)
+    assert driver.beat(one, generation) is driver.beat(two, generation) is NONE
+    assert driver.synced(driver.sync(two, generation)).assignment == f"part of {two}".encode()
+    assert driver.group.check_commit(one, generation, None) is NONE
+    answer = driver.joined(driver.join(two))
+    assert (answer.generation_id, driver.group.state_name) == (generation, "Stable")
+
+
+def test_a_generation_that_was_announced_goes_on_to_its_assignment() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    driver.join(one)
+    generation = driver.joined(driver.join(two)).generation_id
+    driver.restart()
+    assert driver.group.state_name == "CompletingRebalance"
+    again = driver.joined(driver.join(one))
+    assert (again.generation_id, len(again.members)) == (generation, 2)
+    held = driver.sync(two, generation)
+    driver.sync(one, generation, {two: b"B"})
+    assert driver.synced(held).assignment == b"B"
+
+
+def test_a_successor_releases_followers_whose_leader_does_not_come() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    driver.join(one)
+    generation = driver.joined(driver.join(two)).generation_id
+    driver.restart()
+    held = driver.sync(two, generation)
+    driver.pass_time(10_000)
+    assert driver.synced(held).error_code is ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.beat(one, generation) is UNKNOWN
+
+
+def test_a_rebalance_that_was_not_complete_starts_again_when_members_come() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    generation = driver.group.generation
+    newcomer, _ = driver.come()
+    driver.restart()
+    assert driver.group.state_name == "Stable"
+    assert driver.joined(driver.join(newcomer)).error_code is UNKNOWN
+    newcomer, held = driver.come()
+    driver.join(one)
+    driver.join(two)
+    assert driver.joined(held).generation_id == generation + 1
+
+
+def test_an_emptied_group_stays_empty_and_its_generations_count_on() -> None:
+    driver = Driver()
+    (one,) = driver.settle()
+    driver.leave((one, None))
+    driver.restart()
+    assert (driver.group.state_name, driver.group.generation) == ("Empty", 2)
+    _, token = driver.come()
+    assert driver.joined(token).generation_id == 3
+
+
+def test_a_static_member_is_known_by_its_new_id() -> None:
+    driver = Driver()
+    old = driver.joined(driver.join(instance_id="a")).member_id
+    driver.sync(old, 1, {old: b"A"}, instance_id="a")
+    new = driver.joined(driver.join(instance_id="a")).member_id
+    driver.restart()
+    assert driver.beat(new, 1, instance_id="a") is NONE
+    assert driver.beat(old, 1, instance_id="a") is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_each_cut_of_what_was_kept_is_refused() -> None:
+    driver = Driver()
+    driver.settle(2)
+    body = driver.persisted[-1]
+    for size in range(len(body)):
+        with pytest.raises(Corrupt):
+            Classic.load(GROUP, body[:size], AT_ONCE, 0)
+
+
+@pytest.mark.parametrize("body", [b"\x00\x01", b"\x7f\xff", b"\x00\x00\x02g\x09"])
+def test_what_is_not_a_groups_state_is_refused(body: bytes) -> None:
+    with pytest.raises(Corrupt):
+        Classic.load(GROUP, body, AT_ONCE, 0)
+
+
+def test_another_groups_state_is_refused() -> None:
+    driver = Driver()
+    driver.settle()
+    with pytest.raises(Corrupt, match="of group readers"):
+        Classic.load("writers", driver.persisted[-1], AT_ONCE, 0)

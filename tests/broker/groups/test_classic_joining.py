@@ -1,0 +1,204 @@
+"""Who may join a classic group, with what, and how often."""
+
+from __future__ import annotations
+
+import pytest
+
+from rookery.broker.groups.settings import ClassicSettings
+from rookery.errors import ErrorCode
+from tests.broker.groups.driving import Driver
+
+NONE = ErrorCode.NONE
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
+INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001, 0, -1])
+def test_session_timeouts_out_of_bounds_are_refused(session_ms: int) -> None:
+    driver = Driver()
+    answer = driver.joined(driver.join(session_ms=session_ms))
+    assert answer.error_code is ErrorCode.INVALID_SESSION_TIMEOUT
+    assert driver.group.deadline_ms is None
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "protocols"), [("", {"range": b""}), ("consumer", {})], ids=["type", "none"]
+)
+def test_an_empty_group_needs_a_protocol(protocol_type: str, protocols: dict[str, bytes]) -> None:
+    driver = Driver()
+    token = driver.join(protocol_type=protocol_type, protocols=protocols)
+    assert driver.joined(token).error_code is INCONSISTENT
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "protocols"),
+    [("connect", {"range": b""}), ("consumer", {"sticky": b""}), ("consumer", {})],
+    ids=["type", "protocol", "none"],
+)
+def test_a_newcomer_must_share_a_protocol(protocol_type: str, protocols: dict[str, bytes]) -> None:
+    driver = Driver()
+    (member_id,) = driver.settle()
+    for known in ("", member_id):
+        token = driver.join(known, protocol_type=protocol_type, protocols=protocols)
+        assert driver.joined(token).error_code is INCONSISTENT
+    assert driver.group.state_name == "Stable"
+
+
+@pytest.mark.parametrize(
+    ("offers", "chosen"),
+    [
+        (["ab", "ab", "ba"], "a"),
+        (["ab", "ba", "ba"], "b"),
+        (["abc", "cb", "cba"], "c"),
+        (["ab", "b", "ab"], "b"),
+        (["ab", "ba"], "a"),
+    ],
+)
+def test_most_votes_among_what_all_understand(offers: list[str], chosen: str) -> None:
+    driver = Driver()
+    ids = {}
+    for offer in offers:
+        protocols = dict.fromkeys(offer, b"")
+        ids[driver.come(protocols=protocols)[0]] = protocols
+    tokens = [driver.join(member_id, protocols=offer) for member_id, offer in ids.items()]
+    assert driver.joined(tokens[-1]).protocol_name == chosen
+
+
+def test_an_emptied_group_may_take_up_another_protocol() -> None:
+    driver = Driver()
+    (member_id,) = driver.settle()
+    driver.leave((member_id, None))
+    _, token = driver.come(protocol_type="connect", protocols={"sessioned": b"x"})
+    assert driver.joined(token).error_code is NONE
+    assert driver.group.description().protocol_type == "connect"
+
+
+def test_a_full_group_takes_nobody_but_its_own() -> None:
+    driver = Driver(ClassicSettings(initial_rebalance_delay_ms=0, max_size=2))
+    one, two = driver.settle(2)
+    refused = driver.joined(driver.join(version=3))
+    assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert driver.joined(driver.join(two)).error_code is NONE
+    assert driver.group.state_name == "Stable"
+    driver.leave((one, None))
+    assert driver.joined(driver.join()).error_code is ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_the_last_to_rejoin_a_group_that_became_too_large_goes() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    driver.settings = ClassicSettings(initial_rebalance_delay_ms=0, max_size=1)
+    driver.restart()
+    first = driver.join(one)
+    last = driver.join(two)
+    assert driver.joined(last).error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert driver.joined(first).error_code is NONE
+    assert [member.member_id for member in driver.joined(first).members] == [one]
+
+
+def test_metadata_that_could_not_be_kept_is_refused() -> None:
+    driver = Driver(ClassicSettings(initial_rebalance_delay_ms=0, max_bytes=2_000))
+    big = {"range": bytes(1_500)}
+    member_id, token = driver.come(protocols=big)
+    assert driver.joined(token).error_code is NONE
+    answer = driver.joined(driver.join(protocols=big))
+    assert answer.error_code is ErrorCode.MESSAGE_TOO_LARGE
+    assert driver.joined(driver.join(member_id, protocols=big)).error_code is NONE
+
+
+def test_an_assignment_that_could_not_be_kept_starts_the_rebalance_again() -> None:
+    driver = Driver(ClassicSettings(initial_rebalance_delay_ms=0, max_bytes=2_000))
+    one, two = driver.settle(2)
+    driver.join(one)
+    generation = driver.joined(driver.join(two)).generation_id
+    follower = driver.sync(two, generation)
+    leader = driver.sync(one, generation, {one: bytes(3_000)})
+    assert driver.synced(leader).error_code is ErrorCode.MESSAGE_TOO_LARGE
+    assert driver.synced(follower).error_code is REBALANCE
+    assert driver.group.state_name == "PreparingRebalance"
+
+
+def test_an_id_is_given_first_and_waited_for_while_its_session_lasts() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    pending = driver.joined(driver.join()).member_id
+    assert driver.group.state_name == "Stable"
+    driver.join(one)  # it leads, so the group rebalances
+    driver.join(two)
+    assert driver.group.state_name == "PreparingRebalance"
+
+    driver.pass_time(10_000)
+
+    assert driver.group.state_name == "CompletingRebalance"
+    assert driver.joined(driver.join(pending)).error_code is UNKNOWN
+
+
+def test_an_id_that_was_given_may_leave_before_it_is_used() -> None:
+    driver = Driver()
+    (one,) = driver.settle()
+    pending = driver.joined(driver.join()).member_id
+    held = driver.join(one)
+    assert held not in driver.answers
+    assert driver.leave((pending, None)).members[0].error_code is NONE
+    assert driver.joined(held).error_code is NONE
+
+
+def test_a_follower_that_has_not_changed_is_answered_at_once() -> None:
+    driver = Driver()
+    _, two = driver.settle(2)
+    generation = driver.group.generation
+    answer = driver.joined(driver.join(two))
+    assert (answer.generation_id, answer.members) == (generation, [])
+    assert driver.group.state_name == "Stable"
+    driver.join(two, protocols={"range": b"more"})
+    assert driver.group.state_name == "PreparingRebalance"
+
+
+def test_an_older_request_of_the_same_member_is_called_off() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    first = driver.join(one)
+    second = driver.join(one)
+    assert driver.joined(first).error_code is REBALANCE
+    driver.join(two)
+    generation = driver.joined(second).generation_id
+    first = driver.sync(two, generation)
+    second = driver.sync(two, generation)
+    assert driver.synced(first).error_code is REBALANCE
+    assert second not in driver.answers
+
+
+def test_a_client_that_hung_up_does_not_lead() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    lost = driver.join(one)
+    driver.lose(lost)
+    held = driver.join(two)
+    assert held not in driver.answers
+    driver.pass_time(10_000)
+    assert driver.joined(held).leader == two
+    assert lost not in driver.answers
+
+
+def test_a_newcomer_that_never_learnt_its_id_is_forgotten_when_it_hangs_up() -> None:
+    driver = Driver()
+    (one,) = driver.settle()
+    lost = driver.join(version=3)
+    driver.lose(lost)
+    answer = driver.joined(driver.join(one))
+    assert [member.member_id for member in answer.members] == [one]
+
+
+def test_a_held_sync_whose_client_hung_up_is_not_answered() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    driver.join(one)
+    generation = driver.joined(driver.join(two)).generation_id
+    lost = driver.sync(two, generation)
+    driver.lose(lost)
+    driver.sync(one, generation, {two: b"B"})
+    assert lost not in driver.answers
+    assert driver.synced(driver.sync(two, generation)).assignment == b"B"
+    driver.pass_time(10_000)
+    assert driver.beat(two, generation) is UNKNOWN

@@ -1,0 +1,396 @@
+"""The same requests to a classic group of ours and to a real Kafka: both must say the same."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from rookery.errors import ErrorCode
+from rookery.net.upstream import Upstream, connect
+from rookery.testing.kafka import KafkaServer
+from rookery.wire.message import Api, Message
+from rookery.wire.messages.create_topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from rookery.wire.messages.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
+from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest
+from rookery.wire.messages.join_group import JOIN_GROUP, JoinGroupResponse
+from rookery.wire.messages.leave_group import LEAVE_GROUP, LeaveGroupResponse
+from rookery.wire.messages.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from rookery.wire.messages.sync_group import SYNC_GROUP, SyncGroupResponse
+from tests.broker.groups.driving import Driver, Token
+
+# What is held is not answered for so long; what is not, is answered long before.
+_HELD_SECONDS = 0.3
+_ANSWER_MS = 20_000
+NONE = ErrorCode.NONE
+_NUMBERS = itertools.count()
+APIS: dict[str, Api[Any, Any]] = {
+    "JoinGroupRequest": JOIN_GROUP,
+    "SyncGroupRequest": SYNC_GROUP,
+    "HeartbeatRequest": HEARTBEAT,
+    "LeaveGroupRequest": LEAVE_GROUP,
+}
+
+
+class Sent(NamedTuple):
+    """A request that went to both."""
+
+    ours: Token
+    theirs: asyncio.Future[Any]
+
+
+class Recorder(Driver):
+    """A group of ours that remembers what it was asked."""
+
+    last: tuple[Message, int]
+
+    def send(self, message: Message, version: int) -> Token:
+        self.last = message, version
+        return super().send(message, version)
+
+
+class Both:
+    """Two groups that are asked the same, and must answer alike but for the ids they make up."""
+
+    def __init__(self, upstream: Upstream, port: int) -> None:
+        self.group_id = f"classic-{next(_NUMBERS)}"
+        self.ours = Recorder()
+        self.upstream = upstream
+        self.port = port
+        self.theirs: dict[str, str] = {}
+        """Kafka's member ids by ours."""
+        self.links: list[Upstream] = []
+        self.calls: list[asyncio.Future[Any]] = []
+
+    async def wait_for_coordinator(self) -> None:
+        """Return when Kafka has a coordinator for the group: the first is made when asked for."""
+        find = FindCoordinatorRequest(key=self.group_id)
+        beat = HeartbeatRequest(group_id=self.group_id, generation_id=0, member_id="nobody")
+        for _ in range(10_000):
+            found = await self.upstream.call(FIND_COORDINATOR, 2, find, _ANSWER_MS)
+            answer = await self.upstream.call(HEARTBEAT, 3, beat, _ANSWER_MS)
+            if (found.error_code, answer.error_code) == (NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+                return
+        raise AssertionError(f"Kafka has no coordinator for {self.group_id}")
+
+    async def close(self) -> None:
+        """Hang up; what is held by then stays so."""
+        for call in self.calls:
+            call.cancel()
+        await asyncio.gather(*self.calls, return_exceptions=True)
+        for link in [*self.links, self.upstream]:
+            link.close()
+            await link.wait_closed()
+
+    async def ask(self, token: Token) -> Any:
+        """Send what our group was just asked to Kafka, too; return our answer, None if held."""
+        return await self.compare(await self.send(token))
+
+    async def send(self, token: Token) -> Sent:
+        """Send what our group was just asked to Kafka, over a connection of its own."""
+        message, version = self.ours.last
+        link = await connect("127.0.0.1", self.port)
+        self.links.append(link)
+        request = self._translate(message)
+        call = link.call(APIS[type(message).__name__], version, request, _ANSWER_MS)
+        self.calls.append(asyncio.ensure_future(call))
+        return Sent(token, self.calls[-1])
+
+    async def compare(self, sent: Sent) -> Any:
+        """Return our answer, or None if it is held; Kafka must have the same."""
+        mine = self.ours.answers.get(sent.ours)
+        if mine is None:
+            done, _ = await asyncio.wait([sent.theirs], timeout=_HELD_SECONDS)
+            assert not done, f"ours is held, Kafka said {sent.theirs.result()}"
+        else:
+            theirs = await sent.theirs
+            self._learn(mine, theirs)
+            assert self._seen(mine, is_ours=True) == self._seen(theirs, is_ours=False)
+        await self._compare_states()
+        return mine
+
+    async def hold(self, token: Token) -> Sent:
+        """Send what must be held by both."""
+        sent = await self.send(token)
+        assert await self.compare(sent) is None
+        return sent
+
+    def _translate(self, message: Message) -> Message:
+        changes: dict[str, object] = {"group_id": self.group_id}
+        if hasattr(message, "member_id"):
+            changes["member_id"] = self._their_id(message.member_id)
+        for name in ("assignments", "members"):
+            if hasattr(message, name):
+                parts = [
+                    part.replace(member_id=self._their_id(part.member_id))
+                    for part in getattr(message, name)
+                ]
+                changes[name] = parts
+        return message.replace(**changes)
+
+    def _their_id(self, member_id: str) -> str:
+        return self.theirs.get(member_id, member_id)
+
+    def _learn(self, mine: Any, theirs: Any) -> None:
+        if isinstance(mine, JoinGroupResponse) and mine.member_id and theirs.member_id:
+            self.theirs.setdefault(mine.member_id, theirs.member_id)
+
+    def _seen(self, answer: Any, *, is_ours: bool) -> object:
+        """Return what both must agree on."""
+        names = self.theirs if is_ours else {}
+        match answer:
+            case JoinGroupResponse():
+                return (
+                    answer.error_code,
+                    answer.generation_id,
+                    answer.protocol_type,
+                    answer.protocol_name,
+                    names.get(answer.leader, answer.leader),
+                    names.get(answer.member_id, answer.member_id),
+                    answer.skip_assignment,
+                    sorted((m.group_instance_id or "", m.metadata) for m in answer.members),
+                )
+            case SyncGroupResponse():
+                named = (answer.protocol_type, answer.protocol_name)
+                return answer.error_code, *named, answer.assignment
+            case LeaveGroupResponse():
+                parts = [(m.group_instance_id, m.error_code) for m in answer.members]
+                return answer.error_code, parts
+            case _:
+                return answer.error_code
+
+    async def _compare_states(self) -> None:
+        mine = self.ours.group.description()
+        if mine.state == "Empty" and not mine.generation:
+            return  # Kafka makes a group only when somebody is let in
+        request = DescribeGroupsRequest(groups=[self.group_id])
+        answer = await self.upstream.call(DESCRIBE_GROUPS, 5, request, _ANSWER_MS)
+        theirs = answer.groups[0]
+        assert theirs.group_state == mine.state
+        assert (theirs.protocol_type, theirs.protocol_data) == (mine.protocol_type, mine.protocol)
+        assert sorted(
+            (m.group_instance_id or "", m.member_metadata, m.member_assignment)
+            for m in theirs.members
+        ) == sorted((m.instance_id or "", m.metadata, m.assignment) for m in mine.members)
+
+    async def come(self, **how: Any) -> tuple[str, Sent]:
+        """Join as a new member: first get an id, then use it."""
+        answer = await self.ask(self.ours.join(**how))
+        assert answer.error_code is ErrorCode.MEMBER_ID_REQUIRED
+        return answer.member_id, await self.send(self.ours.join(answer.member_id, **how))
+
+    async def beat(self, member_id: str, generation: int, instance_id: str | None = None) -> None:
+        """Heartbeat."""
+        self.ours.beat(member_id, generation, instance_id=instance_id)
+        await self.ask(self._last_token())
+
+    async def leave(self, *members: tuple[str, str | None], version: int = 5) -> None:
+        """Let members leave."""
+        self.ours.leave(*members, version=version)
+        await self.ask(self._last_token())
+
+    async def commit(
+        self, member_id: str, generation: int, instance_id: str | None = None
+    ) -> ErrorCode:
+        """Ask whether the member may commit an offset."""
+        part = OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=0, committed_metadata=""
+        )
+        request = OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=self._their_id(member_id),
+            group_instance_id=instance_id,
+            topics=[OffsetCommitRequestTopic(name=self.group_id, partitions=[part])],
+        )
+        answer = await self.upstream.call(OFFSET_COMMIT, 8, request, _ANSWER_MS)
+        mine = self.ours.group.check_commit(member_id, generation, instance_id)
+        assert answer.topics[0].partitions[0].error_code is mine
+        return mine
+
+    async def create_topic(self) -> None:
+        """Make a topic of the group's name in Kafka."""
+        topic = CreatableTopic(
+            name=self.group_id, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+        )
+        request = CreateTopicsRequest(topics=[topic])
+        answer = await self.upstream.call(CREATE_TOPICS, 5, request, _ANSWER_MS)
+        assert answer.topics[0].error_code is NONE
+
+    def _last_token(self) -> Token:
+        return max(self.ours.versions)
+
+
+@pytest.fixture
+async def both(kafka: KafkaServer) -> AsyncIterator[Both]:
+    """Two empty groups."""
+    upstream = await connect("127.0.0.1", kafka.port())
+    groups = Both(upstream, kafka.port())
+    await groups.wait_for_coordinator()
+    yield groups
+    await groups.close()
+
+
+async def test_nobody(both: Both) -> None:
+    ours = both.ours
+    await both.beat("nobody", 1)
+    await both.ask(ours.sync("nobody", 1))
+    await both.leave(("nobody", None))
+    await both.leave(("nobody", None), version=2)
+    await both.ask(ours.join("nobody"))
+    await both.ask(ours.join(session_ms=1))
+    await both.ask(ours.join(protocols={}))
+    await both.ask(ours.join(protocol_type=""))
+
+
+async def test_a_lone_member(both: Both) -> None:
+    ours = both.ours
+    one, sent = await both.come()
+    await both.compare(sent)
+    await both.beat(one, 1)
+    await both.beat(one, 0)
+    await both.beat("nobody", 1)
+    await both.ask(ours.sync(one, 2))
+    await both.ask(ours.sync("nobody", 1))
+    await both.ask(ours.sync(one, 1, protocol=("consumer", "sticky")))
+    await both.ask(ours.sync(one, 1, protocol=("connect", "range")))
+    await both.ask(ours.sync(one, 1, protocol=(None, None)))
+    await both.ask(ours.join(one))
+    await both.ask(ours.sync(one, 1, {one: b"A"}))
+    await both.ask(ours.sync(one, 1, {one: b"other"}))
+    await both.ask(ours.join(protocol_type="connect"))
+    await both.ask(ours.join(protocols={"sticky": b""}))
+    await both.ask(ours.join(one, protocols={"sticky": b""}))
+    await both.ask(ours.join(one))  # it leads
+    await both.ask(ours.sync(one, 2, {one: b"A"}))
+    await both.leave((one, None))
+    await both.ask(ours.join(one))
+    await both.ask(ours.join(protocol_type="connect"))
+
+
+async def test_two_members(both: Both) -> None:
+    ours = both.ours
+    one, sent = await both.come()
+    await both.compare(sent)
+    await both.ask(ours.sync(one, 1, {one: b"A"}))
+    await both.ask(ours.join(one))
+    await both.ask(ours.sync(one, 2, {one: b"A"}))
+    two, sent = await both.come()
+    await both.compare(sent)
+    await both.beat(one, 2)
+    await both.ask(ours.sync(one, 2))
+    await both.ask(ours.join(one))
+    await both.compare(sent)
+    follower = await both.hold(ours.sync(two, 3))
+    await both.ask(ours.sync(one, 3, {one: b"A", two: b"B"}))
+    await both.compare(follower)
+    await both.ask(ours.join(two))  # it follows, and is as it was
+    rejoin = await both.hold(ours.join(two, protocols={"range": b"more"}))
+    await both.ask(ours.join(one))
+    await both.compare(rejoin)
+    follower = await both.hold(ours.sync(two, 4))
+    three, newcomer = await both.come()
+    await both.compare(newcomer)
+    await both.compare(follower)
+    await both.leave((three, None), ("nobody", None))
+    await both.compare(newcomer)
+    await both.leave((one, None))
+    await both.beat(two, 4)
+    await both.ask(ours.join(two, protocols={"range": b"more"}))
+    await both.leave((two, None))
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_old_versions_join_without_an_id(both: Both, version: int) -> None:
+    ours = both.ours
+    answer = await both.ask(ours.join(version=version))
+    one = answer.member_id
+    await both.ask(ours.sync(one, 1, {one: b"A"}, version=min(version, 2)))
+    held = await both.hold(ours.join(version=version))
+    await both.beat(one, 1)
+    await both.leave((one, None), version=min(version, 2))
+    await both.compare(held)
+
+
+async def test_votes(both: Both) -> None:
+    ours = both.ours
+    like_a, like_b = {"a": b"", "b": b""}, {"b": b"", "a": b""}
+    one, sent = await both.come(protocols=like_a)
+    await both.compare(sent)
+    _, second = await both.come(protocols=like_b)
+    await both.compare(second)
+    _, third = await both.come(protocols=like_b)
+    await both.compare(third)
+    await both.ask(ours.join(one, protocols=like_a))
+    await both.compare(second)
+    await both.compare(third)
+
+
+async def test_static_members(both: Both) -> None:
+    ours = both.ours
+    one = (await both.ask(ours.join(instance_id="a"))).member_id
+    sent = await both.hold(ours.join(instance_id="b"))
+    await both.ask(ours.join(one, instance_id="a"))
+    two = (await both.compare(sent)).member_id
+    follower = await both.hold(ours.sync(two, 2, instance_id="b"))
+    await both.ask(ours.sync(one, 2, {one: b"A", two: b"B"}, instance_id="a"))
+    await both.compare(follower)
+    new_two = (await both.ask(ours.join(instance_id="b"))).member_id
+    await both.ask(ours.sync(new_two, 2, instance_id="b"))
+    await both.beat(two, 2, "b")
+    await both.beat(two, 2)
+    await both.beat(new_two, 2, "none")
+    await both.ask(ours.sync(two, 2, instance_id="b"))
+    await both.ask(ours.join(two, instance_id="b"))
+    await both.leave((two, "b"))
+    new_one = (await both.ask(ours.join(instance_id="a"))).member_id
+    await both.ask(ours.sync(new_one, 2, {new_one: b"ignored"}, instance_id="a"))
+    older = (await both.ask(ours.join(instance_id="a", version=8))).member_id
+    # The leader joins again: a rebalance, in which the other is restarted twice.
+    leader = await both.hold(ours.join(older, instance_id="a"))
+    await both.ask(ours.join(instance_id="b"))
+    await both.compare(leader)
+    again = await both.hold(ours.join(instance_id="b"))
+    fresh = await both.hold(ours.join(instance_id="b"))
+    await both.compare(again)
+    await both.leave(("", "a"), ("", "none"), ("", None))
+    await both.compare(fresh)
+    await both.leave(("", "b"))
+
+
+async def test_commits(both: Both) -> None:
+    ours = both.ours
+    await both.create_topic()
+    assert await both.commit("", -1) is NONE
+    assert await both.commit("nobody", -1) is NONE
+    one = (await both.ask(ours.join(instance_id="a"))).member_id
+    for generation in (-1, 0, 1, 2):  # CompletingRebalance
+        await both.commit(one, generation, "a")
+    await both.commit("", -1)
+    await both.ask(ours.sync(one, 1, {one: b"A"}, instance_id="a"))
+    for member_id, instance_id in ((one, "a"), (one, None), (one, "b"), ("b", "a"), ("", None)):
+        for generation in (-1, 0, 1, 2):  # Stable
+            await both.commit(member_id, generation, instance_id)
+    two, sent = await both.come()
+    await both.compare(sent)
+    for generation in (-1, 0, 1, 2):  # PreparingRebalance
+        await both.commit(one, generation, "a")
+        await both.commit(two, generation)
+    await both.leave((one, "a"), (two, None))
+    assert ours.group.is_empty
+    for generation in (-1, 0, 1, 2):
+        await both.commit(one, generation)
+        await both.commit("", generation)

@@ -1,0 +1,180 @@
+"""What a classic group waits for, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from rookery.broker.groups.settings import ClassicSettings
+from rookery.errors import ErrorCode
+from tests.broker.groups.driving import Driver
+
+NONE = ErrorCode.NONE
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
+ILLEGAL = ErrorCode.ILLEGAL_GENERATION
+INCONSISTENT = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_an_empty_group_waits_for_more_members_after_each_that_comes() -> None:
+    driver = Driver(ClassicSettings(initial_rebalance_delay_ms=100))
+    _, one = driver.come()
+    driver.pass_time(60)
+    _, two = driver.come()
+    driver.pass_time(60)
+    assert not {one, two} & driver.answers.keys()
+    driver.pass_time(80)
+    assert driver.joined(one).generation_id == driver.joined(two).generation_id == 1
+
+
+def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
+    driver = Driver(ClassicSettings(initial_rebalance_delay_ms=100))
+    _, first = driver.come(rebalance_ms=350)
+    for _ in range(3):
+        driver.pass_time(99)
+        driver.come(rebalance_ms=350)
+        assert first not in driver.answers
+    driver.pass_time(53)
+    assert driver.joined(first).error_code is NONE
+
+
+def test_who_does_not_rejoin_in_time_is_out() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    held = driver.join(one)
+    for _ in range(9):
+        driver.pass_time(6_000)
+        assert driver.beat(two, driver.group.generation) is REBALANCE
+    driver.pass_time(6_000)
+    assert [member.member_id for member in driver.joined(held).members] == [one]
+    assert driver.beat(two, driver.group.generation) is UNKNOWN
+
+
+def test_another_leads_if_the_leader_does_not_rejoin() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    driver.leave((one, None))
+    answer = driver.joined(driver.join(two))
+    assert answer.leader == two
+    assert [member.member_id for member in answer.members] == [two]
+
+
+def test_a_member_without_heartbeats_is_out_after_its_session() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    generation = driver.group.generation
+    driver.pass_time(9_000)
+    assert driver.beat(one, generation) is NONE
+    driver.pass_time(999)
+    assert driver.group.state_name == "Stable"
+    driver.pass_time(1)
+    assert driver.beat(two, generation) is UNKNOWN
+    assert driver.beat(one, generation) is REBALANCE
+
+
+def test_a_member_that_waits_for_us_owes_no_heartbeat() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    held = driver.join(one)
+    for _ in range(5):
+        driver.pass_time(9_000)
+        driver.beat(two, driver.group.generation)
+    driver.join(two)
+    assert driver.joined(held).error_code is NONE
+
+
+def test_version_0_has_no_rebalance_timeout_of_its_own() -> None:
+    driver = Driver()
+    one = driver.joined(driver.join(version=0, session_ms=7_000)).member_id
+    held = driver.join(version=0, session_ms=7_000)
+    driver.pass_time(3_500)
+    driver.beat(one, 1)
+    driver.pass_time(3_499)
+    assert held not in driver.answers
+    driver.pass_time(1)
+    assert [member.member_id for member in driver.joined(held).members] != [one]
+
+
+def test_a_new_member_is_sent_away_from_a_rebalance_that_does_not_end() -> None:
+    settings = ClassicSettings(initial_rebalance_delay_ms=0, new_member_timeout_ms=20_000)
+    driver = Driver(settings)
+    (one,) = driver.settle()
+    _, held = driver.come()
+    for _ in range(4):
+        driver.pass_time(5_000)
+        driver.beat(one, driver.group.generation)
+    assert driver.joined(held).error_code is UNKNOWN
+
+
+def test_followers_are_released_if_the_leader_never_syncs() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    driver.join(one)
+    generation = driver.joined(driver.join(two)).generation_id
+    held = driver.sync(two, generation)
+    for _ in range(10):
+        driver.beat(one, generation)
+        driver.pass_time(6_000)
+    assert driver.synced(held).error_code is REBALANCE
+    assert driver.beat(one, generation) is UNKNOWN
+    answer = driver.joined(driver.join(two))
+    assert (answer.leader, answer.generation_id) == (two, generation + 1)
+
+
+def test_a_follower_that_never_syncs_is_out_though_the_group_is_stable() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    driver.join(one)
+    generation = driver.joined(driver.join(two)).generation_id
+    driver.sync(one, generation, {})
+    for _ in range(10):
+        assert driver.beat(one, generation) is driver.beat(two, generation) is NONE
+        driver.pass_time(6_000)
+    assert driver.beat(two, generation) is UNKNOWN
+    assert driver.beat(one, generation) is REBALANCE
+
+
+def test_a_new_member_releases_those_who_wait_for_the_assignment() -> None:
+    driver = Driver()
+    one, two = driver.settle(2)
+    driver.join(one)
+    generation = driver.joined(driver.join(two)).generation_id
+    held = driver.sync(two, generation)
+    driver.come()
+    assert driver.synced(held).error_code is REBALANCE
+    assert driver.synced(driver.sync(one, generation)).error_code is REBALANCE
+
+
+@pytest.mark.parametrize(
+    ("generation", "protocol", "version", "code"),
+    [
+        (1, ("consumer", "range"), 5, NONE),
+        (0, ("consumer", "range"), 5, ILLEGAL),
+        (2, ("consumer", "range"), 5, ILLEGAL),
+        (1, ("connect", "range"), 5, INCONSISTENT),
+        (1, ("consumer", "sticky"), 5, INCONSISTENT),
+        (1, (None, None), 5, INCONSISTENT),
+        (1, (None, None), 4, NONE),
+    ],
+)
+def test_what_a_sync_must_know(
+    generation: int, protocol: tuple[str | None, str | None], version: int, code: ErrorCode
+) -> None:
+    driver = Driver()
+    one, _ = driver.come()
+    token = driver.sync(one, generation, {}, version=version, protocol=protocol)
+    assert driver.synced(token).error_code is code
+
+
+def test_a_hundred_members_meet_in_one_generation() -> None:
+    driver = Driver(ClassicSettings())
+    comers = [driver.come() for _ in range(100)]
+    driver.pass_time(100)
+    assert {driver.joined(token).generation_id for _, token in comers} == {1}
+    leader = driver.joined(comers[0][1])
+    assert len(leader.members) == 100
+    held = [driver.sync(member_id, 1) for member_id, _ in comers[1:]]
+    driver.sync(leader.member_id, 1, {member_id: member_id.encode() for member_id, _ in comers})
+    parts = {driver.synced(token).assignment.decode() for token in held}
+    assert parts == {member_id for member_id, _ in comers[1:]}
+    # Kept once for the generation, once for its assignment.
+    assert len(driver.persisted) == 2

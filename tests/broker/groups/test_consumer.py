@@ -1,0 +1,397 @@
+"""Consumer groups by heartbeats and answers: who is let in, who is fenced, who gets what, when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rookery.broker.groups.consumer import Consumer
+from rookery.broker.groups.machine import Gone, Tick
+from rookery.broker.groups.settings import ConsumerSettings
+from rookery.errors import Corrupt, ErrorCode
+from tests.broker.groups.beats import Cluster, Group, Reader, as_places, as_topics, settle
+
+JOIN: dict[str, Any] = {
+    "member_id": "m",
+    "member_epoch": 0,
+    "rebalance_timeout_ms": 10_000,
+    "subscribed_topic_names": ["t"],
+    "topic_partitions": [],
+}
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster(t=4, u=2)
+
+
+@pytest.fixture
+def group(cluster: Cluster) -> Group:
+    return Group(cluster)
+
+
+def reader(group: Group, name: str, *topics: str, **wants: Any) -> Reader:
+    return Reader(group, name, subscribed_topic_names=list(topics or ["t"]), **wants)
+
+
+def test_the_first_member_gets_everything_at_once(group: Group, cluster: Cluster) -> None:
+    answer = group.beat(**JOIN)
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.NONE, "m", 1)
+    assert answer.heartbeat_interval_ms == 5_000
+    assert answer.assignment is not None
+    assert as_places(answer.assignment.topic_partitions) == cluster.places("t")
+    assert group.machine.state_name == "Stable"
+    assert group.persists == 1
+
+
+def test_a_heartbeat_that_says_nothing_is_told_nothing(group: Group) -> None:
+    group.beat(**JOIN)
+    answer = group.beat(member_id="m", member_epoch=1)
+    assert answer.error_code is ErrorCode.NONE
+    assert answer.assignment is None
+    assert group.persists == 1
+
+
+def test_version_0_gets_its_id_from_the_server(group: Group) -> None:
+    assert group.beat(version=0, **(JOIN | {"member_id": ""})).member_id == "id-0"
+    refused = group.beat(version=1, **(JOIN | {"member_id": ""}))
+    assert refused.error_code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"member_epoch": -3}, ErrorCode.INVALID_REQUEST),
+        ({"instance_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"rack_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"topic_partitions": None}, ErrorCode.INVALID_REQUEST),
+        ({"topic_partitions": as_topics(frozenset({(b"x" * 16, 0)}))}, ErrorCode.INVALID_REQUEST),
+        ({"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
+        ({"subscribed_topic_names": ["x" * 249] * 5_000}, ErrorCode.INVALID_REQUEST),
+        ({"member_epoch": -2}, ErrorCode.INVALID_REQUEST),
+        ({"server_assignor": "mine"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        ({"subscribed_topic_regex": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"member_epoch": 1}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_epoch": -1}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_what_is_refused_changes_nothing(
+    group: Group, change: dict[str, Any], code: ErrorCode
+) -> None:
+    answer = group.beat(**(JOIN | change))
+    assert answer.error_code is code
+    assert answer.error_message
+    assert group.persists == 0
+    assert group.machine.is_empty
+
+
+def test_a_full_group_takes_nobody_else(cluster: Cluster) -> None:
+    group = Group(cluster, ConsumerSettings(max_size=1))
+    assert group.beat(**JOIN).error_code is ErrorCode.NONE
+    refused = group.beat(**(JOIN | {"member_id": "n"}))
+    assert refused.error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert group.beat(**JOIN).error_code is ErrorCode.NONE
+
+
+def test_a_partition_goes_on_only_when_it_was_given_up(group: Group, cluster: Cluster) -> None:
+    one, two = reader(group, "one"), reader(group, "two")
+    one.beat()
+    one.reconcile()
+    two.beat()
+    assert two.told == frozenset()
+    assert group.machine.state_name == "Reconciling"
+
+    one.beat()  # is told to give up two, and has not yet
+    assert len(one.told) == 2
+    assert one.epoch == 1
+    one.beat()
+    two.beat()
+    assert two.told == frozenset()
+
+    one.reconcile()
+    one.beat()  # says that it has
+    assert one.epoch == 2
+    two.beat()
+    assert two.told == cluster.places("t") - one.owned
+    assert two.epoch == 2
+    assert group.machine.state_name == "Stable"
+
+
+def test_who_waits_is_told_to_ask_soon(group: Group) -> None:
+    settle(reader(group, "one"))
+    answer = group.beat(**JOIN)
+    assert answer.heartbeat_interval_ms == 500
+
+
+def test_who_does_not_give_up_in_time_is_fenced(group: Group, cluster: Cluster) -> None:
+    one, two = reader(group, "one"), reader(group, "two")
+    settle(one)
+    two.beat()
+    one.beat()
+    group.now_ms += 9_999
+    one.beat()
+    two.beat()
+    group.on(Tick())
+    assert len(two.told) == 0
+    group.now_ms += 1
+    assert group.machine.deadline_ms is not None
+    assert group.machine.deadline_ms <= group.now_ms
+    group.on(Tick())
+    two.beat()
+    assert two.told == cluster.places("t")
+    assert one.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_silent_member_is_forgotten(group: Group, cluster: Cluster) -> None:
+    one, two = reader(group, "one"), reader(group, "two")
+    settle(one, two)
+    group.now_ms += 40_000
+    two.beat()
+    group.now_ms += 5_000
+    group.on(Tick())
+    assert group.machine.state_name == "Assigning"
+    settle(two)
+    assert two.owned == cluster.places("t")
+
+
+def test_a_member_that_missed_an_answer_may_say_the_epoch_before(group: Group) -> None:
+    one, two = reader(group, "one"), reader(group, "two")
+    settle(one)
+    settle(two, one)
+    assert one.epoch == 2
+    group.cluster.grow("t", 6)
+    assert one.beat(is_lost=True) is ErrorCode.NONE
+    assert one.epoch == 2
+    assert one.beat() is ErrorCode.NONE
+    assert one.epoch == 3
+
+
+def test_the_epoch_before_is_fenced_if_it_owns_what_it_may_not(
+    group: Group, cluster: Cluster
+) -> None:
+    one, two = reader(group, "one"), reader(group, "two")
+    settle(one)
+    settle(two, one)
+    cluster.grow("t", 6)
+    one.beat(is_lost=True)
+    for owned in (as_topics(cluster.places("t")), None):
+        answer = group.beat(member_id="one", member_epoch=2, topic_partitions=owned)
+        assert answer.error_code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_any_other_epoch_is_fenced(group: Group, epoch: int) -> None:
+    one, two = reader(group, "one"), reader(group, "two")
+    settle(one, two)
+    settle(one, two, reader(group, "three"))
+    assert one.epoch == 3
+    answer = group.beat(member_id="one", member_epoch=epoch + (epoch == 3))
+    assert answer.error_code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_who_joins_again_begins_anew_and_its_past_is_fenced(group: Group) -> None:
+    one, two = reader(group, "one"), reader(group, "two")
+    settle(one, two)
+    settle(one, two)
+    group.cluster.grow("t", 6)
+    settle(one, two)
+    old = one.epoch
+    one.forget()
+    one.beat()
+    assert one.epoch > old
+    answer = group.beat(member_id="one", member_epoch=old)
+    assert answer.error_code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_a_lost_answer_to_a_join_does_not_count_twice(group: Group) -> None:
+    assert group.beat(**JOIN).member_epoch == 1
+    again = group.beat(**JOIN)
+    assert again.member_epoch == 1
+    assert again.assignment is not None
+    assert group.persists == 1
+
+
+def test_leaving_frees_everything(group: Group, cluster: Cluster) -> None:
+    one, two = reader(group, "one"), reader(group, "two")
+    settle(one, two)
+    answer = one.leave()
+    assert (answer.error_code, answer.member_epoch) == (ErrorCode.NONE, -1)
+    settle(two)
+    assert two.owned == cluster.places("t")
+    two.leave()
+    assert group.machine.state_name == "Empty"
+    assert group.machine.deadline_ms is None
+
+
+def test_topics_that_come_grow_and_go_are_noticed(group: Group, cluster: Cluster) -> None:
+    one = reader(group, "one", "t", "new")
+    settle(one)
+    cluster.create("new", 3)
+    cluster.grow("t", 5)
+    settle(one)
+    assert one.owned == cluster.places("t", "new")
+    cluster.delete("t")
+    settle(one)
+    assert one.owned == cluster.places("new")
+    assert group.machine.state_name == "Stable"
+
+
+def test_a_topic_that_nobody_reads_changes_nothing(group: Group, cluster: Cluster) -> None:
+    one = reader(group, "one")
+    settle(one)
+    persists = group.persists
+    cluster.create("other", 3)
+    one.beat()
+    assert group.persists == persists
+
+
+def test_a_regular_expression_is_matched_with_what_comes_later(
+    group: Group, cluster: Cluster
+) -> None:
+    one = Reader(group, "one", subscribed_topic_names=[], subscribed_topic_regex="team-.*|u")
+    settle(one)
+    assert one.owned == cluster.places("u")
+    cluster.create("team-a", 2)
+    settle(one)
+    assert one.owned == cluster.places("u", "team-a")
+    assert group.machine.subscribes("team-a")
+    assert not group.machine.subscribes("t")
+
+
+def test_a_changed_subscription_is_taken_over(group: Group, cluster: Cluster) -> None:
+    one = reader(group, "one")
+    settle(one)
+    one.wants, one.is_full = {"subscribed_topic_names": ["u"]}, True
+    settle(one)
+    assert one.owned == cluster.places("u")
+
+
+def test_the_assignor_that_most_choose_is_taken(group: Group) -> None:
+    readers = [reader(group, name, server_assignor="range") for name in ("a", "b")]
+    settle(*readers, reader(group, "c"))
+    assert group.machine.description().assignor == "range"
+    assert sorted(at for _, at in readers[0].owned) == [0, 1]
+
+
+class TestStatic:
+    def test_a_place_is_kept_for_a_member_that_is_away(self, group: Group) -> None:
+        one, two = reader(group, "one", instance_id="i"), reader(group, "two")
+        settle(one, two)
+        had, epoch = one.owned, one.epoch
+        assert one.leave(-2).member_epoch == -2
+        settle(two)
+        assert len(two.owned) == 2
+        one.member_id = "uno"
+        settle(one)
+        assert (one.owned, one.epoch) == (had, epoch)
+        fenced = group.beat(member_id="one", member_epoch=epoch, instance_id="i")
+        assert fenced.error_code is ErrorCode.FENCED_INSTANCE_ID
+
+    def test_it_is_not_kept_forever(self, group: Group, cluster: Cluster) -> None:
+        one, two = reader(group, "one", instance_id="i"), reader(group, "two")
+        settle(one, two)
+        one.leave(-2)
+        group.now_ms += 44_999
+        two.beat()
+        group.now_ms += 1
+        group.on(Tick())
+        settle(two)
+        assert two.owned == cluster.places("t")
+
+    def test_one_that_is_here_cannot_be_replaced(self, group: Group) -> None:
+        settle(reader(group, "one", instance_id="i"))
+        other = reader(group, "two", instance_id="i")
+        assert other.beat() is ErrorCode.UNRELEASED_INSTANCE_ID
+        assert group.beat(member_id="two", member_epoch=1).error_code is ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_a_place_that_is_away_may_not_commit(self, group: Group) -> None:
+        one = reader(group, "one", instance_id="i")
+        settle(one)
+        one.leave(-2)
+        code = group.machine.check_commit("one", 1, "i")
+        assert code is ErrorCode.STALE_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "code"),
+    [
+        ("one", 1, ErrorCode.NONE),
+        ("one", 0, ErrorCode.STALE_MEMBER_EPOCH),
+        ("one", 2, ErrorCode.STALE_MEMBER_EPOCH),
+        ("two", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_commits_are_for_members_in_their_epoch(
+    group: Group, member_id: str, epoch: int, code: ErrorCode
+) -> None:
+    assert group.machine.check_commit("", -1, None) is ErrorCode.NONE
+    settle(reader(group, "one"))
+    assert group.machine.check_commit(member_id, epoch, None) is code
+
+
+def test_a_successor_goes_on_without_a_rebalance(group: Group) -> None:
+    one, two = reader(group, "one"), reader(group, "two", instance_id="i")
+    settle(one, two)
+    before, owned, persists = group.machine.description(), one.owned, group.persists
+    group.now_ms += 44_000
+    group.fail_over()
+    group.now_ms += 44_000
+    group.on(Tick())
+    assert one.beat() is two.beat() is ErrorCode.NONE
+    assert group.machine.description() == before
+    assert (one.told, group.persists) == (owned, persists)
+
+
+def test_a_successor_notices_what_changed_meanwhile(group: Group, cluster: Cluster) -> None:
+    one = reader(group, "one")
+    settle(one)
+    group.fail_over()
+    cluster.grow("t", 9)
+    settle(one)
+    assert one.owned == cluster.places("t")
+
+
+def test_a_successor_still_waits_for_what_was_to_be_given_up(group: Group) -> None:
+    one, two = reader(group, "one"), reader(group, "two")
+    settle(one)
+    two.beat()
+    one.beat()
+    group.fail_over()
+    two.beat()
+    assert two.told == frozenset()
+    group.now_ms += 10_000
+    group.on(Tick())
+    two.beat()
+    assert len(two.told) == 4
+
+
+def test_numbers_go_on_where_another_protocol_stopped(cluster: Cluster) -> None:
+    group = Group(cluster)
+    group.machine = Consumer.new("readers", group.settings, 41)
+    assert group.beat(**JOIN).member_epoch == 42
+
+
+def test_nothing_comes_of_a_client_that_hangs_up(group: Group) -> None:
+    assert group.on(Gone("token")) == []
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00\x00rubbish", b"\x00\x63"])
+def test_bytes_that_are_no_group_are_refused(body: bytes) -> None:
+    with pytest.raises(Corrupt):
+        Consumer.load("readers", body, ConsumerSettings(), 0)
+
+
+def test_a_hundred_members_of_a_thousand_partitions(group: Group, cluster: Cluster) -> None:
+    cluster.create("large", 1_000)
+    readers = [reader(group, f"reader-{at:03}", "large") for at in range(100)]
+    for one in readers:
+        one.beat()
+        one.reconcile()
+    for _ in range(3):
+        for one in readers:
+            one.beat()
+            one.reconcile()
+    assert [len(one.owned) for one in readers] == [10] * 100

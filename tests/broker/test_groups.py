@@ -1,0 +1,282 @@
+"""Consumer groups as librdkafka sees them; each name tells what other brokers were seen to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from rookery.broker.settings import BrokerSettings
+from rookery.testing.served import ServedBroker
+from tests.broker.conftest import wait_until
+from tests.broker.raw import create
+
+SECONDS = 20
+STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
+
+
+def produce(broker: ServedBroker, topic: str, total: int, partitions: int = 1) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(total):
+        producer.produce(topic, b"%d" % number, partition=number % partitions)
+    assert producer.flush(SECONDS) == 0
+
+
+@contextmanager
+def consumer(
+    broker: ServedBroker, group: str = "readers", **settings: object
+) -> Iterator[Consumer]:
+    dotted = {name.replace("_", "."): value for name, value in settings.items()}
+    defaults: dict[str, Any] = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 100,
+        "topic.metadata.refresh.interval.ms": 200,
+    }
+    one = Consumer(defaults | dotted)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def read(one: Consumer, total: int) -> list[Message]:
+    found: list[Message] = []
+    while len(found) < total:
+        message = one.poll(SECONDS)
+        assert message is not None, f"only {len(found)} of {total} came"
+        assert message.error() is None, message.error()
+        found.append(message)
+    return found
+
+
+def numbers(messages: list[Message]) -> list[int]:
+    return sorted(int(message.value() or b"") for message in messages)
+
+
+def share(*consumers: Consumer) -> list[int]:
+    """Poll all consumers once; return how many partitions each has."""
+    for one in consumers:
+        message = one.poll(0.02)
+        assert message is None or message.error() is None
+    return [len(one.assignment()) for one in consumers]
+
+
+def until_shared(*consumers: Consumer, counts: list[int]) -> None:
+    wait_until(lambda: sorted(share(*consumers)) == counts)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_librdkafka_reads_with_a_group(broker: ServedBroker, strategy: str) -> None:
+    create(broker, "t", 4)
+    produce(broker, "t", 100, 4)
+
+    with consumer(broker, partition_assignment_strategy=strategy) as one:
+        one.subscribe(["t"])
+
+        assert numbers(read(one, 100)) == list(range(100))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_two_members_share_and_one_takes_over(broker: ServedBroker, strategy: str) -> None:
+    create(broker, "t", 8)
+    settings = {"partition_assignment_strategy": strategy}
+    with consumer(broker, **settings) as one:
+        one.subscribe(["t"])
+        until_shared(one, counts=[8])
+        with consumer(broker, **settings) as two:
+            two.subscribe(["t"])
+            until_shared(one, two, counts=[4, 4])
+            places = {(place.topic, place.partition) for place in one.assignment()}
+            places |= {(place.topic, place.partition) for place in two.assignment()}
+            assert len(places) == 8
+
+        # It has left in order, so nobody waits for its session to run out.
+        until_shared(one, counts=[8])
+
+
+def test_a_member_that_dies_is_noticed_by_its_session(broker: ServedBroker) -> None:
+    create(broker, "t", 2)
+    with consumer(broker) as one:
+        one.subscribe(["t"])
+        until_shared(one, counts=[2])
+        two = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": "readers",
+                "session.timeout.ms": 6000,
+                "max.poll.interval.ms": 6000,
+                "heartbeat.interval.ms": 100,
+            }
+        )
+        two.subscribe(["t"])
+        until_shared(one, two, counts=[1, 1])
+
+        # It does not poll any more, so it stops its heartbeats.
+        until_shared(one, counts=[2])
+        two.close()
+
+
+def test_who_comes_back_goes_on_where_it_stopped(broker: ServedBroker) -> None:
+    create(broker, "t")
+    produce(broker, "t", 10)
+    with consumer(broker, enable_auto_commit=False) as one:
+        one.subscribe(["t"])
+        messages = read(one, 10)
+        one.commit(message=messages[5], asynchronous=False)
+
+    with consumer(broker) as one:
+        one.subscribe(["t"])
+
+        assert numbers(read(one, 4)) == [6, 7, 8, 9]
+
+
+def test_without_a_commit_the_reset_policy_decides(broker: ServedBroker) -> None:
+    create(broker, "t")
+    produce(broker, "t", 10)
+    with consumer(broker, auto_offset_reset="latest") as one:
+        one.subscribe(["t"])
+        until_shared(one, counts=[1])
+        assert one.committed([TopicPartition("t", 0)])[0].offset < 0
+        wait_until(lambda: share(one) == [1] and one.position(one.assignment())[0].offset != 0)
+        found: list[Message] = []
+
+        def comes() -> bool:
+            # The position is settled some time after the assignment; nothing tells when.
+            produce(broker, "t", 1)
+            message = one.poll(0.2)
+            if message is not None:
+                found.append(message)
+            return bool(found)
+
+        wait_until(comes)
+
+        offset = found[0].offset()
+        assert offset is not None
+        assert offset >= 10
+
+
+def test_a_commit_of_one_that_assigns_by_itself(broker: ServedBroker) -> None:
+    create(broker, "t", 2)
+    produce(broker, "t", 10)
+    place = TopicPartition("t", 0, 7, metadata="nöte")
+    with consumer(broker, "assigners", enable_auto_commit=False) as one:
+        one.assign([TopicPartition("t", 0, 0)])
+        one.commit(offsets=[place], asynchronous=False)
+
+        found = one.committed([TopicPartition("t", 0), TopicPartition("t", 1)], SECONDS)
+
+    assert [each.offset for each in found] == [7, -1001]  # never committed: no offset
+    assert found[0].metadata == "nöte"
+
+
+def test_static_members_come_back_without_a_rebalance(broker: ServedBroker) -> None:
+    create(broker, "t", 4)
+    rebalances: list[str] = []
+
+    def subscribe(one: Consumer) -> None:
+        one.subscribe(
+            ["t"],
+            on_assign=lambda _, places: rebalances.append("assigned"),
+            on_revoke=lambda _, places: rebalances.append("revoked"),
+        )
+
+    with consumer(broker, group_instance_id="a") as one:
+        subscribe(one)
+        until_shared(one, counts=[4])
+        with consumer(broker, group_instance_id="b") as two:
+            two.subscribe(["t"])
+            until_shared(one, two, counts=[2, 2])
+            before = sorted(place.partition for place in two.assignment())
+        rebalances.clear()
+        with consumer(broker, group_instance_id="b") as two:
+            two.subscribe(["t"])
+            until_shared(one, two, counts=[2, 2])
+
+            assert sorted(place.partition for place in two.assignment()) == before
+            assert rebalances == []
+
+
+def test_offsets_of_a_topic_made_anew_are_gone(broker: ServedBroker) -> None:
+    create(broker, "t")
+    produce(broker, "t", 10)
+    with consumer(broker, enable_auto_commit=False) as one:
+        one.subscribe(["t"])
+        one.commit(message=read(one, 10)[-1], asynchronous=False)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics(["t"])["t"].result(SECONDS)
+    create(broker, "t")
+    produce(broker, "t", 3)
+
+    with consumer(broker) as one:
+        one.subscribe(["t"])
+
+        assert numbers(read(one, 3)) == [0, 1, 2]
+
+
+def test_groups_are_administered(broker: ServedBroker) -> None:
+    create(broker, "t", 2)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    produce(broker, "t", 10, 2)
+    with consumer(broker, client_id="me") as one:
+        one.subscribe(["t"])
+        read(one, 10)
+        one.commit(asynchronous=False)
+
+        [listed] = admin.list_consumer_groups().result(SECONDS).valid
+        described = admin.describe_consumer_groups(["readers"])["readers"].result(SECONDS)
+
+        assert (listed.group_id, listed.state.name) == ("readers", "STABLE")
+        assert (described.state.name, described.partition_assignor) == ("STABLE", "range")
+        [member] = described.members
+        assert (member.client_id, member.host) == ("me", "/127.0.0.1")
+        assert len(member.assignment.topic_partitions) == 2
+        with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
+            admin.delete_consumer_groups(["readers"])["readers"].result(SECONDS)
+
+    offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("readers")])
+    found = offsets["readers"].result(SECONDS).topic_partitions
+    assert {place.partition: place.offset for place in found} == {0: 5, 1: 5}
+    admin.delete_consumer_groups(["readers"])["readers"].result(SECONDS)
+    assert admin.list_consumer_groups().result(SECONDS).valid == []
+
+
+def test_a_stopping_coordinator_hands_its_groups_over(tmp_path: Path) -> None:
+    settings = BrokerSettings(durability="os")
+    first = ServedBroker(tmp_path / "data", settings)
+    first.start()
+    try:
+        with ServedBroker(tmp_path / "data", settings) as second:
+            create(first, "t", 4)
+            names = (f"g{number}" for number in count())
+            group = next(name for name in names if first.broker.groups.is_ours(name))
+            revoked: list[object] = []
+            with consumer(second, group) as one:
+                one.subscribe(["t"], on_revoke=lambda _, places: revoked.append(places))
+                until_shared(one, counts=[4])
+
+                first.stop()
+                produce(second, "t", 8, 4)
+
+                assert len(read(one, 8)) == 8
+                one.commit(asynchronous=False)
+                assert second.broker.groups.is_ours(group)
+                assert revoked == []
+    finally:
+        if first._thread.is_alive():
+            first.stop()

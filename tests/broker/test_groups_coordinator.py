@@ -1,0 +1,387 @@
+"""The coordinator itself: nobody is told what is not agreed on, and whoever waits is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from rookery.broker.groups.coordinator import Coordinator
+from rookery.broker.groups.kinds import Kinds
+from rookery.broker.groups.machine import Effect, Event, Gone, Persist, Reply, Request, Tick
+from rookery.broker.groups.offsets import Committer, commit
+from rookery.broker.groups.seats import Held
+from rookery.broker.groups.settings import ClassicSettings
+from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.open import open_log
+from rookery.cluster.replica import Replica
+from rookery.errors import ApiError, ErrorCode
+from rookery.testing.clock import ManualClock
+from rookery.testing.cluster import FaultyLog
+from rookery.wire.message import Api
+from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
+from rookery.wire.messages.join_group import JOIN_GROUP, JoinGroupRequest
+from rookery.wire.messages.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse
+
+TOPIC = bytes(range(16))
+OK = HeartbeatResponse(error_code=ErrorCode.NONE)
+OFFSET = OffsetCommitted(
+    topic_id=TOPIC, partition=0, offset=5, leader_epoch=-1, metadata="", retention_ms=-1
+)
+
+
+class Scripted:
+    """A machine that holds joins, answers heartbeats, and persists what a sync brings."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.events: list[Event] = []
+        self.deadline_ms: int | None = None
+        self.is_empty = False
+        self.state_name = "Stable"
+        self.is_broken = False
+
+    def on(self, event: Event, now_ms: int) -> list[Effect]:
+        if self.is_broken:
+            raise ZeroDivisionError
+        self.events.append(event)
+        match event:
+            case Request(message=HeartbeatRequest()):
+                self.deadline_ms = now_ms + 10_000
+                return [Reply(event.token, OK)]
+            case Request(message=SyncGroupRequest() as message):
+                self.body = message.member_id.encode()
+                answer = SyncGroupResponse(error_code=ErrorCode.NONE, assignment=self.body[:5])
+                return [Reply(event.token, answer), Persist(self.body)]
+            case Tick():
+                self.deadline_ms = None
+            case _:
+                pass  # a join is held
+        return []
+
+    def check_commit(
+        self,
+        member_id: str,
+        generation: int,
+        instance_id: str | None,
+        *,
+        is_transactional: bool = False,
+    ) -> ErrorCode:
+        return ErrorCode.ILLEGAL_GENERATION if generation > 1 else ErrorCode.NONE
+
+    def subscribes(self, topic: str) -> bool:
+        return False
+
+
+class Scripts(Kinds):
+    """Makes such machines, and remembers them."""
+
+    def __init__(self) -> None:
+        super().__init__(ClassicSettings())
+        self.made: list[Scripted] = []
+
+    def load(self, group_id: str, kind: str, body: bytes, now_ms: int) -> Scripted:
+        self.made.append(Scripted(body))
+        return self.made[-1]
+
+
+class Site:
+    """A broker's replica, its coordinator, and what its clients are told."""
+
+    def __init__(self, replica: Replica, log: FaultyLog, clock: ManualClock) -> None:
+        self.replica, self.log, self.clock = replica, log, clock
+        self.scripts = Scripts()
+        self.coordinator = Coordinator(replica, clock, self.scripts)
+        self.lost: list[Callable[[], None]] = []
+
+    @property
+    def machine(self) -> Scripted:
+        return self.scripts.made[-1]
+
+    def ask(self, api: Api[Any, Any], request: Any) -> Any:
+        event = Request(Held(api, request), request, 3, "client", "/host", "new")
+        return self.coordinator.ask("g", event, self._when_lost, creates=api is JOIN_GROUP)
+
+    def beat(self) -> Any:
+        return self.ask(HEARTBEAT, HeartbeatRequest(group_id="g", generation_id=1, member_id="m"))
+
+    def sync(self, member_id: str) -> Any:
+        request = SyncGroupRequest(
+            group_id="g", generation_id=1, member_id=member_id, assignments=[]
+        )
+        return self.ask(SYNC_GROUP, request)
+
+    def join(self) -> Any:
+        request = JoinGroupRequest(
+            group_id="g", session_timeout_ms=1, member_id="", protocol_type="", protocols=[]
+        )
+        return self.ask(JOIN_GROUP, request)
+
+    def _when_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self.lost.append(callback)
+        return lambda: self.lost.remove(callback)
+
+    async def lead(self) -> None:
+        """Have the group, with a join that is held."""
+        self.held = self.join()
+        await asyncio.wait_for(_until(lambda: bool(self.scripts.made)), 10)
+        await self.coordinator.run("g", lambda seat: None)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 (nothing tells when)
+        await asyncio.sleep(0)
+
+
+Open = Callable[[int], Awaitable[Site]]
+
+
+@pytest.fixture
+async def sites(request: pytest.FixtureRequest) -> AsyncIterator[Open]:
+    """Opens sites of one cluster, each as a node of its own."""
+    opened: list[Site] = []
+
+    async def begin(node_id: int) -> Site:
+        clock = ManualClock()
+        log = FaultyLog(open_log(f"memory:{request.node.nodeid}"))
+        replica = Replica(log, clock)
+        site = Site(replica, log, clock)
+        opened.append(site)
+        await replica.open()
+        await replica.create_cluster(ClusterCreated(cluster_id="c", feature_level=1))
+        event = BrokerRegistered(process_id=bytes(16), node_id=node_id, host="h", port=1)
+        await replica.register(event)
+        return site
+
+    yield begin
+    for site in opened:
+        site.coordinator.stop()
+        await site.replica.close()
+
+
+@pytest.fixture
+async def site(sites: Open) -> Site:
+    site = await sites(1)
+    await site.lead()
+    return site
+
+
+async def test_heartbeats_are_answered_at_once_and_never_touch_the_log(site: Site) -> None:
+    before = site.replica.state.applied
+
+    answers = [site.beat() for _ in range(100)]
+
+    assert answers == [OK] * 100
+    assert site.replica.waiting == 0
+    assert site.replica.state.applied == before
+
+
+async def test_nobody_is_told_before_it_is_agreed_on(site: Site) -> None:
+    site.log.hold()
+    synced = site.sync("alpha")
+    beaten = site.beat()
+    await _until(lambda: site.log.arrived > 0)
+    assert not synced.done()
+    # What comes meanwhile waits: the machine is ahead of what is agreed on.
+    assert not beaten.done()
+    assert len(site.machine.events) == 2
+
+    site.log.let_through()
+
+    assert (await synced).assignment == b"alpha"
+    assert await beaten == OK
+    assert site.replica.state.groups.by_id["g"].body == b"alpha"
+
+
+async def test_a_large_group_is_persisted_in_parts(site: Site) -> None:
+    name = "x" * 700_000
+
+    assert (await site.sync(name)).assignment == b"xxxxx"
+
+    assert site.replica.state.groups.by_id["g"].body == name.encode()
+    assert (await site.sync("small")).assignment == b"small"
+
+
+async def test_a_zombie_finds_out_and_sends_everybody_away(site: Site, sites: Open) -> None:
+    site.log.hold()
+    synced = site.sync("zombie")
+    await _until(lambda: site.log.arrived > 0)
+    # It is the same broker, started again: the hash chooses it, and its claim is the newest.
+    successor = await sites(1)
+    await successor.lead()
+    assert (await successor.sync("alive")).error_code is ErrorCode.NONE
+    site.log.let_through()
+
+    assert (await synced).error_code is ErrorCode.NOT_COORDINATOR
+    assert (await site.held).error_code is ErrorCode.NOT_COORDINATOR
+    assert successor.replica.state.groups.by_id["g"].body == b"alive"
+    assert (await site.beat()).error_code is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_successor_begins_with_what_was_agreed_on(site: Site, sites: Open) -> None:
+    await site.sync("kept")
+    successor = await sites(1)
+
+    await successor.lead()
+
+    assert successor.machine.body == b"kept"
+    assert successor.replica.state.groups.by_id["g"].epoch == 2
+
+
+async def test_a_group_moves_when_the_hash_says_so(site: Site, sites: Open) -> None:
+    others = []
+    for node in count(2):
+        others.append(await sites(node))
+        await site.replica.barrier()
+        if not site.coordinator.is_ours("g"):
+            break
+
+    assert (await site.held).error_code is ErrorCode.NOT_COORDINATOR
+    assert len(site.coordinator) == 0
+    # One that is asked by mistake says so, and does not take the group back.
+    assert (await site.beat()).error_code is ErrorCode.NOT_COORDINATOR
+    [owner] = [one for one in others if one.coordinator.is_ours("g")]
+    await owner.lead()
+
+
+async def test_a_log_out_of_reach_is_told(sites: Open) -> None:
+    site = await sites(1)
+    site.log.cut()
+
+    answer = await site.join()
+
+    assert answer.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    site.log.mend()
+    await site.lead()
+
+
+async def test_a_fault_of_one_group_stays_its_own(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.beat()
+    site.machine.is_broken = True
+
+    assert site.beat().error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (await site.held).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "a group cannot be coordinated: ZeroDivisionError" in caplog.text
+    # The next one that asks finds it as it was agreed on.
+    await site.lead()
+    assert site.beat() == OK
+    site.machine.is_broken = True
+    _pass(site, 11_000)
+    assert len(site.coordinator) == 0
+
+
+async def test_a_commit_that_is_not_known_to_be_kept_is_refused(site: Site) -> None:
+    site.log.cut()
+
+    with pytest.raises(ApiError, match="COORDINATOR_NOT_AVAILABLE"):
+        await commit(site.coordinator, site.replica, Committer("g", "m", 1, None), [OFFSET])
+
+
+async def test_who_hangs_up_is_not_waited_for(site: Site) -> None:
+    [lost] = site.lost
+
+    lost()
+
+    assert site.held.result() is None
+    [_, gone] = site.machine.events
+    assert isinstance(gone, Gone)
+
+
+async def test_who_hangs_up_while_the_group_is_busy(site: Site) -> None:
+    site.log.hold()
+    synced = site.sync("alpha")
+    for lost in list(site.lost):
+        lost()
+    site.log.let_through()
+
+    await site.coordinator.run("g", lambda seat: None)
+
+    assert synced.result() is None
+    # The sync was answered meanwhile, to nobody; only the join was still held.
+    assert [type(event) for event in site.machine.events] == [Request, Request, Gone]
+
+
+async def test_a_stopping_broker_sends_everybody_away(site: Site) -> None:
+    site.coordinator.stop()
+
+    assert (await site.held).error_code is ErrorCode.NOT_COORDINATOR
+    assert site.beat().error_code is ErrorCode.NOT_COORDINATOR
+    with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+        await site.coordinator.run("g", lambda seat: None)
+
+
+def _pass(site: Site, ms: int) -> list[Event]:
+    """Let time pass as it does, a second at a time; return the ticks that came of it."""
+    for _ in range(ms // 1000):
+        site.clock.advance(1000)
+        site.coordinator._look()
+    return [event for event in site.machine.events if isinstance(event, Tick)]
+
+
+async def test_what_is_due_is_told_once(site: Site) -> None:
+    site.beat()
+    assert _pass(site, 9_000) == []
+    site.beat()
+    assert _pass(site, 9_000) == []
+
+    assert len(_pass(site, 5_000)) == 1
+
+
+async def test_time_stood_still_counts_for_nobody(site: Site) -> None:
+    site.beat()
+    assert _pass(site, 5_000) == []
+    # The process was stopped: heartbeats lie in its sockets, unread.
+    site.clock.advance(60_000)
+    site.coordinator._look()
+    assert _pass(site, 4_000) == []
+
+    assert len(_pass(site, 2_000)) == 1
+
+
+async def test_commits_of_many_groups_share_an_entry(sites: Open) -> None:
+    site = await sites(1)
+    topic = TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])
+    await site.replica.propose([topic])
+    before = site.replica.state.applied
+
+    answers = await asyncio.gather(
+        *(
+            commit(site.coordinator, site.replica, Committer(f"g{one}", "", -1, None), [OFFSET])
+            for one in range(200)
+        )
+    )
+
+    assert answers == [[ErrorCode.NONE]] * 200
+    assert site.replica.state.applied - before < 20
+    offsets = [group.offset(TOPIC, 0) for group in site.replica.state.groups]
+    assert [one.offset for one in offsets if one is not None] == [5] * 200
+
+
+async def test_a_commit_under_a_lost_claim_is_refused(site: Site, sites: Open) -> None:
+    topic = TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])
+    await site.replica.propose([topic])
+    who = Committer("g", "m", 1, None)
+    site.log.hold()
+    committing = asyncio.create_task(commit(site.coordinator, site.replica, who, [OFFSET]))
+    arrived = site.log.arrived
+    await _until(lambda: site.log.arrived > arrived)
+    successor = await sites(1)
+    await successor.lead()
+    site.log.let_through()
+
+    with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+        await committing
+    await successor.replica.barrier()
+    assert successor.replica.state.groups.by_id["g"].offset(TOPIC, 0) is None
+
+
+async def test_the_machine_decides_who_may_commit(site: Site) -> None:
+    with pytest.raises(ApiError, match="ILLEGAL_GENERATION"):
+        await commit(site.coordinator, site.replica, Committer("g", "m", 2, None), [])

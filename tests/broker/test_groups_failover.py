@@ -1,0 +1,178 @@
+"""A coordinator that is killed: its groups go on with the next one as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from rookery.testing.broker import BrokerProcess, wait_gone
+from rookery.testing.served import ask
+from rookery.wire.messages.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
+from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from tests.broker.conftest import wait_until
+
+SECONDS = 20
+PARTITIONS = 4
+
+
+def coordinator(bootstrap: str, group: str) -> tuple[int, str]:
+    """Return who coordinates a group, and where."""
+    found = ask(bootstrap, FIND_COORDINATOR, 3, FindCoordinatorRequest(key=group))
+    return found.node_id, f"{found.host}:{found.port}"
+
+
+def member_ids(bootstrap: str, group: str) -> list[str]:
+    _, address = coordinator(bootstrap, group)
+    answer = ask(address, DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=[group]))
+    return [member.member_id for member in answer.groups[0].members]
+
+
+def test_a_stable_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", workers=3, flags=["--durability", "os"]) as broker:
+        pids = {one["node_id"]: one["pid"] for one in broker.ready["brokers"]}
+        bootstrap = broker.bootstrap
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(SECONDS)
+        events: list[str] = []
+        consumers = [member(bootstrap, events) for _ in range(2)]
+        try:
+            wait_until(lambda: _poll(consumers) == [2, 2])
+            _produce(bootstrap, 0, 20)
+            seen: set[int] = set()
+            wait_until(lambda: _collect(consumers, seen) == 20)
+            for one in consumers:
+                one.commit(asynchronous=False)
+            before = member_ids(bootstrap, "g")
+            events.clear()
+            node, _ = coordinator(bootstrap, "g")
+
+            os.kill(pids[node], signal.SIGKILL)
+            wait_gone(pids[node])
+            _produce(bootstrap, 20, 40)
+
+            wait_until(lambda: _collect(consumers, seen) == 40)
+            wait_until(lambda: _commits(consumers))
+            assert events == []
+            assert member_ids(bootstrap, "g") == before
+            assert _poll(consumers) == [2, 2]
+        finally:
+            for one in consumers:
+                one.close()
+
+
+def test_a_paused_coordinator_is_replaced_and_changes_nothing_when_it_wakes(
+    tmp_path: Path,
+) -> None:
+    flags = ["--durability", "os", "--session-timeout-ms", "2000", "--beat-interval-ms", "300"]
+    with BrokerProcess(tmp_path / "data", workers=3, flags=flags) as broker:
+        brokers = {one["node_id"]: one for one in broker.ready["brokers"]}
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(SECONDS)
+        node, _ = coordinator(broker.bootstrap, "g")
+        others = [one["address"] for one in brokers.values() if one["node_id"] != node]
+        events: list[str] = []
+        one = member(",".join(others), events)
+        try:
+            wait_until(lambda: _poll([one]) == [PARTITIONS])
+            before = member_ids(others[0], "g")
+            events.clear()
+
+            with paused(brokers[node]["pid"]):
+                wait_until(lambda: coordinator(others[0], "g")[0] != node)
+                _produce(",".join(others), 0, 20)
+                seen: set[int] = set()
+                wait_until(lambda: _collect([one], seen) == 20)
+                wait_until(lambda: _commits([one]))
+            # It finds itself expired, joins again, and has the group as the other one left it.
+            wait_until(lambda: coordinator(others[0], "g")[0] == node)
+            wait_until(lambda: _commits([one]))
+
+            assert _poll([one]) == [PARTITIONS]
+            assert events == []
+            assert member_ids(others[0], "g") == before
+            offsets = one.committed(one.assignment(), SECONDS)
+            assert [place.offset for place in offsets] == [5] * PARTITIONS
+        finally:
+            one.close()
+
+
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    """Let a process stand still."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def member(bootstrap: str, events: list[str]) -> Consumer:
+    one = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 30_000,
+            "heartbeat.interval.ms": 200,
+            "reconnect.backoff.max.ms": 200,
+            "socket.timeout.ms": 1500,
+        }
+    )
+    one.subscribe(
+        ["t"],
+        on_assign=lambda _, places: events.append("assigned"),
+        on_revoke=lambda _, places: events.append("revoked"),
+        on_lost=lambda _, places: events.append("lost"),
+    )
+    return one
+
+
+def _produce(bootstrap: str, start: int, end: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(start, end):
+        producer.produce("t", b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(SECONDS) == 0
+
+
+def _poll(consumers: list[Consumer]) -> list[int]:
+    for one in consumers:
+        message = one.poll(0.02)
+        assert message is None
+    return [len(one.assignment()) for one in consumers]
+
+
+def _collect(consumers: list[Consumer], seen: set[int]) -> int:
+    for one in consumers:
+        for message in one.consume(50, 0.05):
+            if message.error() is None:
+                seen.add(int(message.value() or b""))
+    return len(seen)
+
+
+def _commits(consumers: list[Consumer]) -> bool:
+    """Whether all can commit, under the membership that they have."""
+    try:
+        for one in consumers:
+            # By name: a commit without anything new is refused by the client itself.
+            one.commit(offsets=one.position(one.assignment()), asynchronous=False)
+    except KafkaException:
+        return False
+    return True
+
+
+def test_every_broker_names_the_same_coordinator(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", workers=3, flags=["--durability", "os"]) as broker:
+        addresses = [one["address"] for one in broker.ready["brokers"]]
+        groups = [f"g{number}" for number in range(12)]
+
+        found = [[coordinator(address, group) for group in groups] for address in addresses]
+
+        assert found[0] == found[1] == found[2]
+        assert {node for node, _ in found[0]} == {1, 2, 3}

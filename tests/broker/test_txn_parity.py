@@ -1,0 +1,218 @@
+"""The same transactions, said to Kafka and to Rookery: codes and markers are the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from rookery.errors import ErrorCode
+from rookery.net.upstream import connect
+from rookery.records import batch as batches
+from rookery.records import record as records
+from rookery.testing.kafka import KafkaServer
+from rookery.testing.served import ServedBroker
+from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from rookery.wire.messages.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from tests.broker.raw import Raw, bytes_of
+from tests.broker.txns import COMMITTED, Transactor, committed
+
+Told = list[object]
+Story = Callable[[Raw, str], Awaitable[Told]]
+
+# Kafka ends a transaction behind its answer: until then it asks to come again.
+_AGAIN = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+
+
+async def sure(ask: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
+    """Ask again while the answer is to ask again."""
+    while (code := await ask()) in _AGAIN:  # noqa: ASYNC110 (Kafka does not tell when)
+        await asyncio.sleep(0.02)
+    return code
+
+
+async def begun(client: Raw, name: str, *, newer: bool) -> Transactor:
+    producer = Transactor(client, name, is_newer=newer)
+
+    async def init() -> ErrorCode:
+        return (await producer.init()).error_code
+
+    await sure(init)
+    return producer
+
+
+async def added(producer: Transactor, topic: str, *partitions: int) -> ErrorCode:
+    async def add() -> ErrorCode:
+        return (await producer.add(topic, *partitions))[0]
+
+    return await sure(add)
+
+
+async def wrote(producer: Transactor, topic: str, value: bytes, version: int) -> ErrorCode:
+    return await sure(lambda: producer.write(topic, value, version=version))
+
+
+async def ended(producer: Transactor, *, commit: bool, version: int | None = None) -> ErrorCode:
+    async def end() -> ErrorCode:
+        return (await producer.end(commit=commit, version=version)).error_code
+
+    return await sure(end)
+
+
+async def find_group(client: Raw, name: str) -> ErrorCode:
+    """Have Kafka make the topic of groups."""
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=[f"{name}-group"])
+    return (await client.ask(FIND_COORDINATOR, 4, request)).coordinators[0].error_code
+
+
+async def older(client: Raw, topic: str) -> Told:
+    producer = await begun(client, topic, newer=False)
+    told: Told = [await ended(producer, commit=True), await ended(producer, commit=False)]
+    told += [await wrote(producer, topic, b"early", version) for version in (9, 11)]
+    told += [await added(producer, topic, 0), await wrote(producer, topic, b"a", 9)]
+    told += [await ended(producer, commit=True), await ended(producer, commit=True)]
+    told.append(await ended(producer, commit=False))
+    told += [await added(producer, topic, 0), await wrote(producer, topic, b"b", 9)]
+    told += [await ended(producer, commit=False), await ended(producer, commit=False)]
+    return told
+
+
+async def newer(client: Raw, topic: str) -> Told:
+    producer = await begun(client, topic, newer=True)
+    told: Told = [await ended(producer, commit=True), await ended(producer, commit=False)]
+    told += [producer.epoch, await wrote(producer, topic, b"a", 12)]
+    first = producer.epoch
+    told += [await ended(producer, commit=True), producer.epoch]
+    # The answer got lost: it is told again; a change of mind is not taken.
+    producer.epoch = first
+    told += [await ended(producer, commit=True), producer.epoch]
+    producer.epoch = first
+    told.append(await ended(producer, commit=False))
+    told.append(await wrote(producer, topic, b"late", 12))
+    return told
+
+
+async def fenced(client: Raw, topic: str) -> Told:
+    zombie = await begun(client, topic, newer=False)
+    told: Told = [await added(zombie, topic, 0), await wrote(zombie, topic, b"a", 9)]
+    await begun(client, topic, newer=False)
+    told += [await wrote(zombie, topic, b"b", 9), await added(zombie, topic, 0)]
+    told += [await ended(zombie, commit=True), await ended(zombie, commit=True, version=1)]
+    stranger = Transactor(client, topic, is_newer=False)
+    stranger.id, stranger.epoch = 123_456, 0
+    told += [await added(stranger, topic, 0), await ended(stranger, commit=True)]
+    nobody = Transactor(client, f"{topic}-nobody", is_newer=False)
+    nobody.id, nobody.epoch = zombie.id, zombie.epoch
+    told += [await added(nobody, topic, 0), await ended(nobody, commit=True)]
+    return told
+
+
+async def markers(client: Raw, topic: str) -> Told:
+    producer = await begun(client, topic, newer=False)
+    first = producer.epoch
+    told: Told = []
+    for commit in (True, False):
+        await added(producer, topic, 0)
+        await wrote(producer, topic, b"a", 9)
+        await ended(producer, commit=commit)
+    await added(producer, topic, 0)  # waits until Kafka has written the markers
+    answer = await client.fetch(topic, 0, isolation_level=COMMITTED)
+    data = bytes_of(answer)
+    for header in batches.fetched(data):
+        if header.is_control:
+            [record] = records.read(data, header)
+            told.append(
+                (header.base_offset, header.size, header.attributes, header.base_sequence,
+                 header.producer_epoch - first, header.record_count, record.key, record.value)
+            )  # fmt: skip
+    told += [one.first_offset for one in answer.aborted_transactions or []]
+    told.append(answer.last_stable_offset)
+    told += await committed(client, topic)
+    return told
+
+
+async def offsets(client: Raw, topic: str) -> Told:
+    group = f"{topic}-group"
+    producer = await begun(client, topic, newer=False)
+
+    async def commit(version: int, **who: object) -> ErrorCode:
+        return await sure(lambda: producer.commit_offset(group, topic, 5, version=version, **who))
+
+    told: Told = [await commit(version) for version in (3, 4)]
+    told += [await sure(lambda: producer.add_offsets(group)), await commit(3), await commit(4)]
+    told.append(await commit(3, generation_id=1, member_id="nobody"))
+    told.append(await commit(3, generation_id=-1, member_id="nobody"))
+    told.append(await sure(lambda: producer.commit_offset(group, "no-such-topic", 5)))
+    told.append(await sure(lambda: producer.commit_offset("", topic, 5)))
+    told += [await unstable(client, group, topic, stable=stable) for stable in (True, False)]
+    told += [await ended(producer, commit=True)]
+    # Kafka moves offsets behind its answer.
+    while (last := await unstable(client, group, topic, stable=True))[1] < 0:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    told.append(last)
+    producer.epoch += 1
+    told += [await commit(3), await sure(lambda: producer.add_offsets(group))]
+    return told
+
+
+async def unstable(client: Raw, group: str, topic: str, *, stable: bool) -> tuple[ErrorCode, int]:
+    """Ask how far a group has read."""
+    request = OffsetFetchRequest(
+        group_id=group,
+        topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[0])],
+        require_stable=stable,
+    )
+    answer = await client.ask(OFFSET_FETCH, 7, request)
+    part = answer.topics[0].partitions[0]
+    return part.error_code, part.committed_offset
+
+
+@asynccontextmanager
+async def client_of(bootstrap: str, name: str) -> AsyncIterator[Raw]:
+    """Connect, and wait until there is a coordinator for transactions."""
+    host, _, port = bootstrap.rpartition(":")
+    upstream = await connect(host, int(port))
+    client = Raw(upstream)
+    try:
+
+        async def find() -> ErrorCode:
+            request = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
+            answer = await client.ask(FIND_COORDINATOR, 4, request)
+            return answer.coordinators[0].error_code
+
+        await sure(find)
+        await sure(lambda: find_group(client, name))
+        yield client
+    finally:
+        upstream.close()
+        await upstream.wait_closed()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize(
+    "story", [older, newer, fenced, markers, offsets], ids=lambda one: one.__name__
+)
+async def test_codes_are_kafkas(broker: ServedBroker, kafka: KafkaServer, story: Story) -> None:
+    told = []
+    for bootstrap in (broker.bootstrap, kafka.bootstrap):
+        topic = f"parity-{story.__name__}"
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        await asyncio.to_thread(admin.create_topics([NewTopic(topic, 1)])[topic].result, 30)
+        async with client_of(bootstrap, topic) as client:
+            told.append(await story(client, topic))
+    assert told[0] == told[1]

@@ -1,0 +1,69 @@
+"""One request at a time to a broker, past all that clients do by themselves."""
+
+from __future__ import annotations
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from rookery.errors import ErrorCode
+from rookery.records import record as records
+from rookery.testing.served import ask
+from rookery.wire.messages.fetch import FETCH, PartitionData
+from rookery.wire.messages.produce import PRODUCE, PartitionProduceResponse
+from tests.broker.raw import batch, bytes_of, fetch_request, produce_request
+
+OK = ErrorCode.NONE
+
+
+def admin(bootstrap: str) -> AdminClient:
+    """Return librdkafka's admin client."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    """Make a topic."""
+    client = admin(bootstrap)  # kept: it ends its requests when it is forgotten
+    for future in client.create_topics([NewTopic(topic, partitions)]).values():
+        future.result(30)
+
+
+def delete(bootstrap: str, topic: str) -> None:
+    """Delete a topic."""
+    client = admin(bootstrap)
+    for future in client.delete_topics([topic]).values():
+        future.result(30)
+
+
+def produce(
+    bootstrap: str, topic: str, *values: bytes, partition: int = 0
+) -> PartitionProduceResponse:
+    """Send one batch; return what the broker says to it."""
+    request = produce_request(topic, {partition: batch(*values)})
+    [answer] = ask(bootstrap, PRODUCE, 9, request).responses[0].partition_responses
+    return answer
+
+
+def fetch(bootstrap: str, topic: str, offset: int, partition: int = 0) -> PartitionData:
+    """Fetch from an offset on, without waiting."""
+    [answer] = (
+        ask(bootstrap, FETCH, 12, fetch_request({(topic, partition): offset}))
+        .responses[0]
+        .partitions
+    )
+    return answer
+
+
+def values(bootstrap: str, topic: str, partition: int = 0, start: int = 0) -> list[bytes]:
+    """Read a partition to its end; every offset must be there once."""
+    found: list[bytes] = []
+    while True:
+        offset = start + len(found)
+        answer = fetch(bootstrap, topic, offset, partition)
+        assert answer.error_code is OK, answer.error_code
+        more = list(records.read_all(bytes_of(answer)))
+        more = [one for one in more if one.offset >= offset]
+        if answer.high_watermark == offset and not more:
+            return found
+        assert [one.offset for one in more] == list(range(offset, offset + len(more)))
+        assert more, f"stuck at offset {offset}"
+        found += [one.value or b"" for one in more]

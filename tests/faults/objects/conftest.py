@@ -1,0 +1,31 @@
+"""Brokers over real servers, which the tests harm; each test has a log of its own in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from rookery.testing.backends import ETCD, STORE, Backend
+from tests.faults.objects.scene import Scene
+
+
+@pytest.fixture
+def kind() -> str:
+    """Where the brokers agree; a test that is to run over both has a parameter of this name."""
+    return ETCD
+
+
+@pytest.fixture
+def scene(
+    backend: Backend, kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Scene]:
+    """A log of the test's own, and a proxy before its store."""
+    assert kind in (ETCD, STORE)
+    with ExitStack() as stack:
+        made = Scene(backend, kind, tmp_path, stack)
+        yield made
+        if request.session.testsfailed:
+            print(made.words())  # noqa: T201 (pytest shows it beside the failure)

@@ -1,0 +1,51 @@
+"""An object that someone else removed: an error that names it, and nothing else suffers."""
+
+from __future__ import annotations
+
+import pytest
+
+from rookery.errors import ErrorCode
+from tests.crash.hosts import fsck
+from tests.faults.objects.asking import OK, create, fetch, produce, values
+from tests.faults.objects.scene import Scene, wait_until
+
+# What a broker answers to who asks for what is not there.
+LOST = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("part", ["/objects/", ".kfs"])
+def test_what_someone_else_removed_is_named(scene: Scene, part: str) -> None:
+    is_segment = part == ".kfs"
+    hosts = scene.hosts(1, "--caretaker", "process" if is_segment else "off")
+    create(hosts.bootstrap, "t", partitions=2)
+    sent = [b"%d " % number * 40_000 for number in range(6)]
+    for value in sent:
+        assert produce(hosts.bootstrap, "t", value).error_code is OK
+    if is_segment:
+        wait_until(lambda: scene.keys("/t/0/segment-"), "a segment")
+    lost = scene.keys(part)[0]
+    assert produce(hosts.bootstrap, "t", b"here", partition=1).error_code is OK
+    hosts[0].kill()
+    scene.with_store(lambda store: store.delete(lost))
+    hosts[0].start()  # with nothing in memory
+
+    answer = fetch(hosts.bootstrap, "t", 0)
+
+    assert answer.error_code in LOST
+    assert _short(lost) in hosts[0].words()
+    assert "rookery fsck" in hosts[0].words()
+    # Other partitions, and writing, go on.
+    assert values(hosts.bootstrap, "t", partition=1) == [b"here"]
+    assert produce(hosts.bootstrap, "t", b"more").base_offset == len(sent)
+    assert fetch(hosts.bootstrap, "t", 0).error_code in LOST
+    faults = fsck(hosts)["faults"]
+    assert [(one["kind"], _short(one["key"])) for one in faults] == [("missing", _short(lost))]
+    # Who goes on behind the hole gets on.
+    behind = faults[0]["end_offset"]
+    assert values(hosts.bootstrap, "t", start=behind) == [*sent, b"more"][behind:]
+
+
+def _short(key: str) -> str:
+    """Return the part of a key that tells one object from all others of a cluster."""
+    return "/".join(key.split("/")[-2:])

@@ -1,0 +1,94 @@
+"""A store that fails, lies, or is slow: nothing is acknowledged that is not there."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+
+import pytest
+
+from rookery.errors import ErrorCode
+from rookery.testing.backends import ETCD, STORE
+from rookery.testing.s3proxy import Fault, Rule
+from tests.crash.hosts import wait_until_clean
+from tests.crash.killing import PARTITIONS, TOPIC, create_topic
+from tests.crash.load import Load, verify
+from tests.faults.objects.asking import OK, create, produce, values
+from tests.faults.objects.scene import Scene, wait_until
+
+SEED = 22
+BAD_DAY = (
+    Rule(Fault.ERROR, rate=0.1, status=500),
+    Rule(Fault.ERROR, rate=0.1, status=503),
+    Rule(Fault.SWALLOW, method="PUT", rate=0.1),
+    Rule(Fault.DROP, rate=0.05),
+    Rule(Fault.DELAY, rate=0.1, delay_ms=300),
+)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", [ETCD, STORE])
+def test_a_bad_day_of_the_store(scene: Scene) -> None:
+    hosts = scene.hosts(2, store=scene.proxied(timeout_ms="3000"))
+    create_topic(hosts.bootstrap)
+    with Load(hosts.bootstrap, TOPIC, PARTITIONS, SEED) as load:
+        load.wait_for(5)
+        scene.proxy.add(*BAD_DAY)
+        scene.proxy.wait_for_faults(150)
+        verify(hosts.bootstrap, load)
+        scene.proxy.clear()
+        load.wait_for(5)
+    verify(hosts.bootstrap, load)
+    wait_until_clean(hosts)
+    assert all(scene.proxy.proxy.faults[fault] for fault in Fault)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", [ETCD, STORE])
+def test_no_record_of_a_failed_upload_is_acknowledged(scene: Scene) -> None:
+    # Peer: of seven requests in one failed flush five were acknowledged, and are unreadable.
+    hosts = scene.hosts(
+        1, "--inline-bytes", "0", store=scene.proxied(timeout_ms="500", deadline_ms="1000")
+    )
+    create(hosts.bootstrap, "t")
+    sent = [b"%d" % number * 20_000 for number in range(7)]
+    scene.proxy.add(Rule(Fault.ERROR, "PUT", "/objects/", status=500))
+    with ThreadPoolExecutor(len(sent)) as pool:
+        answers = list(pool.map(lambda value: produce(hosts.bootstrap, "t", value), sent))
+    assert {answer.error_code for answer in answers} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert values(hosts.bootstrap, "t") == []
+    scene.proxy.clear()
+
+    with ThreadPoolExecutor(len(sent)) as pool:
+        answers = list(pool.map(lambda value: produce(hosts.bootstrap, "t", value), sent))
+
+    assert [answer.error_code for answer in answers] == [OK] * len(sent)
+    assert sorted(values(hosts.bootstrap, "t")) == sorted(sent)
+    wait_until_clean(hosts)
+
+
+@pytest.mark.timeout(120)
+def test_a_burst_of_failed_uploads_ends_with_its_cause(scene: Scene) -> None:
+    # Peer: the whole broker refuses produce and fetch for a minute after one burst.
+    hosts = scene.hosts(1, store=scene.proxied())
+    create(hosts.bootstrap, "t")
+    assert produce(hosts.bootstrap, "t", b"before").error_code is OK
+    since = scene.proxy.befallen
+    scene.proxy.add(Rule(Fault.ERROR, "PUT", "/objects/", status=503))
+    with ThreadPoolExecutor(20) as pool:
+        waiting = [pool.submit(produce, hosts.bootstrap, "t", b"meanwhile") for _ in range(20)]
+        scene.proxy.wait_for_faults(10, since)
+        # Reads go on.
+        assert values(hosts.bootstrap, "t") == [b"before"]
+        scene.proxy.clear()
+        began = monotonic()
+        wait_until(
+            lambda: produce(hosts.bootstrap, "t", b"after").error_code is OK, "an answer", 20
+        )
+        took = monotonic() - began
+        acked = [one.result().error_code is OK for one in waiting].count(True)
+    found = values(hosts.bootstrap, "t")
+    assert found.count(b"meanwhile") == acked
+    assert found.count(b"after") == 1
+    assert took < 10, f"it took {took:.1f} s to serve again"
+    wait_until_clean(hosts)

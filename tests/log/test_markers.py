@@ -1,0 +1,347 @@
+"""Markers of transactions: rows without bytes, until they are rewritten, compacted or recovered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rookery.cluster.events.txns import (
+    PartitionsAddedToTransaction,
+    TransactionEnded,
+    TransactionInitialised,
+    TransactionPlace,
+)
+from rookery.cluster.state import aborted
+from rookery.cluster.state.partition import MARKER_BYTES, Kind, Partition
+from rookery.cluster.state.txns import Writer as Producer
+from rookery.errors import ErrorCode
+from rookery.formats.segmentkeys import times_key
+from rookery.formats.times import AbortedTransaction, parse_times
+from rookery.log import markers, snapshots
+from rookery.log.batch import Batch
+from rookery.log.cache import BlockCache
+from rookery.log.compaction.compactor import Compactor
+from rookery.log.fsck.check import check
+from rookery.log.fsck.fault import Kind as FaultKind
+from rookery.log.fsck.sources import Bytes
+from rookery.log.objects import Places
+from rookery.log.plan import Planner, SegmentJob
+from rookery.log.reader import Reader
+from rookery.log.recovery.recover import carry_out, plan
+from rookery.log.segmentindex import Layouts
+from rookery.log.settings import CompactionSettings, RewriteSettings
+from rookery.log.tail import Tail
+from rookery.model.control import ControlRecordType
+from rookery.records import batch as batches
+from rookery.records import record as records
+from rookery.records.record import BatchSettings, Record, build
+from tests.log.compacting import Topical
+from tests.log.site import TOPIC, Site, Writer, rows
+
+DAY = 86_400_000
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    await site.close()
+
+
+@pytest.fixture
+async def writer(site: Site) -> Writer:
+    return await site.begin(1)
+
+
+class Transactor:
+    """A transactional producer of the older protocol, on the one partition."""
+
+    def __init__(self, writer: Writer, name: str) -> None:
+        self.writer = writer
+        self.name = name
+        self.sequence = 0
+        self.own: Producer
+
+    async def init(self) -> Transactor:
+        event = TransactionInitialised(transactional_id=self.name, timeout_ms=60_000)
+        [outcome] = await self.writer.replica.propose([event])
+        self.own, self.sequence = outcome.value, 0
+        return self
+
+    async def write(self, key: bytes, value: bytes, *, to_object: bool = True) -> int:
+        """Write one record; return its offset."""
+        place = TransactionPlace(topic_id=TOPIC, partition=0)
+        await self.writer.replica.propose(
+            [PartitionsAddedToTransaction(**self._named(), places=[place])]
+        )
+        settings = BatchSettings(
+            producer_id=self.own.producer_id,
+            producer_epoch=self.own.epoch,
+            base_sequence=self.sequence,
+            is_transactional=True,
+        )
+        self.sequence += 1
+        made = one(key, value, settings)
+        write = self.writer.write if to_object else self.writer.send
+        [appended] = await write(made)
+        assert appended.error is ErrorCode.NONE
+        return appended.base_offset
+
+    async def end(self, *, commit: bool) -> None:
+        event = TransactionEnded(**self._named(), is_commit=commit)
+        [outcome] = await self.writer.replica.propose([event])
+        assert outcome.error is ErrorCode.NONE
+
+    def _named(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self.name,
+            "producer_id": self.own.producer_id,
+            "producer_epoch": self.own.epoch,
+        }
+
+
+def one(key: bytes, value: bytes, settings: BatchSettings | None = None) -> Batch:
+    data = memoryview(bytearray(build([Record(key, value)], settings or BatchSettings())))
+    return Batch(TOPIC, 0, data, batches.parse(data))
+
+
+async def everything(site: Site, writer: Writer, until: int | None = None) -> bytes:
+    """Read the partition as a broker does that remembers nothing."""
+    replica = writer.replica
+    places = Places(site.files, site.store, lambda: replica.state, "default")
+    cache = BlockCache(places.read, None, places.name)
+    layouts = Layouts(places, cache.read)
+    reader = Reader(site.log, cache, Tail(), None, layouts)
+    partition = site.partition(writer)
+    offset, found = partition.log_start, b""
+    end = partition.next_offset if until is None else until
+    while offset < end:
+        read = await reader.read((TOPIC, 0), partition, offset, 300, until=end)
+        if read.next_offset == offset:
+            break
+        found += b"".join(read.parts)
+        offset = read.next_offset
+    await layouts.close()
+    await cache.close()
+    return found
+
+
+async def mixed(writer: Writer) -> Transactor:
+    """Write a committed transaction, an aborted one, and leave a third one open."""
+    first, second = await Transactor(writer, "x").init(), await Transactor(writer, "y").init()
+    await first.write(b"a", b"1")
+    await second.write(b"a", b"2", to_object=False)
+    await first.end(commit=True)
+    await second.end(commit=False)
+    await writer.write(one(b"b", b"3"))
+    await first.write(b"a", b"open")
+    return first
+
+
+async def test_every_way_to_a_marker_gives_the_same_bytes(site: Site, writer: Writer) -> None:
+    await mixed(writer)
+    partition = site.partition(writer)
+    before = await everything(site, writer)
+    headers = batches.verify(before)
+    assert [header.base_offset for header in headers] == list(range(6))
+    assert [header.is_control for header in headers] == [False, False, True, True, False, False]
+    kinds = [
+        records.control(next(iter(records.read(before, header)))).type
+        for header in headers
+        if header.is_control
+    ]
+    assert kinds == [ControlRecordType.COMMIT, ControlRecordType.ABORT]
+    assert (await check(site.sources)).is_clean
+    row = next(row for row in rows(partition) if row.is_marker)
+    assert markers.stamped(partition, row) == before[headers[2].position : headers[2].end]
+    await site.merge(writer, 0)
+    assert not any(row.is_marker for row in rows(partition))
+    assert await everything(site, writer) == before
+    assert (await check(site.sources)).is_clean
+
+
+async def test_a_reader_of_committed_records_stops_where_it_must(
+    site: Site, writer: Writer
+) -> None:
+    producer = await mixed(writer)
+    partition = site.partition(writer)
+    assert partition.last_stable_offset == 5
+    for _ in range(2):
+        some = await everything(site, writer, partition.last_stable_offset)
+        assert [header.base_offset for header in batches.verify(some)] == [0, 1, 2, 3, 4]
+        await site.merge(writer, 0)
+    await producer.end(commit=True)
+    assert partition.last_stable_offset == 7
+
+
+async def test_a_segment_names_its_aborted_transactions(site: Site, writer: Writer) -> None:
+    producer = await mixed(writer)
+    await producer.end(commit=False)
+    before = await everything(site, writer)
+    key = await site.segment(writer)
+    times = parse_times(await site.store.read(times_key(key)), "times")
+    second = writer.replica.state.transactions.by_id["y"].writer.producer_id
+    assert list(times.aborted) == [
+        AbortedTransaction(second, 1, 3),
+        AbortedTransaction(producer.own.producer_id, 5, 6),
+    ]
+    assert await everything(site, writer) == before
+    assert (await check(site.sources)).is_clean
+
+
+async def test_no_segment_is_made_of_what_is_undecided(site: Site, writer: Writer) -> None:
+    producer = await mixed(writer)
+    eager = RewriteSettings(segment_bytes=1, segment_min_bytes=1, segment_age_ms=1, merge_age_ms=1)
+
+    def planned() -> int:
+        jobs = Planner(eager).plan(writer.replica.state, 0)
+        return max(job.range.end_offset for job in jobs if isinstance(job, SegmentJob))
+
+    assert planned() == site.partition(writer).last_stable_offset == 5
+    await producer.end(commit=True)
+    assert planned() == 7
+
+
+async def test_merges_take_markers_along(site: Site, writer: Writer) -> None:
+    producer = await Transactor(writer, "x").init()
+    for number in range(5):
+        await producer.write(b"k", b"%d" % number)
+        await producer.end(commit=True)
+    rewriter = await site.rewriter(writer)
+    rewriter.settings = RewriteSettings(merge_age_ms=1)
+    rewriter.__post_init__()
+    await rewriter.run()
+    site.clock.advance(10)
+    assert await rewriter.run() > 0
+    [row] = rows(site.partition(writer))
+    assert (row.base_offset, row.end_offset, row.is_final) == (0, 10, True)
+    assert (await check(site.sources)).is_clean
+
+
+async def test_aborted_records_are_compacted_away_and_count_for_no_key(
+    site: Site, writer: Writer
+) -> None:
+    producer = await mixed(writer)
+    await producer.end(commit=False)
+    await writer.write(one(b"end", b"4"))
+    partition = site.partition(writer)
+    limits = Topical(delete_retention_ms=DAY)
+    await compact(site, writer, limits)
+    assert partition.cleaned_to == 7
+    assert await left(site, writer) == [
+        (0, b"1"),
+        (2, None),
+        (3, None),
+        (4, b"3"),
+        (6, None),
+        (7, b"4"),
+    ]
+    # After a while nobody needs to be told that a transaction was committed.
+    site.clock.advance(2 * DAY)
+    await writer.write(one(b"end", b"5"))
+    await compact(site, writer, limits)
+    assert await left(site, writer) == [
+        (0, b"1"),
+        (3, None),
+        (4, b"3"),
+        (6, None),
+        (7, b"4"),
+        (8, b"5"),
+    ]
+    assert len(list(aborted.within(partition.aborted, 0, 9))) == 2
+    assert (await check(site.sources)).is_clean
+
+
+async def compact(site: Site, writer: Writer, limits: Topical) -> None:
+    work = Compactor(
+        replica=writer.replica,
+        read=Bytes(site.sources, lambda: writer.replica.state).read,
+        store=site.store,
+        clock=site.clock,
+        next_id=writer.numbers,
+        limits=lambda _topic: limits,
+        settings=CompactionSettings(map_bytes=1024 * 1024, min_bytes=1),
+    )
+    await work.run()
+
+
+async def left(site: Site, writer: Writer) -> list[tuple[int, bytes | None]]:
+    """Return offsets and values of what there is; None stands for a marker's."""
+    data = await everything(site, writer)
+    found: list[tuple[int, bytes | None]] = []
+    for header in batches.verify(data):
+        for record in records.read(data, header):
+            value = None if header.is_control else bytes(record.value or b"")
+            found.append((record.offset, value))
+    return found
+
+
+# A cluster log that was lost.
+
+
+async def recovered(site: Site) -> tuple[Writer, list[FaultKind]]:
+    await site.lose_log()
+    made = await plan(site.sources, site.clock)
+    await carry_out(site.sources, made, keep_unplaced=True)
+    assert (await check(site.sources)).is_clean
+    return await site.writer(), [fault.kind for fault in made.faults]
+
+
+async def test_markers_of_the_snapshot_come_back(site: Site, writer: Writer) -> None:
+    producer = await Transactor(writer, "x").init()
+    for commit in (True, False):
+        await producer.write(b"a", b"1")
+        await producer.end(commit=commit)
+    before = await everything(site, writer)
+    listed = site.partition(writer).aborted
+    await snapshots.save(site.store, writer.replica.state)
+    again, faults = await recovered(site)
+    partition = site.partition(again)
+    assert not faults
+    assert partition.aborted == listed
+    assert [row.kind & Kind.COMMIT for row in rows(partition) if row.is_marker] == [Kind.COMMIT, 0]
+    assert await everything(site, again) == before
+
+
+async def test_what_was_rewritten_since_the_snapshot_tells_its_fate(
+    site: Site, writer: Writer
+) -> None:
+    producer = await Transactor(writer, "x").init()
+    await snapshots.save(site.store, writer.replica.state)
+    for commit in (True, False):
+        await producer.write(b"a", b"1")
+        await producer.end(commit=commit)
+    before = await everything(site, writer)
+    listed = site.partition(writer).aborted
+    await writer.uploads.finish()
+    await site.merge(writer, 0)
+    again, faults = await recovered(site)
+    assert not faults
+    assert site.partition(again).aborted == listed
+    assert site.partition(again).last_stable_offset == 4
+    assert await everything(site, again) == before
+
+
+async def test_transactions_whose_end_is_lost_are_aborted(site: Site, writer: Writer) -> None:
+    producer = await Transactor(writer, "x").init()
+    await snapshots.save(site.store, writer.replica.state)
+    await producer.write(b"a", b"1")
+    await writer.uploads.finish()
+    await producer.end(commit=True)
+    again, faults = await recovered(site)
+    partition: Partition = site.partition(again)
+    assert faults == [FaultKind.LOST]
+    assert not partition.ongoing
+    [found] = aborted.within(partition.aborted, 0, 2)
+    assert found[:3] == (producer.own.producer_id, 0, 1)
+    assert rows(partition)[-1].size == MARKER_BYTES
+    # Its producer has to begin anew, and cannot be mistaken for what it was.
+    assert not again.replica.state.transactions.by_id
+    fresh = await Transactor(again, "x").init()
+    assert fresh.own.producer_id > producer.own.producer_id
+    await fresh.write(b"a", b"2")
+    await fresh.end(commit=True)
+    assert partition.last_stable_offset == partition.next_offset
