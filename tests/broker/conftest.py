@@ -20,11 +20,11 @@ Start = Callable[..., ServedBroker]
 
 def wait_until(holds: Callable[[], bool]) -> None:
     """Return when something holds: Kafka's brokers learn late of what its controller decides."""
-    for _ in range(200):
+    for _ in range(600):
         if holds():
             return
         threading.Event().wait(0.05)
-    pytest.fail("it did not come true within ten seconds")
+    pytest.fail("it did not come true within thirty seconds")
 
 
 @pytest.fixture

@@ -320,7 +320,7 @@ def test_kafkas_tools_describe_quorum_and_features(broker: ServedBroker, java: J
 
     status = java.tool("kafka-metadata-quorum", *at, "describe", "--status")
     features = java.tool("kafka-features", *at, "describe")
-    upgrade = java.tool("kafka-features", *at, "upgrade", "--feature", "transaction.version=2")
+    upgrade = java.tool("kafka-features", *at, "upgrade", "--feature", "share.version=1")
 
     assert status.returncode == 0, status.stderr
     assert "MaxFollowerLag:         0" in status.stdout

@@ -40,6 +40,11 @@ from rookery.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from rookery.wire.messages.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
+from rookery.wire.messages.update_features import (
+    UPDATE_FEATURES,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
 from rookery.wire.messages.write_txn_markers import (
     WRITE_TXN_MARKERS,
     WritableTxnMarker,
@@ -513,3 +518,18 @@ async def test_every_broker_tells_the_same(start: Start) -> None:
         for client in (one, other):
             expected = [b"0-0", b"1-1", b"2-0", b"3-1", b"4-0", b"5-1"]
             assert await committed(client, "t", partition_max_bytes=200) == expected
+
+
+@pytest.mark.parametrize(("level", "code"), [(2, NONE), (1, ErrorCode.INVALID_UPDATE_VERSION)])
+async def test_kafkas_feature_is_not_our_own_level(
+    served: ServedBroker, level: int, code: ErrorCode
+) -> None:
+    update = FeatureUpdateKey(
+        feature="transaction.version", max_version_level=level, upgrade_type=1
+    )
+    async with raw(served) as client:
+        answer = await client.ask(
+            UPDATE_FEATURES, 2, UpdateFeaturesRequest(feature_updates=[update])
+        )
+    assert answer.error_code is code
+    assert served.broker.replica.state.feature_level == 1

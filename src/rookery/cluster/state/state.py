@@ -29,6 +29,7 @@ from rookery.cluster.state.outcome import Applied as Applied  # noqa: PLC0414
 from rookery.cluster.state.outcome import Outcome as Outcome  # noqa: PLC0414
 from rookery.cluster.state.partition import Place, Row
 from rookery.cluster.state.topics import Topic, Topics
+from rookery.cluster.state.txnends import Moment
 from rookery.cluster.state.txns import Transactions
 from rookery.errors import Corrupt, ErrorCode
 from rookery.records.batch import TRANSACTIONAL
@@ -260,7 +261,7 @@ class State:
             if verdict is not producers.NEW:
                 return Appended(verdict.error, verdict.offset, -1, verdict.offset >= 0)
             if is_transactional:
-                moment = txnrules.Moment(done.number, stamp_ms)
+                moment = Moment(done.number, stamp_ms)
                 error = txnrules.join(self.transactions, partition, extent, moment)
                 if error is not _NONE:
                     return Appended(error, -1, -1, is_duplicate=False)

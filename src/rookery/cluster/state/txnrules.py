@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from rookery.cluster.entry import Entry
 from rookery.cluster.events import txns as events
 from rookery.cluster.events.log import Extent
-from rookery.cluster.state import aborted, producers
-from rookery.cluster.state.aborted import AbortedTransaction
-from rookery.cluster.state.groups import Group, Groups, pack
+from rookery.cluster.state import producers
+from rookery.cluster.state.groups import pack
 from rookery.cluster.state.outcome import OK, Applied, Outcome
 from rookery.cluster.state.partition import Partition
-from rookery.cluster.state.topics import Topics
+from rookery.cluster.state.txnends import (
+    Known,
+    Moment,
+    close,
+    end_epoch,
+    mark,
+    new_id,
+    next_writer,
+)
 from rookery.cluster.state.txns import (
-    LAST_EPOCH,
     NOBODY,
     Place,
     Transaction,
@@ -33,22 +39,6 @@ _NOT_OURS: Final = Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 _WRONG_STATE: Final = Outcome(ErrorCode.INVALID_TXN_STATE)
 _MOVED: Final = Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
 _COMPLETE: Final = (TransactionState.COMPLETE_ABORT, TransactionState.COMPLETE_COMMIT)
-
-
-class Known(Protocol):
-    """The parts of the state that transactions depend on."""
-
-    topics: Topics
-    groups: Groups
-    transactions: Transactions
-    next_producer_id: int
-
-
-class Moment(NamedTuple):
-    """The entry that is applied, and its time."""
-
-    number: int
-    stamp_ms: int
 
 
 # Batches.
@@ -95,7 +85,7 @@ def _initialised(
     transaction = transactions.by_id.get(event.transactional_id)
     named = Writer(event.producer_id, event.producer_epoch)
     if transaction is None:
-        writer = Writer(_new_id(known), 0)
+        writer = Writer(new_id(known), 0)
         transaction = Transaction(event.transactional_id, writer, event.timeout_ms)
         transactions.add(transaction)
     elif named not in {NOBODY, transaction.writer}:
@@ -106,7 +96,7 @@ def _initialised(
         if transaction.is_open:
             _fence(known, transaction, Moment(done.number, entry.stamp_ms), done)
         else:
-            transactions.hand_to(transaction, _next(known, transaction.writer))
+            transactions.hand_to(transaction, next_writer(known, transaction.writer))
         transaction.last = named
         transaction.state = TransactionState.EMPTY
     transaction.timeout_ms = event.timeout_ms
@@ -190,12 +180,12 @@ def _end(
     wanted, writer = _COMPLETE[event.is_commit], transaction.writer
     if not event.raises_epoch:
         if transaction.is_open:
-            _close(known, transaction, wanted, writer, moment, done)
+            close(known, transaction, wanted, writer, moment, done)
         # Who asks again is told the same.
         return Outcome(_NONE, writer) if transaction.state is wanted else _WRONG_STATE
     if event.is_commit and not transaction.is_open:
         return _WRONG_STATE
-    _end_epoch(known, transaction, wanted, moment, done)
+    end_epoch(known, transaction, wanted, moment, done)
     transaction.last = writer
     return Outcome(_NONE, transaction.writer)
 
@@ -236,7 +226,7 @@ def _markers_written(
         partition = known.topics.partition(*where)
         # Where nothing is open, a marker would end nothing: it was written before.
         if code is _NONE and partition is not None and writer.producer_id in partition.ongoing:
-            _mark(known, [where], writer, moment, done, is_commit=event.is_commit)
+            mark(known, [where], writer, moment, done, is_commit=event.is_commit)
         codes.append(code)
     return Outcome(_NONE, codes)
 
@@ -251,12 +241,13 @@ def _may_mark(known: Known, place: Place, writer: Writer) -> ErrorCode:
         # Its other partitions could end otherwise, and it would be torn.
         return ErrorCode.INVALID_TXN_STATE
     window = partition.producers.get(writer.producer_id)
-    if window is not None and producers.describe(window).epoch > writer.epoch:
+    lowest = producers.describe(window).epoch if window is not None else 0
+    if writer.epoch < lowest:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return _NONE
 
 
-# Ends.
+# For all of these.
 
 
 def _of(
@@ -276,93 +267,9 @@ def _moment(entry: Entry, done: Applied) -> Moment:
     return Moment(done.number, entry.stamp_ms)
 
 
-def _new_id(known: Known) -> int:
-    taken = known.next_producer_id
-    known.next_producer_id += 1
-    return taken
-
-
-def _next(known: Known, writer: Writer) -> Writer:
-    """Return the next epoch, or another id where they are used up."""
-    if writer.epoch >= LAST_EPOCH:
-        return Writer(_new_id(known), 0)
-    return writer._replace(epoch=writer.epoch + 1)
-
-
 def _fence(known: Known, transaction: Transaction, moment: Moment, done: Applied) -> None:
     """Abort what is open, and let its producer write no more."""
-    _end_epoch(known, transaction, TransactionState.COMPLETE_ABORT, moment, done)
-
-
-def _end_epoch(
-    known: Known,
-    transaction: Transaction,
-    state: TransactionState,
-    moment: Moment,
-    done: Applied,
-) -> None:
-    """End a transaction, if one is open, and the epoch with it: its markers bear the next one."""
-    writer = transaction.writer
-    known.transactions.hand_to(transaction, _next(known, writer))
-    ending = writer._replace(epoch=writer.epoch + 1)
-    if transaction.is_open:
-        _close(known, transaction, state, ending, moment, done)
-    transaction.state = state
-    transaction.changed, transaction.changed_ms = moment
-
-
-def _close(
-    known: Known,
-    transaction: Transaction,
-    state: TransactionState,
-    writer: Writer,
-    moment: Moment,
-    done: Applied,
-) -> None:
-    """End a transaction: markers for all its partitions, and its offsets for their groups."""
-    is_commit = state is TransactionState.COMPLETE_COMMIT
-    _mark(known, transaction.partitions, writer, moment, done, is_commit=is_commit)
-    if is_commit:
-        for group_id, offsets in transaction.groups.items():
-            _move_offsets(known, group_id, offsets)
-    known.transactions.close(transaction, state)
-    transaction.changed, transaction.changed_ms = moment
-
-
-def _mark(
-    known: Known,
-    places: Iterable[Place],
-    writer: Writer,
-    moment: Moment,
-    done: Applied,
-    *,
-    is_commit: bool,
-) -> None:
-    for topic_id, index in places:
-        topic = known.topics.by_id.get(topic_id)
-        if topic is None:
-            continue  # it was deleted, and the transaction's records with it
-        partition = topic.partitions[index]
-        offset = partition.mark(
-            *writer, moment.stamp_ms, is_commit=is_commit, is_append_time=topic.is_append_time
-        )
-        first = partition.ongoing.pop(writer.producer_id, None)
-        if first is not None and not is_commit:
-            stable = partition.last_stable_offset
-            one = AbortedTransaction(writer.producer_id, first, offset, stable)
-            aborted.add(partition.aborted, one)
-        done.grown.append((topic_id, index))
-        done.marked.append((topic_id, index))
-
-
-def _move_offsets(known: Known, group_id: str, offsets: dict[Place, bytes]) -> None:
-    """Let a group have read what the transaction says; it may have been forgotten meanwhile."""
-    if not offsets:
-        return
-    group = known.groups.by_id.setdefault(group_id, Group(group_id))
-    for (topic_id, partition), packed in offsets.items():
-        if topic_id in known.topics.by_id:
-            group.offsets.setdefault(topic_id, {})[partition] = packed
+    end_epoch(known, transaction, TransactionState.COMPLETE_ABORT, moment, done)
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {

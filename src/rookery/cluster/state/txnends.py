@@ -1,0 +1,122 @@
+"""How transactions end: markers, offsets and epochs, all in the entry that is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from rookery.cluster.state import aborted
+from rookery.cluster.state.aborted import AbortedTransaction
+from rookery.cluster.state.groups import Group, Groups
+from rookery.cluster.state.outcome import Applied
+from rookery.cluster.state.topics import Topics
+from rookery.cluster.state.txns import (
+    LAST_EPOCH,
+    Place,
+    Transaction,
+    Transactions,
+    TransactionState,
+    Writer,
+)
+
+
+class Known(Protocol):
+    """The parts of the state that transactions depend on."""
+
+    topics: Topics
+    groups: Groups
+    transactions: Transactions
+    next_producer_id: int
+
+
+class Moment(NamedTuple):
+    """The entry that is applied, and its time."""
+
+    number: int
+    stamp_ms: int
+
+
+def end_epoch(
+    known: Known,
+    transaction: Transaction,
+    state: TransactionState,
+    moment: Moment,
+    done: Applied,
+) -> None:
+    """End a transaction, if one is open, and the epoch with it: its markers bear the next one."""
+    writer = transaction.writer
+    known.transactions.hand_to(transaction, next_writer(known, writer))
+    ending = writer._replace(epoch=writer.epoch + 1)
+    if transaction.is_open:
+        close(known, transaction, state, ending, moment, done)
+    transaction.state = state
+    transaction.changed, transaction.changed_ms = moment
+
+
+def close(
+    known: Known,
+    transaction: Transaction,
+    state: TransactionState,
+    writer: Writer,
+    moment: Moment,
+    done: Applied,
+) -> None:
+    """End a transaction: markers for all its partitions, and its offsets for their groups."""
+    is_commit = state is TransactionState.COMPLETE_COMMIT
+    mark(known, transaction.partitions, writer, moment, done, is_commit=is_commit)
+    if is_commit:
+        for group_id, offsets in transaction.groups.items():
+            _move_offsets(known, group_id, offsets)
+    known.transactions.close(transaction, state)
+    transaction.changed, transaction.changed_ms = moment
+
+
+def mark(
+    known: Known,
+    places: Iterable[Place],
+    writer: Writer,
+    moment: Moment,
+    done: Applied,
+    *,
+    is_commit: bool,
+) -> None:
+    """Write markers into partitions, and note there what was aborted."""
+    for topic_id, index in places:
+        topic = known.topics.by_id.get(topic_id)
+        if topic is None:
+            continue  # it was deleted, and the transaction's records with it
+        partition = topic.partitions[index]
+        offset = partition.mark(
+            *writer, moment.stamp_ms, is_commit=is_commit, is_append_time=topic.is_append_time
+        )
+        first = partition.ongoing.pop(writer.producer_id, None)
+        if first is not None and not is_commit:
+            stable = partition.last_stable_offset
+            one = AbortedTransaction(writer.producer_id, first, offset, stable)
+            aborted.add(partition.aborted, one)
+        done.grown.append((topic_id, index))
+        done.marked.append((topic_id, index))
+
+
+def next_writer(known: Known, writer: Writer) -> Writer:
+    """Return the next epoch, or another id where they are used up."""
+    if writer.epoch >= LAST_EPOCH:
+        return Writer(new_id(known), 0)
+    return writer._replace(epoch=writer.epoch + 1)
+
+
+def new_id(known: Known) -> int:
+    """Take a producer id that nobody has or had."""
+    taken = known.next_producer_id
+    known.next_producer_id += 1
+    return taken
+
+
+def _move_offsets(known: Known, group_id: str, offsets: dict[Place, bytes]) -> None:
+    """Let a group have read what the transaction says; it may have been forgotten meanwhile."""
+    if not offsets:
+        return
+    group = known.groups.by_id.setdefault(group_id, Group(group_id))
+    for (topic_id, partition), packed in offsets.items():
+        if topic_id in known.topics.by_id:
+            group.offsets.setdefault(topic_id, {})[partition] = packed
