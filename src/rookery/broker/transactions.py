@@ -6,17 +6,18 @@ looks after timeouts is a hint like a partition's leader.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from rookery.broker.call import Call
 from rookery.broker.groups.offsets import Committer
+from rookery.broker.groups.requests import refusal
 from rookery.broker.groups.seats import Seat
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.events.txns import TransactionOffsetsCommitted, TransactionPlace
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.txns import Transaction, Writer
-from rookery.errors import ApiError, ErrorCode
+from rookery.errors import ApiError, Error, ErrorCode
 from rookery.wire.message import Message
 
 # An entry is bounded, and others want room in it too.
@@ -28,11 +29,21 @@ async def decide(call: Call, event: Message) -> Any:
     """Have an event applied; return its outcome's value.
 
     Raises:
-        ApiError: it was refused, as the cluster log has it.
-        Error: the cluster log is out of reach, or this broker is fenced.
+        ApiError: it was refused, as the cluster log has it; or (NOT_COORDINATOR,
+            COORDINATOR_NOT_AVAILABLE) this broker is fenced, or the log is out of reach.
     """
-    [outcome] = await call.services.replica.propose([event])
-    return checked(outcome)
+    return checked(await _outcome(call.services.replica.propose([event])))
+
+
+async def _outcome(future: Awaitable[list[Outcome]]) -> Outcome:
+    """Wait for one outcome; what fails is told in words that transactional clients know."""
+    try:
+        [outcome] = await future
+    except ApiError:
+        raise
+    except Error as error:
+        raise refusal(error) from error
+    return outcome
 
 
 def checked(outcome: Outcome) -> Any:
@@ -98,7 +109,7 @@ async def commit_offsets(
         ]
 
     futures = await call.services.groups.run(who.group_id, propose, creates=True)
-    outcomes = [(await future)[0] for future in futures]
+    outcomes = [await _outcome(future) for future in futures]
     return [code for outcome in outcomes for code in checked(outcome)]
 
 

@@ -63,6 +63,17 @@ def remember(
     return _HEAD.pack(epoch, time_ms) + batches + _BATCH.pack(first, last, offset)
 
 
+def close(window: bytes) -> bytes:
+    """Return the window of a producer whose transaction has ended: where it goes on, and no more.
+
+    A batch of the next transaction is never a repetition of one before the marker. A client that
+    gave up a batch whose answer was lost may use its numbers again, within the same epoch: taken
+    for a repetition, its records would be acknowledged and be nowhere.
+    """
+    _, last, _ = _BATCH.unpack_from(window, len(window) - _BATCH.size)
+    return window[: _HEAD.size] + _BATCH.pack(-1, last, -1)
+
+
 class Known(NamedTuple):
     """What a partition knows of a producer, for DescribeProducers and for expiry."""
 

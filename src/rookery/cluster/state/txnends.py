@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from rookery.cluster.state import aborted
+from rookery.cluster.state import aborted, producers
 from rookery.cluster.state.aborted import AbortedTransaction
 from rookery.cluster.state.groups import Group, Groups
 from rookery.cluster.state.outcome import Applied
@@ -89,6 +89,9 @@ def mark(
         offset = partition.mark(
             *writer, moment.stamp_ms, is_commit=is_commit, is_append_time=topic.is_append_time
         )
+        window = partition.producers.get(writer.producer_id)
+        if window is not None:
+            partition.producers[writer.producer_id] = producers.close(window)
         first = partition.ongoing.pop(writer.producer_id, None)
         if first is not None and not is_commit:
             stable = partition.last_stable_offset
