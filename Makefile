@@ -8,7 +8,7 @@ NATIVE := $(wildcard src/rookery/*/*.pyx)
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo test check bench fuzz long crash clean
+.PHONY: help demo test check bench fuzz long crash faults clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,11 @@ crash: $(READY) $(PEERS) ## Kill brokers 200 times under load: one process, thre
 	@$(BIN)/python -m tests.crash.long --kills $(or $(KILLS),200) --workers 3
 	@$(BIN)/python -m tests.crash.long --kills $(or $(KILLS),200) --backend etcd+s3
 	@$(BIN)/python -m tests.crash.long --kills $(or $(KILLS),200) --backend store+s3
+
+faults: $(READY) $(PEERS) ## Break brokers under load for hours, and check what everybody saw
+	@status=0; for target in sqlite etcd+s3; do for fault in kill pause cut; do \
+	$(BIN)/python -m tests.faults.history.long --runs 5 --seconds $(or $(SECONDS),300) \
+	--fault $$fault --target $$target || status=1; done; done; exit $$status
 
 clean: ## Remove everything that was built
 	@rm -rf $(VENV) build src/build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

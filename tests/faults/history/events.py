@@ -1,0 +1,185 @@
+"""What a worker writes down: one line of JSON for each thing it did, in a file that only grows.
+
+    {"at": 7.31, "who": "txn-1", "op": "commit", "state": "ok", "began": 7.02, "txn": 12}
+
+Times are seconds of the machine's steady clock, so those of all workers can be compared. What has a
+duration is written twice: when it is invoked, and when its end is known, with the time it began.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+
+class Op(StrEnum):
+    """What was done."""
+
+    SEND = "send"
+    """A record was sent."""
+    COMMIT = "commit"
+    """A transaction was to be committed."""
+    ABORT = "abort"
+    TXN_OFFSETS = "txn_offsets"
+    """A group's offsets were made part of a transaction."""
+    READ = "read"
+    """Records of one partition were read."""
+    ASSIGNED = "assigned"
+    """A group's member was given partitions."""
+    REVOKED = "revoked"
+    """… or lost them."""
+    OFFSETS = "offsets"
+    """A group's member committed offsets."""
+    SEEN_OFFSETS = "seen_offsets"
+    """Somebody asked for a group's offsets."""
+    SEEN_ENDS = "seen_ends"
+    """Somebody asked for the ends of partitions."""
+    FINAL = "final"
+    """Records of a partition were read after the end, from its beginning on."""
+    FAULT = "fault"
+    """Something was broken; `began` is when, `at` is when it was whole again."""
+    RESTART = "restart"
+    """A worker has given up a client, and made a new one."""
+
+
+class State(StrEnum):
+    """How it went."""
+
+    INVOKED = "invoked"
+    OK = "ok"
+    FAILED = "failed"
+    """It surely did not happen."""
+    UNKNOWN = "unknown"
+    """It may have happened, and may even happen later."""
+
+
+COMMITTED: Final = "read_committed"
+UNCOMMITTED: Final = "read_uncommitted"
+
+
+class Place(NamedTuple):
+    """A partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+NOWHERE: Final = Place("", -1)
+
+
+class Source(NamedTuple):
+    """The record that another one is the copy of."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a history; what does not concern its operation is left at its default."""
+
+    at: float
+    who: str
+    op: Op
+    state: State = State.OK
+    began: float = 0.0
+    txn: int = 0
+    """The worker's own number of the transaction; 0 for none."""
+    place: Place = NOWHERE
+    offset: int = -1
+    value: str = ""
+    source: Source | None = None
+    group: str = ""
+    isolation: str = ""
+    records: tuple[tuple[int, str], ...] = ()
+    """Offset and value of each record."""
+    offsets: Mapping[Place, int] = field(default_factory=dict)
+    """The offset of each partition; -1 for none."""
+    text: str = ""
+
+    def line(self) -> str:
+        """Return the event as a line of JSON."""
+        known = {one.name: getattr(self, one.name) for one in fields(self)}
+        body = {name: value for name, value in known.items() if value != _DEFAULTS[name]}
+        if self.offsets:
+            body["offsets"] = [[*place, offset] for place, offset in self.offsets.items()]
+        return json.dumps(body, separators=(",", ":")) + "\n"
+
+
+_DEFAULTS: Final = {
+    one.name: getattr(Event(-1.0, "", Op.SEND), one.name) for one in fields(Event)
+} | {"who": None, "op": None}
+
+
+def parse(line: str) -> Event:
+    """Return the event of a line."""
+    body: dict[str, Any] = json.loads(line)
+    body["op"] = Op(body["op"])
+    body["state"] = State(body.get("state", State.OK))
+    if "place" in body:
+        body["place"] = Place(*body["place"])
+    if "source" in body:
+        body["source"] = Source(*body["source"])
+    if "records" in body:
+        body["records"] = tuple((offset, value) for offset, value in body["records"])
+    if "offsets" in body:
+        body["offsets"] = {Place(topic, number): at for topic, number, at in body["offsets"]}
+    return Event(**body)
+
+
+def read(path: Path) -> list[Event]:
+    """Return all events of a file."""
+    with path.open() as lines:
+        return [parse(line) for line in lines]
+
+
+def write(path: Path, events: Iterable[Event]) -> None:
+    """Write a file anew."""
+    path.write_text("".join(one.line() for one in events))
+
+
+class History:
+    """The file to which all workers write."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it for appending."""
+        self.path = path
+        self._file = path.open("a")
+        self._lock = Lock()
+        self._zero = monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._file.close()
+
+    def now(self) -> float:
+        """Return the seconds since it was opened."""
+        return round(monotonic() - self._zero, 4)
+
+    def add(self, who: str, op: Op, state: State = State.OK, **more: Any) -> float:
+        """Write an event of this moment; return the moment."""
+        event = Event(self.now(), who, op, state, **more)
+        with self._lock:
+            # Whoever is late, after the end, has nothing more to tell.
+            if not self._file.closed:
+                self._file.write(event.line())
+        return event.at

@@ -1,0 +1,85 @@
+"""Whoever breaks things, one at a time, as a seed has it, and writes down what it did."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from contextlib import suppress
+from typing import Final
+
+from tests.faults.history.events import History, Op
+from tests.faults.history.targets import SESSION_SECONDS, Target
+from tests.faults.history.worker import Worker
+
+KILL: Final = "kill"
+PAUSE: Final = "pause"
+CUT: Final = "cut"
+ALL: Final = "all"
+FAULTS: Final = (KILL, PAUSE, CUT)
+
+
+class Nemesis(Worker):
+    """Breaks something every now and then."""
+
+    def __init__(
+        self, target: Target, history: History, seed: int, faults: tuple[str, ...], gap: float
+    ) -> None:
+        """Prepare.
+
+        Args:
+            target: what is broken.
+            history: where it says so.
+            seed: decides what, and when.
+            faults: of which kinds.
+            gap: how long things are whole between two faults, about.
+        """
+        super().__init__("nemesis", target.bootstrap, history, seed)
+        self.count = 0
+        self._target = target
+        self._faults = faults
+        self._gap = gap
+
+    def live(self) -> None:
+        """Break and mend until it shall stop; everything is whole when it ends."""
+        deeds = {KILL: self._kill, PAUSE: self._pause, CUT: self._cut}
+        # Every kind has its turn, so that a short run has all of them.
+        order = list(self._faults)
+        self.chance.shuffle(order)
+        while not self.stopping.wait(self._gap * self.chance.uniform(0.5, 1.5)):
+            fault = order[self.count % len(order)]
+            began = self.history.now()
+            what = deeds[fault](self.chance)
+            self.history.add(self.name, Op.FAULT, began=began, text=f"{fault} {what}")
+            self.count += 1
+
+    def _kill(self, chance: random.Random) -> str:
+        return self._target.kill(chance)
+
+    def _pause(self, chance: random.Random) -> str:
+        """Let a broker sleep until the others have given it up, and some time more."""
+        pids = self._target.pids()
+        if not pids:
+            return "nobody"
+        pid = chance.choice(pids)
+        seconds = SESSION_SECONDS + chance.uniform(0.5, 3.0)
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            self.stopping.wait(seconds)
+        except ProcessLookupError:
+            return "nobody"
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        return f"process {pid} for {seconds:.1f} s"
+
+    def _cut(self, chance: random.Random) -> str:
+        """Cut connections at once, or lose answers first."""
+        cables = self._target.cables
+        index = chance.randrange(len(cables.all))
+        if chance.random() < 0.4:
+            return f"{cables.cut(index)} connections of cable {index}"
+        seconds = chance.uniform(0.1, 4.0)
+        cables.deafen(index)
+        self.stopping.wait(seconds)
+        return f"{cables.mend(index)} connections of cable {index}, deaf for {seconds:.1f} s"

@@ -1,0 +1,196 @@
+"""Workers that write: record by record, or in transactions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from tests.faults.history.clients import cause, producer, transactional
+from tests.faults.history.events import History, Op, Place, Source, State
+from tests.faults.history.worker import Worker
+
+_FLUSH_SECONDS: Final = 60.0
+_CALL_SECONDS: Final = 5.0
+# So many calls of one kind; together longer than a transaction may last.
+_TRIES: Final = 5
+
+
+class LostError(Exception):
+    """A producer is of no use any more; another one must take its place."""
+
+
+class PlainProducer(Worker):
+    """Sends record after record to random partitions."""
+
+    def __init__(
+        self, name: str, bootstrap: str, history: History, seed: int, places: list[Place]
+    ) -> None:
+        super().__init__(name, bootstrap, history, seed)
+        self._places = places
+        self._lives = 0
+
+    def live(self) -> None:
+        """Send until it shall stop; a producer with a fatal error is replaced."""
+        # Under a new name: what the old one has under way may still come, out of order.
+        self._lives += 1
+        sender = Sender(producer(self.bootstrap), self.history, f"{self.name}.{self._lives}")
+        while not self.stopping.is_set():
+            for _ in range(self.chance.choice((1, 2, 10, 50))):
+                sender.send(self.chance.choice(self._places))
+            self.stopping.wait(self.chance.random() * 0.2)
+            sender.client.poll(0)
+            while len(sender.client) > 200 and not self.stopping.is_set():
+                sender.client.poll(0.05)
+            sender.raise_failure()
+        sender.client.flush(_FLUSH_SECONDS)
+
+
+class TxnProducer(Worker):
+    """Writes transactions over several partitions, and aborts some of them."""
+
+    def __init__(
+        self, name: str, bootstrap: str, history: History, seed: int, places: list[Place]
+    ) -> None:
+        super().__init__(name, bootstrap, history, seed)
+        self._places = places
+        self._txn = 0
+        self._sent = 0
+
+    def live(self) -> None:
+        """Write until it shall stop, or the producer has failed for good."""
+        client = transactional(self.bootstrap, self.name)
+        initialise(client)
+        sender = Sender(client, self.history, self.name, self._sent)
+        try:
+            while not self.stopping.is_set():
+                self._transact(sender)
+                if self.chance.random() < 0.02:
+                    self._be_fenced(sender)
+        except LostError:
+            self.history.add(self.name, Op.RESTART, text="the producer can do no more")
+        finally:
+            self._sent = sender.sent
+
+    def _transact(self, sender: Sender) -> None:
+        self._begin(sender)
+        self.stopping.wait(self.chance.random() * 0.2)
+        if self.chance.random() < 0.7:
+            if sender.commit(self._txn):
+                return
+        else:
+            sender.flush()
+        sender.abort(self._txn)
+
+    def _begin(self, sender: Sender) -> None:
+        self._txn += 1
+        sender.client.begin_transaction()
+        for _ in range(self.chance.randrange(1, 10)):
+            sender.send(self.chance.choice(self._places), txn=self._txn)
+
+    def _be_fenced(self, sender: Sender) -> None:
+        """Begin a transaction, let another producer take the id, and try to commit all the same."""
+        self._begin(sender)
+        initialise(transactional(self.bootstrap, self.name))
+        sender.commit(self._txn)
+        raise LostError
+
+
+class Sender:
+    """A producer and what is written down of it."""
+
+    def __init__(self, client: Producer, history: History, who: str, sent: int = 0) -> None:
+        self.client = client
+        self.sent = sent
+        self._history = history
+        self._who = who
+        self._failure: KafkaError | None = None
+
+    def send(
+        self, place: Place, *, txn: int = 0, source: Source | None = None, group: str = ""
+    ) -> None:
+        """Send a record that nobody else sends."""
+        value = f"{self._who}:{txn}:{self.sent}"
+        self.sent += 1
+        what = {"txn": txn, "place": place, "value": value}
+        began = self._history.add(
+            self._who, Op.SEND, State.INVOKED, source=source, group=group, **what
+        )
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset() if error is None else -1
+            state = State.OK if error is None else State.UNKNOWN
+            text = str(error or "")
+            self._failure = error or self._failure
+            self._history.add(
+                self._who, Op.SEND, state, began=began, offset=offset, text=text, **what
+            )
+
+        self.client.produce(place.topic, value, partition=place.partition, on_delivery=delivered)
+
+    def flush(self) -> None:
+        """Have what was sent stored, so that there is something to abort."""
+        self.client.flush(_CALL_SECONDS)
+
+    def raise_failure(self) -> None:
+        """Raise the error of a record that was not delivered, if there is any."""
+        if self._failure is not None:
+            raise KafkaException(self._failure)
+
+    def commit(self, txn: int) -> bool:
+        """Commit; say whether it worked. If not, it is to be aborted.
+
+        Raises:
+            LostError: nobody knows, and this producer can do no more.
+        """
+        return self._end(Op.COMMIT, txn)
+
+    def abort(self, txn: int) -> None:
+        """Abort.
+
+        Raises:
+            LostError: this producer can, or should, do no more.
+        """
+        # librdkafka gives the sequences of records that it purged away again, though a broker may
+        # have stored them: what comes next under the same epoch would be taken for their retry.
+        if not self._end(Op.ABORT, txn) or self._failure is not None:
+            raise LostError
+
+    def _end(self, op: Op, txn: int) -> bool:
+        began = self._history.add(self._who, op, State.INVOKED, txn=txn)
+        call = {
+            Op.COMMIT: self.client.commit_transaction,
+            Op.ABORT: self.client.abort_transaction,
+        }[op]
+        text = ""
+        for _ in range(_TRIES):
+            try:
+                call(_CALL_SECONDS)
+            except KafkaException as error:
+                text = str(error)
+                if cause(error).txn_requires_abort():
+                    self._history.add(self._who, op, State.FAILED, began=began, txn=txn, text=text)
+                    return False
+                if not cause(error).retriable():
+                    break
+            else:
+                self._history.add(self._who, op, State.OK, began=began, txn=txn)
+                return True
+        self._history.add(self._who, op, State.UNKNOWN, began=began, txn=txn, text=text)
+        raise LostError
+
+
+def initialise(client: Producer) -> None:
+    """Make a producer of transactions ready, however long it takes.
+
+    Raises:
+        KafkaException: it cannot be.
+    """
+    for attempt in range(_TRIES):
+        try:
+            client.init_transactions(_CALL_SECONDS)
+        except KafkaException as error:
+            if not cause(error).retriable() or attempt == _TRIES - 1:
+                raise
+        else:
+            return

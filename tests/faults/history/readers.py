@@ -1,0 +1,268 @@
+"""Workers that read as members of groups: some only read, others copy."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from threading import Thread
+from time import monotonic
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from tests.faults.history.clients import cause, member, transactional
+from tests.faults.history.events import COMMITTED, History, Op, Place, Source, State
+from tests.faults.history.producers import LostError, Sender, initialise
+from tests.faults.history.worker import Worker
+
+_POLL_SECONDS: Final = 0.2
+_CALL_SECONDS: Final = 5.0
+# Together longer than a transaction may last.
+_TRIES: Final = 5
+# After so long a reader leaves its group, and comes again.
+_STAY_SECONDS: Final = (6.0, 30.0)
+
+# What a member may be told while it joins, or while brokers come back.
+_NEEDS_NEW_CONSUMER: Final = frozenset({KafkaError._FATAL, KafkaError._MAX_POLL_EXCEEDED})
+
+
+class Membership:
+    """A consumer in a group, and what it was given."""
+
+    def __init__(self, worker: Worker, group: str, consumer: Consumer, topics: list[str]) -> None:
+        self.group = group
+        self.consumer = consumer
+        self.next: dict[Place, int] = {}
+        """Behind the last record that was read, of the partitions it has."""
+        self._found: dict[Place, list[Message]] = defaultdict(list)
+        self._worker = worker
+        consumer.subscribe(
+            topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
+
+    def read(self, most: int) -> dict[Place, list[Message]]:
+        """Return records that came, by partition.
+
+        Raises:
+            KafkaException: the consumer can do no more.
+        """
+        found: dict[Place, list[Message]] = defaultdict(list)
+        self._found = found
+        for attempt in range(most):
+            # One by one, so that nothing is left of a partition which is taken away meanwhile.
+            message = self.consumer.poll(0.0 if attempt else _POLL_SECONDS)
+            if message is None:
+                break
+            error = message.error()
+            if error is None:
+                place = Place(message.topic() or "", message.partition() or 0)
+                found[place].append(message)
+                self.next[place] = (message.offset() or 0) + 1
+            elif error.fatal() or error.code() in _NEEDS_NEW_CONSUMER:
+                raise KafkaException(error)
+        return found
+
+    def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._note(Op.ASSIGNED, partitions)
+
+    def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._note(Op.REVOKED, partitions)
+
+    def _note(self, op: Op, partitions: list[TopicPartition]) -> None:
+        places = {Place(one.topic, one.partition): -1 for one in partitions}
+        for place in places:
+            self.next.pop(place, None)
+            # Nobody has seen it yet; whoever comes next will read it.
+            self._found.pop(place, None)
+        self._worker.history.add(self._worker.name, op, group=self.group, offsets=places)
+
+
+class Reader(Worker):
+    """Reads, writes down what it read, and commits how far it came."""
+
+    def __init__(
+        self, name: str, bootstrap: str, history: History, seed: int, group: tuple[str, str, str]
+    ) -> None:
+        """Prepare; a group is its name, its protocol and its assignment strategy."""
+        super().__init__(name, bootstrap, history, seed)
+        self.group = group
+        self.topics: list[str] = []
+        self.stays = False
+        """Whether it no longer leaves its group."""
+
+    def live(self) -> None:
+        """Read until it shall stop, or leaves its group for a moment."""
+        consumer = member(self.bootstrap, *self.group)
+        leaves = monotonic() + self.chance.uniform(*_STAY_SECONDS)
+        try:
+            membership = Membership(self, self.group[0], consumer, self.topics)
+            while not self.stopping.is_set() and (self.stays or monotonic() < leaves):
+                self._read(membership)
+                if self.chance.random() < 0.3:
+                    self._commit(membership)
+        finally:
+            consumer.close()
+
+    def _read(self, membership: Membership) -> None:
+        for place, messages in membership.read(100).items():
+            self.history.add(
+                self.name,
+                Op.READ,
+                group=membership.group,
+                place=place,
+                isolation=COMMITTED,
+                records=tuple((one.offset(), (one.value() or b"").decode()) for one in messages),
+            )
+
+    def _commit(self, membership: Membership) -> None:
+        offsets = dict(membership.next)
+        if not offsets:
+            return
+        what = {"group": membership.group, "offsets": offsets}
+        began = self.history.add(self.name, Op.OFFSETS, State.INVOKED, **what)
+        error = _commit(membership.consumer, offsets)
+        if error is None:
+            state = State.OK
+        else:
+            state = State.FAILED if error.code() in _REFUSED else State.UNKNOWN
+        text = str(error or "")
+        self.history.add(self.name, Op.OFFSETS, state, began=began, text=text, **what)
+
+
+def _commit(consumer: Consumer, offsets: dict[Place, int]) -> KafkaError | None:
+    """Commit offsets; return the first error."""
+    wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+    try:
+        done = consumer.commit(offsets=wanted, asynchronous=False) or []
+    except KafkaException as error:
+        return cause(error)
+    return next((one.error for one in done if one.error), None)
+
+
+# With these a coordinator says that it has not done it.
+_REFUSED: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.FENCED_MEMBER_EPOCH,
+    }
+)
+
+
+class Copier(Worker):
+    """Consumes, transforms and produces: a copy of every record, exactly once."""
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        history: History,
+        seed: int,
+        group: tuple[str, str, str],
+        topics: tuple[str, str],
+    ) -> None:
+        """Prepare; `topics` are where it reads and where it writes."""
+        super().__init__(name, bootstrap, history, seed)
+        self._group = group
+        self._topics = topics
+        self._txn = 0
+        self._sent = 0
+
+    def live(self) -> None:
+        """Copy until it shall stop, or a client has failed."""
+        client = transactional(self.bootstrap, self.name)
+        initialise(client)
+        sender = Sender(client, self.history, self.name, self._sent)
+        consumer = member(self.bootstrap, *self._group)
+        try:
+            membership = Membership(self, self._group[0], consumer, [self._topics[0]])
+            while not self.stopping.is_set():
+                if batch := membership.read(self.chance.choice((1, 5, 50))):
+                    self._copy(membership, sender, batch)
+        except LostError:
+            self.history.add(self.name, Op.RESTART, text="the producer can do no more")
+        finally:
+            self._sent = sender.sent
+            consumer.close()
+
+    def _copy(
+        self, membership: Membership, sender: Sender, batch: dict[Place, list[Message]]
+    ) -> None:
+        self._txn += 1
+        sender.client.begin_transaction()
+        for place, messages in batch.items():
+            for one in messages:
+                source = Source(*place, one.offset() or 0)
+                target = Place(self._topics[1], place.partition)
+                sender.send(target, txn=self._txn, source=source, group=membership.group)
+        if self._add_offsets(membership, sender, batch):
+            if self.chance.random() < 0.9:
+                if sender.commit(self._txn):
+                    return
+            else:
+                sender.flush()
+        sender.abort(self._txn)
+        for place, messages in batch.items():
+            membership.consumer.seek(TopicPartition(*place, messages[0].offset() or 0))
+
+    def _add_offsets(
+        self, membership: Membership, sender: Sender, batch: dict[Place, list[Message]]
+    ) -> bool:
+        """Make the offsets a part of the transaction; say whether it worked.
+
+        Raises:
+            LostError: this producer can do no more.
+        """
+        offsets = [
+            TopicPartition(*place, (messages[-1].offset() or 0) + 1)
+            for place, messages in batch.items()
+        ]
+        what = {"txn": self._txn, "group": membership.group}
+        what["offsets"] = {Place(one.topic, one.partition): one.offset for one in offsets}
+        began = self.history.add(self.name, Op.TXN_OFFSETS, State.INVOKED, **what)
+        error = self._send_offsets(membership.consumer, sender, offsets)
+        state = State.OK if error is None else State.UNKNOWN
+        text = str(error or "")
+        self.history.add(self.name, Op.TXN_OFFSETS, state, began=began, text=text, **what)
+        if error is not None and not error.txn_requires_abort():
+            raise LostError
+        return error is None
+
+    def _send_offsets(
+        self, consumer: Consumer, sender: Sender, offsets: list[TopicPartition]
+    ) -> KafkaError | None:
+        """Try for as long as it makes sense; return the last error."""
+        found: KafkaError | None = None
+        for _ in range(_TRIES):
+            metadata = consumer.consumer_group_metadata()
+            send = partial(
+                sender.client.send_offsets_to_transaction, offsets, metadata, _CALL_SECONDS
+            )
+            found = _error_of(send)
+            if found is None or found.txn_requires_abort() or not found.retriable():
+                break
+        return found
+
+
+def _error_of(call: Callable[[], object]) -> KafkaError | None:
+    """Return the error of a call; one that never returns is left to itself.
+
+    librdkafka waits for ever for a group's coordinator that was away from the cluster for a while.
+    """
+    errors = [KafkaError(KafkaError._STATE, "the call does not return")]
+
+    def do() -> None:
+        try:
+            call()
+        except KafkaException as error:
+            errors.append(cause(error))
+        else:
+            errors.clear()
+
+    thread = Thread(target=do, name="call", daemon=True)
+    thread.start()
+    thread.join(3 * _CALL_SECONDS)
+    return errors[-1] if errors else None

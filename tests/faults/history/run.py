@@ -1,0 +1,222 @@
+"""One run: workers, a nemesis, an end in order, and the checker's word on the history."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from confluent_kafka.cimpl import NewTopic
+
+from tests.faults.history import events
+from tests.faults.history.checker import Finding, check
+from tests.faults.history.clients import CLASSIC, CONSUMER, admin
+from tests.faults.history.events import COMMITTED, UNCOMMITTED, History, Op, Place, State
+from tests.faults.history.nemesis import Nemesis
+from tests.faults.history.observer import Asking, Observer
+from tests.faults.history.producers import PlainProducer, TxnProducer
+from tests.faults.history.readers import Copier, Reader
+from tests.faults.history.targets import Target
+from tests.faults.history.worker import Worker
+
+PLAIN: Final = "plain"
+INPUTS: Final = "inputs"
+PARTITIONS: Final = 3
+PROTOCOLS: Final = {
+    "classic": (CLASSIC, "range"),
+    "sticky": (CLASSIC, "cooperative-sticky"),
+    "consumer": (CONSUMER, ""),
+}
+"""The groups: of readers, and of copiers."""
+_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is like."""
+
+    seed: int
+    seconds: float
+    faults: tuple[str, ...]
+    gap: float = 5.0
+    """Seconds between two faults, about."""
+    readers: tuple[str, ...] = ("classic", "sticky", "consumer")
+    copiers: tuple[str, ...] = ("classic", "consumer")
+    producers: int = 2
+    """Of each kind; groups have as many members."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it."""
+
+    findings: list[Finding]
+    counts: Counter[str]
+    """How much was done."""
+    recovery: float
+    """The longest time from a fault's end to the next acknowledged record."""
+
+    def __str__(self) -> str:
+        done = ", ".join(f"{count} {name}" for name, count in self.counts.items())
+        kinds = Counter(finding.kind.value for finding in self.findings)
+        found = ", ".join(f"{count} times {kind}" for kind, count in kinds.items()) or "no findings"
+        return f"{done}; at work again within {self.recovery:.1f} s; {found}"
+
+
+class Run:
+    """All that works on a target."""
+
+    def __init__(self, target: Target, settings: Settings, path: Path) -> None:
+        """Prepare; `go` does it."""
+        self._target = target
+        self._settings = settings
+        self._path = path
+        self._outputs = {name: f"outputs-{name}" for name in settings.copiers}
+        self.topics = [PLAIN, INPUTS, *self._outputs.values()]
+
+    def go(self) -> Result:
+        """Do it all.
+
+        Raises:
+            StuckError: something never came to its end.
+            AssertionError: a worker is broken.
+        """
+        with History(self._path) as history:
+            _create(self._target.bootstrap, self.topics)
+            self._work(history)
+        return judge(self._path)
+
+    def _work(self, history: History) -> None:
+        settings = self._settings
+        nemesis = Nemesis(self._target, history, settings.seed, settings.faults, settings.gap)
+        producers = self._producers(history)
+        copiers = self._copiers(history)
+        readers = self._readers(history)
+        groups = [f"readers-{name}" for name in settings.readers]
+        groups += [f"copiers-{name}" for name in settings.copiers]
+        observer = Observer(*self._common("observer", history), self._places(*self.topics), groups)
+        crew: list[Worker] = [*producers, *copiers, *readers, observer]
+        for worker in crew:
+            worker.start()
+        nemesis.start()
+        try:
+            Event().wait(settings.seconds)
+            _end([nemesis])
+            _end(producers)
+            for reader in readers:
+                reader.stays = True
+            self._finish(history, copiers)
+            _end([*readers, observer])
+        finally:
+            for worker in [*crew, nemesis]:
+                worker.stop()
+
+    def _finish(self, history: History, copiers: list[Copier]) -> None:
+        """Let everybody come to the end, and read all there is."""
+        asking = Asking("last", self._target.bootstrap, history)
+        sources, targets = self._places(PLAIN, INPUTS), self._places(*self._outputs.values())
+        asking.wait_until_settled(sources)
+        ends = asking.read_all(sources, COMMITTED)
+        inputs = {place: end for place, end in ends.items() if place.topic == INPUTS}
+        for name in self._outputs:
+            asking.wait_until_committed(f"copiers-{name}", inputs)
+        _end(copiers)
+        if targets:
+            asking.wait_until_settled(targets)
+            ends |= asking.read_all(targets, COMMITTED)
+        for name in self._settings.readers:
+            asking.wait_until_committed(f"readers-{name}", ends)
+        asking.read_all([*sources, *targets], UNCOMMITTED)
+        asking.close()
+
+    def _producers(self, history: History) -> list[Worker]:
+        numbers = range(1, self._settings.producers + 1)
+        return [
+            *(
+                PlainProducer(*self._common(f"plain-{number}", history), self._places(PLAIN))
+                for number in numbers
+            ),
+            *(
+                TxnProducer(*self._common(f"txn-{number}", history), self._places(INPUTS))
+                for number in numbers
+            ),
+        ]
+
+    def _copiers(self, history: History) -> list[Copier]:
+        return [
+            Copier(
+                *self._common(f"copier-{name}-{number}", history),
+                (f"copiers-{name}", *PROTOCOLS[name]),
+                (INPUTS, self._outputs[name]),
+            )
+            for name in self._settings.copiers
+            for number in range(1, self._settings.producers + 1)
+        ]
+
+    def _readers(self, history: History) -> list[Reader]:
+        readers = [
+            Reader(
+                *self._common(f"reader-{name}-{number}", history),
+                (f"readers-{name}", *PROTOCOLS[name]),
+            )
+            for name in self._settings.readers
+            for number in range(1, self._settings.producers + 1)
+        ]
+        for one in readers:
+            one.topics = self.topics
+        return readers
+
+    def _common(self, name: str, history: History) -> tuple[str, str, History, int]:
+        return name, self._target.bootstrap, history, self._settings.seed
+
+    def _places(self, *topics: str) -> list[Place]:
+        return [Place(topic, number) for topic in topics for number in range(PARTITIONS)]
+
+
+def judge(path: Path) -> Result:
+    """Look through a history."""
+    known = events.read(path)
+    return Result(check(known), _counts(known), _recovery(known))
+
+
+def _counts(known: list[events.Event]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for one in known:
+        if one.op is Op.SEND and one.state is State.OK:
+            counts["records acknowledged"] += 1
+        elif one.op is Op.COMMIT and one.state is State.OK:
+            counts["transactions committed"] += 1
+        elif one.op is Op.ABORT and one.state is State.OK:
+            counts["aborted"] += 1
+        elif one.op in {Op.COMMIT, Op.ABORT} and one.state is State.UNKNOWN:
+            counts["transactions of unknown end"] += 1
+        elif one.op is Op.READ:
+            counts["records read by groups"] += len(one.records)
+        elif one.op is Op.ASSIGNED:
+            counts["assignments"] += 1
+        elif one.op is Op.FAULT:
+            counts["faults"] += 1
+    return counts
+
+
+def _recovery(known: list[events.Event]) -> float:
+    """Return the longest time from a fault's end to the next record acknowledged."""
+    acks = [one for one in known if one.op is Op.SEND and one.state is State.OK]
+    ends = [one.at for one in known if one.op is Op.FAULT]
+    times = [next((ack.at - end for ack in acks if ack.began >= end), 0.0) for end in ends if acks]
+    return max(times, default=0.0)
+
+
+def _end(workers: list[Worker] | list[Copier] | list[Nemesis]) -> None:
+    for worker in workers:
+        worker.stop()
+    for worker in workers:
+        worker.join()
+
+
+def _create(bootstrap: str, topics: list[str]) -> None:
+    client = admin(bootstrap)
+    for future in client.create_topics([NewTopic(topic, PARTITIONS) for topic in topics]).values():
+        future.result(_SECONDS)

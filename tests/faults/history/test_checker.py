@@ -1,0 +1,359 @@
+"""The checker finds nothing in a true history, and every bug that is planted in it.
+
+`recorded.jsonl.gz` is what a run of `Run` wrote down within 1.5 s, with connections cut twice: a
+producer of records, one of transactions, a copier, and a reader of each group protocol.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.faults.history.checker import Kind, check
+from tests.faults.history.events import Event, Op, Place, Source, State, parse
+from tests.faults.history.facts import Facts, Outcome, Sent
+
+GROUP, READER = "readers-classic", "reader-classic-1"
+COPIES = "outputs-classic"
+END = 1_000.0
+
+
+def recorded() -> list[Event]:
+    lines = gzip.decompress(Path(__file__).with_name("recorded.jsonl.gz").read_bytes())
+    return [parse(line) for line in lines.decode().splitlines()]
+
+
+@pytest.fixture
+def history() -> list[Event]:
+    return recorded()
+
+
+@pytest.fixture
+def facts(history: list[Event]) -> Facts:
+    return Facts(history)
+
+
+def kinds(history: list[Event]) -> set[Kind]:
+    return {finding.kind for finding in check(history)}
+
+
+def edited(
+    history: list[Event], edit: Callable[[int, str], tuple[int, str] | None], *ops: Op
+) -> list[Event]:
+    """Change or drop records wherever they were read."""
+    changed = []
+    for one in history:
+        if one.op in (ops or (Op.READ, Op.FINAL)):
+            found = (edit(offset, value) for offset, value in one.records)
+            one = replace(one, records=tuple(record for record in found if record))  # noqa: PLW2901
+        changed.append(one)
+    return changed
+
+
+def without(history: list[Event], value: str, *ops: Op) -> list[Event]:
+    return edited(history, lambda at, one: None if one == value else (at, one), *ops)
+
+
+def plain(facts: Facts, at: int = 3) -> tuple[Place, int, str]:
+    """Return a record that is in no transaction."""
+    place = Place("plain", 0)
+    offset, value = facts.committed[place][at]
+    return place, offset, value
+
+
+def whole(facts: Facts, *, shares_partition: bool = False) -> tuple[Sent, Sent]:
+    """Return two records of a committed transaction, perhaps one after the other in one log."""
+    for (who, _), txn in facts.txns.items():
+        if txn.outcome is Outcome.COMMITTED and who == "txn-1":
+            sent = [facts.sent[value] for value in txn.values]
+            for one, other in pairwise(sent):
+                if not shares_partition or one.place == other.place:
+                    return one, other
+    raise AssertionError("there is no such transaction in the recorded history")
+
+
+def read_event(facts: Facts, value: str) -> Event:
+    """Return the event in which the reader read a record."""
+    return next(
+        one
+        for one in facts.of(Op.READ)
+        if one.who == READER and any(known == value for _, known in one.records)
+    )
+
+
+def last_line(facts: Facts, place: Place) -> tuple[int, str]:
+    return facts.committed[place][-1]
+
+
+def test_every_event_survives_its_line(history: list[Event]) -> None:
+    assert [parse(one.line()) for one in history] == history
+    assert {one.op for one in history} >= {Op.SEND, Op.COMMIT, Op.READ, Op.FINAL, Op.FAULT}
+
+
+def test_a_true_history_has_no_fault(history: list[Event]) -> None:
+    assert check(history) == []
+
+
+def test_an_acknowledged_record_that_is_gone(history: list[Event], facts: Facts) -> None:
+    _, _, value = plain(facts)
+
+    assert kinds(without(history, value)) == {Kind.LOST}
+
+
+def test_a_committed_transaction_that_is_gone(history: list[Event], facts: Facts) -> None:
+    values = {
+        value
+        for (who, _), txn in facts.txns.items()
+        if who == "copier-classic-1" and txn.outcome is Outcome.COMMITTED and len(txn.values) == 1
+        for value in txn.values
+    }
+    [value, *_] = sorted(values)
+
+    assert kinds(without(history, value)) == {Kind.LOST, Kind.COPY}
+
+
+def test_a_record_that_a_group_was_never_given(history: list[Event], facts: Facts) -> None:
+    _, _, value = plain(facts)
+    history = [without([one], value, Op.READ)[0] if one.group == GROUP else one for one in history]
+
+    assert kinds(history) == {Kind.LOST}
+
+
+def test_a_record_that_is_there_twice(history: list[Event], facts: Facts) -> None:
+    place, _, value = plain(facts, -1)
+    again = (last_line(facts, place)[0] + 1, value)
+    history = [
+        replace(one, records=(*one.records, again))
+        if one.op is Op.FINAL and one.place == place
+        else one
+        for one in history
+    ]
+
+    assert kinds(history) == {Kind.DUPLICATE}
+
+
+def test_records_of_a_producer_that_changed_places(history: list[Event], facts: Facts) -> None:
+    _, first, one = plain(facts, 3)
+    _, second, other = plain(facts, 4)
+    swapped = {one: other, other: one}
+    offsets = {one: second, other: first}
+    history = edited(history, lambda at, value: (at, swapped.get(value, value)))
+    history = [
+        replace(event, offset=offsets[event.value])
+        if event.op is Op.SEND and event.state is State.OK and event.value in offsets
+        else event
+        for event in history
+    ]
+
+    assert kinds(history) == {Kind.REORDERED}
+
+
+def test_copies_that_changed_places(history: list[Event], facts: Facts) -> None:
+    [one, other] = [facts.sent[value] for _, value in facts.committed[Place(COPIES, 0)][:2]]
+    sources = {one.value: other.source, other.value: one.source}
+    history = [
+        replace(event, source=sources[event.value])
+        if event.op is Op.SEND and event.source and event.value in sources
+        else event
+        for event in history
+    ]
+
+    assert kinds(history) == {Kind.REORDERED}
+
+
+def test_a_reader_that_sees_an_aborted_record(history: list[Event], facts: Facts) -> None:
+    value, offset = next(
+        (value, offset)
+        for value, offset in facts.acked.items()
+        if facts.outcome(value) is Outcome.ABORTED
+    )
+    place = facts.sent[value].place
+    seen = Event(
+        END,
+        READER,
+        Op.READ,
+        group="another",
+        place=place,
+        isolation="read_committed",
+        records=((offset, value),),
+    )
+
+    findings = check([*history, replace(seen, who="another")])
+
+    assert {one.kind for one in findings} == {Kind.ABORTED_READ}
+    assert value in findings[0].what
+
+
+def test_a_reader_that_sees_a_record_before_its_commit(history: list[Event], facts: Facts) -> None:
+    sent, _ = whole(facts)
+    late = read_event(facts, sent.value).at + 0.0001
+    mine = (sent.who, sent.txn)
+    history = [
+        replace(one, at=max(one.at, late), began=max(one.began, late))
+        if one.op is Op.COMMIT and (one.who, one.txn) == mine
+        else one
+        for one in history
+    ]
+
+    assert kinds(history) == {Kind.ABORTED_READ}
+
+
+def test_a_transaction_with_a_part_missing(history: list[Event], facts: Facts) -> None:
+    sent, _ = whole(facts)
+    copy = next(
+        one.value
+        for one in facts.sent.values()
+        if one.source
+        and (one.source.topic, one.source.partition) == sent.place
+        and one.source.offset == facts.acked[sent.value]
+        and one.value in facts.visible
+    )
+    history = without(without(history, sent.value), copy)
+    history = [one for one in history if one.value != copy]
+
+    assert kinds(history) == {Kind.TORN}
+
+
+def test_a_reader_that_sees_a_part_of_a_transaction(history: list[Event], facts: Facts) -> None:
+    sent, _ = whole(facts, shares_partition=True)
+    history = [
+        without([one], sent.value, Op.READ)[0] if one.group == GROUP else one for one in history
+    ]
+
+    assert kinds(history) == {Kind.TORN}
+
+
+def test_a_groups_offset_that_went_back(history: list[Event], facts: Facts) -> None:
+    place = Place("plain", 0)
+    seen = Event(END, "observer", Op.SEEN_OFFSETS, began=END, group=GROUP, offsets={place: 1})
+
+    assert kinds([*history, seen]) == {Kind.REGRESS}
+
+
+def test_a_groups_offset_that_is_forgotten(history: list[Event], facts: Facts) -> None:
+    place = Place("plain", 0)
+    seen = Event(END, "observer", Op.SEEN_OFFSETS, began=END, group=GROUP, offsets={place: -1})
+
+    assert kinds([*history, seen]) == {Kind.REGRESS}
+
+
+def test_a_late_commit_of_which_nobody_knew_is_no_fault(history: list[Event], facts: Facts) -> None:
+    what = {"group": GROUP, "offsets": {Place("plain", 0): 1}}
+    unsure = Event(0.5, READER, Op.OFFSETS, State.UNKNOWN, 0.4, **what)  # type: ignore[arg-type]
+    seen = Event(END, "observer", Op.SEEN_OFFSETS, State.OK, END, **what)  # type: ignore[arg-type]
+
+    assert check([*history, unsure, seen]) == []
+
+
+def test_a_member_that_begins_below_what_was_committed(history: list[Event], facts: Facts) -> None:
+    place, offset, value = plain(facts)
+    given = Event(END, "reader-classic-2", Op.ASSIGNED, group=GROUP, offsets={place: -1})
+    read = Event(
+        END + 1, "reader-classic-2", Op.READ, group=GROUP, place=place, records=((offset, value),)
+    )
+
+    assert kinds([*history, given, read]) == {Kind.REGRESS}
+
+
+def test_a_member_that_reads_again(history: list[Event], facts: Facts) -> None:
+    _, _, value = plain(facts)
+    read = read_event(facts, value)
+    later = next(
+        one
+        for one in facts.of(Op.READ)
+        if one.who == READER and one.place == read.place and one.at > read.at
+    )
+
+    assert kinds([*history, replace(read, at=later.at)]) == {Kind.REGRESS}
+
+
+def test_an_offset_with_two_meanings(history: list[Event], facts: Facts) -> None:
+    _, offset, value = plain(facts)
+    _, _, other = plain(facts, 5)
+    read = read_event(facts, value)
+    changed = tuple((at, other if at == offset else known) for at, known in read.records)
+    seen = replace(read, at=END, who="another", group="another", records=changed)
+
+    assert kinds([*history, seen]) == {Kind.INCONSISTENT}
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_an_end_that_went_back(history: list[Event], facts: Facts, isolation: str) -> None:
+    place = Place("inputs", 1)
+    seen = Event(END, "observer", Op.SEEN_ENDS, began=END, isolation=isolation, offsets={place: 1})
+
+    assert kinds([*history, seen]) == {Kind.INCONSISTENT}
+
+
+def test_an_answer_that_was_asked_for_earlier_may_be_older(
+    history: list[Event], facts: Facts
+) -> None:
+    place = Place("inputs", 1)
+    seen = Event(
+        END, "observer", Op.SEEN_ENDS, began=0.0, isolation="read_committed", offsets={place: 0}
+    )
+
+    assert check([*history, seen]) == []
+
+
+def test_a_record_that_nobody_sent(history: list[Event], facts: Facts) -> None:
+    place = Place("plain", 0)
+    strange = (last_line(facts, place)[0] + 1, "strange")
+    history = [
+        replace(one, records=(*one.records, strange))
+        if one.op is Op.FINAL and one.place == place
+        else one
+        for one in history
+    ]
+
+    assert kinds(history) == {Kind.INCONSISTENT}
+
+
+def test_a_record_that_was_copied_twice(history: list[Event], facts: Facts) -> None:
+    place = Place(COPIES, 0)
+    offset, value = last_line(facts, place)
+    source = facts.sent[value].source
+    assert source is not None
+    what = {"txn": 99, "place": place, "value": "copier-classic-9:99:0"}
+    again = [
+        Event(END, "copier-classic-9", Op.SEND, State.INVOKED, source=source, **what),  # type: ignore[arg-type]
+        Event(END, "copier-classic-9", Op.SEND, offset=offset + 2, **what),  # type: ignore[arg-type]
+        Event(END, "copier-classic-9", Op.COMMIT, State.INVOKED, txn=99),
+        Event(END, "copier-classic-9", Op.COMMIT, txn=99),
+        Event(
+            END,
+            "last",
+            Op.FINAL,
+            isolation="read_committed",
+            place=place,
+            records=((offset + 2, "copier-classic-9:99:0"),),
+        ),
+    ]
+
+    assert kinds([*history, *again]) == {Kind.COPY}
+
+
+def test_a_record_that_was_passed_by_without_a_copy(history: list[Event], facts: Facts) -> None:
+    value = next(
+        one.value for one in facts.sent.values() if one.source and one.value in facts.visible
+    )
+    history = [one for one in without(history, value) if one.value != value]
+
+    assert kinds(history) == {Kind.COPY}
+
+
+def test_a_copy_of_what_is_not_there(history: list[Event], facts: Facts) -> None:
+    _, value = last_line(facts, Place(COPIES, 2))
+    history = [
+        replace(one, source=Source("inputs", 2, 100_000))
+        if one.op is Op.SEND and one.value == value and one.source
+        else one
+        for one in history
+    ]
+
+    assert kinds(history) == {Kind.COPY}

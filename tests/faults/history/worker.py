@@ -1,0 +1,62 @@
+"""A thread that uses clients until it shall stop, and lets nobody wait for its errors."""
+
+from __future__ import annotations
+
+import random
+from threading import Event, Thread
+from traceback import format_exc
+from typing import Final
+
+from confluent_kafka import KafkaException
+
+from tests.faults.history.events import History, Op
+
+_PATIENCE: Final = 90.0
+_AGAIN_SECONDS: Final = 0.2
+
+
+class Worker:
+    """One worker; what it does is in `live`."""
+
+    def __init__(self, name: str, bootstrap: str, history: History, seed: int) -> None:
+        """Prepare; `start` begins."""
+        self.name = name
+        self.bootstrap = bootstrap
+        self.history = history
+        self.chance = random.Random(f"{seed} {name}")
+        self.stopping = Event()
+        self.broken = ""
+        """The error that ended it: one of its own, not of the cluster."""
+        self._thread = Thread(target=self._work, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask for the end."""
+        self.stopping.set()
+
+    def join(self) -> None:
+        """Wait for the end."""
+        self._thread.join(_PATIENCE)
+        if self._thread.is_alive():
+            raise TimeoutError(f"{self.name} does not come to an end")
+        if self.broken:
+            raise AssertionError(f"{self.name} ended with {self.broken}")
+
+    def live(self) -> None:
+        """Make clients and use them, until they are of no use any more or it shall stop."""
+        raise NotImplementedError
+
+    def _work(self) -> None:
+        while not self.stopping.is_set():
+            try:
+                self.live()
+            except (KafkaException, SystemError) as error:
+                # The second is what becomes of the first in the midst of librdkafka's callbacks.
+                self.history.add(self.name, Op.RESTART, text=str(error))
+                self.stopping.wait(_AGAIN_SECONDS)
+            except BaseException:  # noqa: BLE001 (told when it is joined)
+                self.broken = format_exc()
+                return
