@@ -278,23 +278,3 @@ def test_words_are_counted_once_though_brokers_are_killed(
             counts.wait_for_more()
             counts.wait_until(lambda: all_are_back(cluster))
         check(app, lines, counts)
-
-
-def test_a_program_that_is_reset_counts_again(
-    count: WordCount, lines: Lines, counts: Counts, tools: ToolHost
-) -> None:
-    with count.running() as app:
-        counts.wait_for_more()
-        app.kill()
-    before = counts.read()["all"]
-
-    reset(count, tools)
-    with count.running(state="fresh") as app:
-        counts.wait_for_more()
-        app.stop(PATIENCE)
-
-    found = counts.read()["all"]
-    anew = found.index(1, 1)
-    assert anew >= len(before)
-    assert found[:anew] == list(range(1, anew + 1))
-    assert found[anew:] == list(range(1, len(found) - anew + 1))

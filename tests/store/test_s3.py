@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
+from rookery.errors import Conflict
 from rookery.store.open import open_store
 from rookery.store.port import Stored
 from rookery.testing.s3proxy import Delays, S3Proxy
@@ -15,7 +17,10 @@ from tests.contracts.store import StoreContract
 
 class TestS3(StoreContract):
     @pytest.fixture
-    def url(self, seaweed: SeaweedServer) -> str:
+    async def url(self, seaweed: SeaweedServer) -> str:
+        # The bucket must be there also for tests that store nothing.
+        with suppress(Conflict):
+            await open_store(seaweed.url("contract")).create("bucket", [b"is made"])
         return seaweed.url(f"contract/{secrets.token_hex(8)}")
 
 

@@ -63,8 +63,7 @@ class BrokerProcess:
         """Return the ids of the processes that serve clients, as of now."""
         if self.workers == 1:
             return [self.pid]
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        return [int(one) for one in children.read_text().split()]
+        return _children(self.pid)
 
     def command(self) -> list[str]:
         """Return the command line."""
@@ -119,21 +118,30 @@ class BrokerProcess:
         return status
 
     def kill(self) -> None:
-        """End all its processes at once."""
+        """End all its processes at once, and wait until their caretakers have noticed."""
         workers = self.worker_pids() if self.workers > 1 else []
+        caretakers = [one for pid in (workers or [self.pid]) for one in _children(pid)]
         # The supervisor first: it would start others in their place.
         self._running().kill()
         self._process = None
         for pid in workers:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for pid in workers:
+        for pid in (*workers, *caretakers):
             wait_gone(pid)
 
     def _running(self) -> Process:
         if self._process is None:
             raise RuntimeError("the broker does not run")
         return self._process
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [int(one) for one in found.split()]
 
 
 def wait_gone(pid: int) -> None:
