@@ -20,7 +20,6 @@ from rookery.testing.broker import BrokerProcess
 from rookery.testing.java import Java
 from rookery.testing.probe import brokers_seen
 from rookery.testing.process import Process
-from rookery.testing.tools import ToolHost
 from tests.clients.peers import new_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
@@ -203,16 +202,6 @@ def counts(count: WordCount) -> Iterator[Counts]:
     counts = Counts(count)
     yield counts
     counts.close()
-
-
-def reset(count: WordCount, tools: ToolHost) -> None:
-    """Let the program begin from the beginning, as if it had never run."""
-    names = ("--application-id", count.lines, "--input-topics", count.lines)
-    done = tools.tool(
-        *("kafka-streams-application-reset", "--bootstrap-server", count.bootstrap),
-        *(*names, "--force"),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def check(app: Process, lines: Lines, counts: Counts) -> None:
