@@ -242,3 +242,25 @@ async def test_closing_fails_what_waits(start: Start) -> None:
     await replica.close()
     with pytest.raises(Unavailable):
         await waiting
+
+
+async def test_what_was_in_flight_when_a_broker_joins_again_is_answered(start: Start) -> None:
+    first, log = await start(1)
+    second, _ = await start(2)
+    await first.propose([topic()])
+    await second.barrier()
+    log.hold()
+    lost = first.propose([commit(3)], [bytes(100)])
+    await asyncio.sleep(0.01)
+    seen = second.state.brokers.sequences[first.incarnation]
+    await second.propose([BrokerExpired(incarnation=first.incarnation, last_sequence=seen)])
+    await first.barrier()
+    assert first.incarnation not in first.state.brokers.sequences
+    joining = asyncio.create_task(first.register(registration(1)))
+    await asyncio.sleep(0.01)
+    log.let_through()
+    await joining
+    async with asyncio.timeout(5):
+        with pytest.raises(Fenced):
+            await lost
+        assert await base_offset(first, 3) == 0

@@ -163,6 +163,8 @@ class Replica:
     async def register(self, event: Message) -> int:
         """Join the cluster, or join it again; return the new incarnation."""
         self.incarnation = self._sequence = 0
+        # What is in flight is of a dead incarnation: void, and not known as ours when applied.
+        self._fail_all(Fenced("this broker joins the cluster again"))
         number = await self._append_as_stranger([event])
         self.incarnation = number
         return number
