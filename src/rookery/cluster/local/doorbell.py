@@ -79,7 +79,7 @@ class Ringer:
     def look_around(self) -> None:
         """Find bells that are new, and remove those of processes that were killed."""
         with _Folder(self._folder) as opened:
-            for path in self._folder.glob("*" + _SUFFIX):
+            for path in list(self._folder.glob("*" + _SUFFIX)):
                 if path.name != self._own and path.name not in self._bells:
                     self._connect(opened, path)
 
@@ -88,7 +88,7 @@ class Ringer:
 
         Call it only while nobody else can be doing so.
         """
-        for path in self._folder.glob("*" + _UNFINISHED):
+        for path in list(self._folder.glob("*" + _UNFINISHED)):
             path.unlink(missing_ok=True)
 
     def ring(self, number: int) -> None:

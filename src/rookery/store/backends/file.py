@@ -163,7 +163,8 @@ class FileStore:
 
     def _walk(self, folder: Path, path: str) -> Iterator[Stored]:
         try:
-            entries = list(os.scandir(folder))
+            with os.scandir(folder) as found:
+                entries = list(found)
         except (FileNotFoundError, NotADirectoryError):
             return
         for entry in entries:
