@@ -34,7 +34,7 @@ def test_a_bad_day_of_the_store(scene: Scene) -> None:
     with Load(hosts.bootstrap, TOPIC, PARTITIONS, SEED) as load:
         load.wait_for(5)
         scene.proxy.add(*BAD_DAY)
-        scene.proxy.wait_for_faults(150)
+        scene.proxy.wait_for_faults(80)
         verify(hosts.bootstrap, load)
         scene.proxy.clear()
         load.wait_for(5)
