@@ -29,6 +29,7 @@ from rookery.log.files import Files
 from rookery.log.journal import Journal
 from rookery.log.objects import Places, key_of
 from rookery.log.payloads import EntryReader
+from rookery.log.publishing import Proposer
 from rookery.log.rewriter import Rewriter
 from rookery.log.settings import RewriteSettings
 from rookery.records import batch as batches
@@ -68,10 +69,14 @@ class Process:
         return object_id(self.replica.incarnation, next(self._numbers))
 
     def rewriter(
-        self, world: World, settings: RewriteSettings = SMALL, store: Store | None = None
+        self,
+        world: World,
+        settings: RewriteSettings = SMALL,
+        store: Store | None = None,
+        replica: Proposer | None = None,
     ) -> Rewriter:
         return Rewriter(
-            replica=self.replica,
+            replica=replica or self.replica,
             read=self.reader.read,
             store=store or world.store,
             clock=world.clock,

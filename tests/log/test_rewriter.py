@@ -569,11 +569,10 @@ async def crash_at(world: World, process: Process, step: str) -> set[str]:
             raise Crash
 
     store = Failing(world.store, crash)
-    rewriter = process.rewriter(world, store=store)
     events: dict[str, type[Message]] = {"staged": SegmentsStaged, "proposed": Replaced}
     event = events.get(step)
-    if event is not None:
-        rewriter.replica = Dying(process.replica, event)
+    replica = Dying(process.replica, event) if event is not None else None
+    rewriter = process.rewriter(world, store=store, replica=replica)
     with pytest.raises(Crash):
         await rewriter.run()
     incarnation = process.replica.incarnation

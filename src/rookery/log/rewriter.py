@@ -13,28 +13,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from rookery import metrics
 from rookery.clock import Clock
 from rookery.cluster.events.log import (
-    ObjectsCondemned,
     Replaced,
     ReplacedRange,
-    SegmentsStaged,
-    StagedSegment,
 )
-from rookery.cluster.state.state import Outcome, State
-from rookery.errors import Conflict
 from rookery.formats.keys import object_key
-from rookery.formats.segmentkeys import index_key, times_key
-from rookery.log.assemble import Birth, Captured, captured, merged, segment
-from rookery.log.objects import key_of
+from rookery.log.assemble import Captured, captured, merged, segment
 from rookery.log.plan import Lag, MergeJob, Planner, Range, SegmentJob
+from rookery.log.publishing import Proposer, Publisher
 from rookery.log.refine import Read, Refined, refine
 from rookery.log.settings import RewriteSettings
 from rookery.store.port import Store
-from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
 
@@ -54,20 +47,6 @@ DAMAGED_ROWS: Final = metrics.counter(
 )
 
 
-class Proposer(Protocol):
-    """What is needed of a replica."""
-
-    @property
-    def state(self) -> State:
-        """The state as of the last entry applied."""
-
-    def propose(self, events: Sequence[Message]) -> asyncio.Future[list[Outcome]]:
-        """Put events into the next entry."""
-
-    async def barrier(self) -> None:
-        """Return when all is applied that was in the log before."""
-
-
 @dataclass(kw_only=True, slots=True)
 class Rewriter:
     """Plans and carries out, one job after the other."""
@@ -85,11 +64,18 @@ class Rewriter:
     damage: set[tuple[int, int]] = field(default_factory=set)
     """Object ids and positions of rows that could not be read, and are left alone."""
     _planner: Planner = field(init=False)
-    _orphans: set[int] = field(default_factory=set)
+    _publisher: Publisher = field(init=False)
 
     def __post_init__(self) -> None:
         """Remember nothing yet."""
         self._planner = Planner(self.settings)
+        self._publisher = Publisher(
+            replica=self.replica,
+            store=self.store,
+            clock=self.clock,
+            next_id=self.next_id,
+            namespace=self.namespace,
+        )
 
     def lag(self) -> Lag:
         """Return what waits, and should not."""
@@ -107,7 +93,7 @@ class Rewriter:
         total = 0
         while total < self.settings.round_bytes:
             await self.replica.barrier()
-            await self._condemn_orphans()
+            await self._publisher.condemn_orphans()
             self._forget_damage()
             jobs = self._planner.plan(
                 self.replica.state,
@@ -143,52 +129,21 @@ class Rewriter:
         sources = await self._sources(job.ranges)
         if not sources:
             return 0
-        object_id = self.next_id()
-        made = merged(self._birth(object_id), sources, self.settings.row_bytes)
-        self._orphans.add(object_id)
-        await self.store.create(object_key(object_id), made.parts)
-        return await self._replace(object_id, made.ranges, sources)
+        birth = self._publisher.birth()
+        made = merged(birth, sources, self.settings.row_bytes)
+        self._publisher.doubt(birth.object_id)
+        await self.store.create(object_key(birth.object_id), made.parts)
+        return await self._replace(birth.object_id, made.ranges, sources)
 
     async def _segment(self, job: SegmentJob) -> int:
         sources = await self._sources([job.range])
         if not sources:
             return 0
-        object_id = self.next_id()
-        files, made = segment(self._birth(object_id), sources[0], self.namespace, self.settings)
-        key = await self._stage(object_id, job.range)
-        if key is None:
+        birth = self._publisher.birth()
+        files, made = segment(birth, sources[0], self.namespace, self.settings)
+        if not await self._publisher.write(birth.object_id, files, job.range):
             return 0
-        try:
-            # The segment comes last: whoever finds one finds what belongs to it, too.
-            await self.store.create(index_key(key), [files.index])
-            await self.store.create(times_key(key), [files.times])
-            await self.store.create(key, made.parts)
-        except Conflict:
-            # It is not ours, so it is not for us to delete. The next try gets another name.
-            self._orphans.discard(object_id)
-            raise
-        return await self._replace(object_id, made.ranges, sources)
-
-    async def _stage(self, object_id: int, one: Range) -> str | None:
-        """Have a segment's name settled; None if its topic is gone.
-
-        From here on the state knows the names, so whatever a crash leaves is found by them.
-        """
-        staged = StagedSegment(
-            object_id=object_id,
-            topic_id=one.topic_id,
-            partition=one.partition,
-            base_offset=one.base_offset,
-        )
-        self._orphans.add(object_id)
-        await self.replica.propose([SegmentsStaged(segments=[staged])])
-        if object_id in self.replica.state.objects.segments:
-            return key_of(self.replica.state, self.namespace, object_id)
-        self._orphans.discard(object_id)
-        return None
-
-    def _birth(self, object_id: int) -> Birth:
-        return Birth(object_id, self.clock.now_ms(), self.replica.state.applied)
+        return await self._replace(birth.object_id, made.ranges, sources)
 
     # Input.
 
@@ -245,21 +200,12 @@ class Rewriter:
         VOID_RANGES.inc(counted.count(False))
         inputs = {row.row.object_id for source in sources for row in source.rows}
         if any(counted):
-            self._orphans.discard(object_id)
+            self._publisher.adopt(object_id)
             self._planner.adopt(object_id, inputs, self.clock.monotonic_ms())
         else:
-            await self._condemn_orphans()
+            await self._publisher.condemn_orphans()
         done = zip(sources, counted, strict=True)
         return sum(source.range.size for source, is_counted in done if is_counted)
-
-    async def _condemn_orphans(self) -> None:
-        """Give up objects of ours that no row names, and of which it was not known until now.
-
-        One that a row does name after all is not condemned by this.
-        """
-        if self._orphans:
-            await self.replica.propose([ObjectsCondemned(object_ids=sorted(self._orphans))])
-            self._orphans.clear()
 
 
 def _events(ranges: Sequence[ReplacedRange]) -> Iterator[list[ReplacedRange]]:

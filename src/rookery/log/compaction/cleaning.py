@@ -130,7 +130,7 @@ class Cleaning:
 
     def _partition(self) -> tuple[Topic, Partition] | None:
         """Look the partition up: it may be gone."""
-        topics = self._output.replica.state.topics
+        topics = self._output.publisher.replica.state.topics
         topic = topics.by_id.get(self._task.dirt.topic.id)
         partition = topics.partition(self._task.dirt.topic.id, self._task.dirt.partition.index)
         return None if topic is None or partition is None else (topic, partition)

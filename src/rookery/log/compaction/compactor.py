@@ -16,8 +16,9 @@ from rookery.log.compaction.output import Output
 from rookery.log.compaction.plan import Dirt, Limits, dirt_of, has_max_lag, is_due
 from rookery.log.compaction.source import UnreadableRowError
 from rookery.log.plan import Lag
+from rookery.log.publishing import Proposer, Publisher
 from rookery.log.refine import Read
-from rookery.log.rewriter import DAMAGED_ROWS, Proposer
+from rookery.log.rewriter import DAMAGED_ROWS
 from rookery.log.runs import body
 from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.records import batch as batches
@@ -62,14 +63,14 @@ class Compactor:
 
     def __post_init__(self) -> None:
         """Begin nothing yet."""
-        self._output = Output(
+        publisher = Publisher(
             replica=self.replica,
             store=self.store,
             clock=self.clock,
             next_id=self.next_id,
             namespace=self.namespace,
-            settings=self.rewrite,
         )
+        self._output = Output(publisher, self.rewrite)
 
     def lag(self) -> Lag:
         """Return what is due, and for how long it has been."""
@@ -91,7 +92,7 @@ class Compactor:
         del before_entry  # the rewriter has moved those payloads
         done, left = 0, self.rewrite.round_bytes
         await self.replica.barrier()
-        await self._output.condemn_orphans()
+        await self._output.publisher.condemn_orphans()
         due = sorted(await self._due(), key=lambda one: one.ratio)
         while left > 0 and (self._work is not None or due):
             if self._work is None and not self._begin(due.pop()):
