@@ -28,6 +28,10 @@ ASSIGNORS = (
     CooperativeStickyAssignor,
 )
 
+# Members poll at once and for long: this client forgets a join whose answer comes after its poll
+# has ended, and then it joins again, or never takes what it was given.
+POLL_MS = 1_000
+
 
 def produce(broker: ServedBroker, topic: str, total: int, partitions: int = 1) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
@@ -55,10 +59,8 @@ def consumer(broker: ServedBroker, **settings: Any) -> Iterator[KafkaConsumer]:
 
 
 def shares(*consumers: KafkaConsumer) -> list[int]:
-    # At once, and for long: this client forgets a join whose answer comes after its poll has ended,
-    # joins again, and two of them in turns would keep the group rebalancing for ever.
     with ThreadPoolExecutor() as threads:
-        list(threads.map(lambda one: one.poll(timeout_ms=500), consumers))
+        list(threads.map(lambda one: one.poll(timeout_ms=POLL_MS), consumers))
     return sorted(len(one.assignment()) for one in consumers)
 
 
@@ -66,7 +68,7 @@ def read(one: KafkaConsumer, total: int) -> list[int]:
     found: list[int] = []
 
     def has_all() -> bool:
-        for records in one.poll(timeout_ms=100).values():
+        for records in one.poll(timeout_ms=5 * POLL_MS).values():
             found.extend(int(record.value) for record in records)
         return len(found) >= total
 
