@@ -14,7 +14,7 @@ from rookery.errors import ConfigError
 from rookery.testing.kafka import KafkaServer
 from tests.cli.running import Rookery
 
-SECONDS = 20
+SECONDS = 60
 _numbers = count(1)
 
 

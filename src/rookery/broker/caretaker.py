@@ -21,7 +21,7 @@ from rookery.broker.storage import Storage
 from rookery.clock import SystemClock, SystemRandom
 from rookery.cluster.events.brokers import BrokerBeat, BrokerLeft, ProcessRegistered
 from rookery.cluster.replica import Replica
-from rookery.errors import Error
+from rookery.errors import Error, Unavailable
 from rookery.log import snapshots
 from rookery.log.caretaker import Caretaker
 from rookery.log.lostlog import check_not_lost
@@ -96,7 +96,12 @@ async def _round(caretaker: Caretaker, stop: asyncio.Event) -> bool:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         return False
-    _tell(work.result().as_json())
+    try:
+        _tell(work.result().as_json())
+    except Unavailable as error:
+        # What it had begun stays where nobody looks, and is swept; the state is as good as before.
+        log.warning("a round of upkeep was given up and is made again: %s", error)
+        await asyncio.sleep(_LOOK_SECONDS)
     return True
 
 
@@ -114,7 +119,7 @@ async def _rest(caretaker: Caretaker, stop: asyncio.Event, seconds: float) -> bo
     The log is looked at in between: a restart would have to read all that no snapshot covers.
     """
     until = asyncio.get_running_loop().time() + seconds
-    while not stop.is_set() and not await caretaker.is_behind():
+    while not stop.is_set() and not await _is_behind(caretaker):
         left = until - asyncio.get_running_loop().time()
         if left <= 0:
             break
@@ -122,6 +127,13 @@ async def _rest(caretaker: Caretaker, stop: asyncio.Event, seconds: float) -> bo
             async with asyncio.timeout(min(left, _LOOK_SECONDS)):
                 await stop.wait()
     return stop.is_set()
+
+
+async def _is_behind(caretaker: Caretaker) -> bool:
+    try:
+        return await caretaker.is_behind()
+    except Unavailable:
+        return False  # the next round says what it is
 
 
 class Orders:

@@ -14,7 +14,7 @@ from tests.crash.hosts import wait_until_clean
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
 from tests.crash.load import Load, verify
 from tests.faults.objects.asking import OK, create, produce, values
-from tests.faults.objects.scene import Scene, wait_until
+from tests.faults.objects.scene import Scene, load_until, wait_until
 
 SEED = 22
 BAD_DAY = (
@@ -91,4 +91,19 @@ def test_a_burst_of_failed_uploads_ends_with_its_cause(scene: Scene) -> None:
     assert found.count(b"meanwhile") == acked
     assert found.count(b"after") == 1
     assert took < 10, f"it took {took:.1f} s to serve again"
+    wait_until_clean(hosts)
+
+
+@pytest.mark.timeout(120)
+def test_a_caretaker_outlives_a_store_that_fails(scene: Scene) -> None:
+    hosts = scene.hosts(1, "--caretaker", "off")
+    create_topic(hosts.bootstrap)
+    caretaker = scene.caretaker(scene.proxied(timeout_ms="300", deadline_ms="500"))
+    with Load(hosts.bootstrap, TOPIC, PARTITIONS, SEED) as load:
+        scene.proxy.add(Rule(Fault.ERROR, "PUT", ".kfs", status=503))
+        wait_until(lambda: "is made again" in caretaker.words(), "a round that is given up")
+        scene.proxy.clear()
+        caretaker.wait_for_rounds(2)
+        load_until(load, lambda: len(scene.keys(".kfs")) > 4, "segments")
+    verify(hosts.bootstrap, load)
     wait_until_clean(hosts)
