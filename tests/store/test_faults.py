@@ -227,3 +227,19 @@ async def test_the_proxy_delays_and_counts(seaweed: SeaweedServer, path: str) ->
         assert now() - created >= 0.08
         await store.list()
         assert (proxy.requests["PUT"], proxy.requests["GET"], proxy.requests["LIST"]) == (1, 1, 1)
+
+
+async def test_what_is_created_while_it_is_read_is_whole_or_not_there(
+    proxy: S3Proxy, store: Store, other: Store
+) -> None:
+    # A GET fails, and the object comes to be just when its size is asked for.
+    proxy.add(Rule(Fault.ERROR, "GET", times=1))
+    proxy.add(Rule(Fault.DELAY, "HEAD", times=1, delay_ms=500))
+    reading = asyncio.create_task(store.read("key", 0, 2 * len(DATA)))
+    while not proxy.requests["HEAD"]:  # noqa: ASYNC110 (the proxy only counts)
+        await asyncio.sleep(0)
+    await other.create("key", [DATA])
+    try:
+        assert await reading == DATA
+    except NotFound:
+        assert await store.read("key") == DATA

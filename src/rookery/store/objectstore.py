@@ -162,7 +162,7 @@ class ObjectStore:
 
     async def _get(self, key: str, start: int, size: int | None) -> bytes:
         if size == 0:
-            return await self._get_nothing(key, start, size)
+            return _nothing(key, start, size, await self._head(key))
         end = None if size is None else start + size
         options = _range(start, end)
         try:
@@ -178,14 +178,7 @@ class ObjectStore:
             total = await self._head(key)
             if total is not None and start < total:
                 raise
-            return await self._get_nothing(key, start, size)
-
-    async def _get_nothing(self, key: str, start: int, size: int | None) -> bytes:
-        total = await self._head(key)
-        if total is None:
-            raise NotFound(key)
-        check_range(key, start, size, total)
-        return b""
+            return _nothing(key, start, size, total)
 
     async def _head(self, key: str) -> int | None:
         try:
@@ -255,6 +248,14 @@ class ObjectStore:
 
     def _is_version(self, version: str) -> UpdateVersion:
         return {"e_tag": version} if self._version_name == "e_tag" else {"version": version}
+
+
+def _nothing(key: str, start: int, size: int | None, total: int | None) -> bytes:
+    """Return the empty range that was asked for, if an object of that size has it."""
+    if total is None:
+        raise NotFound(key)
+    check_range(key, start, size, total)
+    return b""
 
 
 def _range(start: int, end: int | None) -> GetOptions | None:
