@@ -113,8 +113,10 @@ def child(*arguments: str) -> dict[str, float]:
 def client(arguments: list[str]) -> None:
     """Be a client: produce, consume or latency."""
     kind, bootstrap, topic, count, size, *rest = arguments
-    work = {"produce": rd_produce, "consume": rd_consume, "latency": rd_latency}[kind]
-    print(json.dumps(work(bootstrap, topic, int(count), int(size), *rest)))
+    kinds: dict[str, Callable[..., dict[str, float]]] = {
+        "produce": rd_produce, "consume": rd_consume, "latency": rd_latency,
+    }  # fmt: skip
+    print(json.dumps(kinds[kind](bootstrap, topic, int(count), int(size), *rest)))
 
 
 def rd_produce(
@@ -159,8 +161,14 @@ def rd_produce(
     return {"records/s": count / spent, "MB/s": count * size / spent / 1e6}
 
 
-def rd_consume(bootstrap: str, topic: str, count: int, size: int) -> dict[str, float]:
-    """Consume all from the beginning."""
+def rd_consume(
+    bootstrap: str, topic: str, count: int, size: int, backoff_ms: str = "1000"
+) -> dict[str, float]:
+    """Consume all from the beginning.
+
+    By default the client rests a second whenever its queue is full, which punishes the broker that
+    fills it: with a short rest the brokers are compared instead.
+    """
     from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415
 
     consumer = Consumer(
@@ -168,9 +176,7 @@ def rd_consume(bootstrap: str, topic: str, count: int, size: int) -> dict[str, f
             "bootstrap.servers": bootstrap,
             "group.id": "bench",
             "enable.auto.commit": False,
-            # By default the client rests a second whenever its queue is full, which punishes the
-            # broker that fills it.
-            "fetch.queue.backoff.ms": 2,
+            "fetch.queue.backoff.ms": backoff_ms,
         }
     )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(4)])
@@ -244,6 +250,25 @@ def java_produce(java: Java, bootstrap: str, topic: str, count: int, size: int) 
     }  # fmt: skip
 
 
+def java_consume(java: Java, bootstrap: str, topic: str, count: int) -> dict[str, float]:
+    """Run ConsumerPerformance; joining the group does not count."""
+    done = java.tool(
+        "kafka-consumer-perf-test", "--bootstrap-server", bootstrap, "--topic", topic,
+        "--num-records", str(count), "--timeout", "60000",
+        timeout=600,
+    )  # fmt: skip
+    names, figures = (
+        [field.strip() for field in line.split(",")]
+        for line in done.stdout.splitlines()
+        if line.count(",") > 5
+    )
+    found = dict(zip(names, figures, strict=True))
+    return {
+        "records/s": float(found["fetch.nMsg.sec"]),
+        "MB/s": float(found["fetch.MB.sec"]) * 1.048576,
+    }
+
+
 @dataclass
 class Scenario:
     """Something to do with a broker, and what of it is compared."""
@@ -262,14 +287,16 @@ def scenarios() -> list[Scenario]:
             "produce", served.bootstrap, topic, str(count // (10 if quick else 1)), str(size), *rest
         )
 
-    def consume(topic: str, count: int, size: int) -> Callable[..., dict[str, float]]:
+    def consume(backoff_ms: int) -> Callable[..., dict[str, float]]:
         return lambda served, _java, quick: child(
-            "consume", served.bootstrap, topic, str(count // (10 if quick else 1)), str(size)
-        )
+            "consume", served.bootstrap, "rd1k", "50000" if quick else "500000", "1000",
+            str(backoff_ms),
+        )  # fmt: skip
 
     return [
         Scenario("librdkafka produce 1 KB", produce("rd1k", 500_000, 1000), "MB/s"),
-        Scenario("librdkafka consume 1 KB", consume("rd1k", 500_000, 1000), "MB/s"),
+        Scenario("librdkafka consume 1 KB, rests 2 ms", consume(2), "MB/s"),
+        Scenario("librdkafka consume 1 KB, rests 1 s", consume(1000), "MB/s"),
         Scenario("librdkafka produce 100 B", produce("rd100", 1_000_000, 100), "MB/s"),
         Scenario(
             "100 partitions, linger 0, 100 B",
@@ -280,6 +307,13 @@ def scenarios() -> list[Scenario]:
             "Java produce 1 KB",
             lambda served, java, quick: java_produce(
                 java, served.bootstrap, "java1k", 30_000 if quick else 300_000, 1000
+            ),
+            "MB/s",
+        ),
+        Scenario(
+            "Java consume 1 KB",
+            lambda served, java, quick: java_consume(
+                java, served.bootstrap, "java1k", 30_000 if quick else 300_000
             ),
             "MB/s",
         ),
@@ -335,7 +369,8 @@ def measure(console: Console, rounds: int, wanted: list[str], *, quick: bool) ->
 
 
 _COUNTS = {
-    "librdkafka produce 1 KB": 500_000, "librdkafka consume 1 KB": 500_000,
+    "librdkafka produce 1 KB": 500_000, "librdkafka consume 1 KB, rests 2 ms": 500_000,
+    "librdkafka consume 1 KB, rests 1 s": 500_000, "Java consume 1 KB": 300_000,
     "librdkafka produce 100 B": 1_000_000, "100 partitions, linger 0, 100 B": 200_000,
     "Java produce 1 KB": 300_000, "Java produce 100 B": 1_500_000,
 }  # fmt: skip
@@ -345,9 +380,8 @@ def amount(scenario: str, *, quick: bool) -> int:
     """Return how many records a scenario sends."""
     if not quick:
         return _COUNTS[scenario]
-    return {"Java produce 1 KB": 30_000, "Java produce 100 B": 100_000}.get(
-        scenario, _COUNTS[scenario] // 10
-    )
+    java = {"Java produce 1 KB": 30_000, "Java consume 1 KB": 30_000, "Java produce 100 B": 100_000}
+    return java.get(scenario, _COUNTS[scenario] // 10)
 
 
 def make_topics(java: Java, served: Served) -> None:
