@@ -14,7 +14,7 @@ from rookery.errors import ConfigError
 from rookery.testing.kafka import KafkaServer
 from tests.cli.running import Rookery
 
-SECONDS = 60
+SECONDS = 20
 _numbers = count(1)
 
 
@@ -49,8 +49,8 @@ def member(rookery: Rookery, group: str, topic: str, total: int) -> Iterator[Con
 
 
 def birds(rookery: Rookery, *args: str, total: int = 10) -> str:
-    """A topic with records in its first partition, a second apart."""
-    topic = rookery.topic(*args)
+    """A topic with records in its first partition, a second apart, kept though they are years old."""
+    topic = rookery.topic("--config", "retention.ms=-1", *args)
     lines = "".join(
         f'{{"value": "{number}", "timestamp": {1_700_000_000_000 + 1000 * number}}}\n'
         for number in range(total)

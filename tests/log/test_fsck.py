@@ -20,6 +20,7 @@ from rookery.log.fsck.fault import Fault, Kind
 from rookery.log.fsck.offsets import check_state
 from rookery.log.fsck.progress import Report
 from rookery.log.lostlog import check_not_lost
+from rookery.store.probe import PROBES
 from tests.log.site import TOPIC, Site, Writer, batch
 
 
@@ -280,6 +281,12 @@ async def test_what_nothing_is_called_is_stray(site: Site, writer: Writer) -> No
         *((Kind.STRAY, key) for key in stray),
         (Kind.ORPHANED, orphan),
     }
+
+
+async def test_a_probe_of_the_store_is_no_fault(site: Site, writer: Writer) -> None:
+    await site.store.create(f"{PROBES}0123456789abcdef", [b"0"])
+    report = await check(site.sources)
+    assert report.is_clean, report.faults
 
 
 async def test_another_clusters_store_is_not_looked_through(site: Site, writer: Writer) -> None:

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rookery.cluster.events.txns import (
-    PartitionsAddedToTransaction,
-    TransactionEnded,
-    TransactionInitialised,
-    TransactionPlace,
-)
 from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import MARKER_BYTES, Kind, Partition
-from rookery.cluster.state.txns import Writer as Producer
-from rookery.errors import ErrorCode
 from rookery.formats.segmentkeys import times_key
 from rookery.formats.times import AbortedTransaction, parse_times
 from rookery.log import markers, snapshots
-from rookery.log.batch import Batch
 from rookery.log.cache import BlockCache
 from rookery.log.compaction.compactor import Compactor
 from rookery.log.fsck.check import check
@@ -37,9 +27,9 @@ from rookery.log.tail import Tail
 from rookery.model.control import ControlRecordType
 from rookery.records import batch as batches
 from rookery.records import record as records
-from rookery.records.record import BatchSettings, Record, build
 from tests.log.compacting import Topical
 from tests.log.site import TOPIC, Site, Writer, rows
+from tests.log.transacting import Transactor, one
 
 DAY = 86_400_000
 
@@ -54,58 +44,6 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 @pytest.fixture
 async def writer(site: Site) -> Writer:
     return await site.begin(1)
-
-
-class Transactor:
-    """A transactional producer of the older protocol, on the one partition."""
-
-    def __init__(self, writer: Writer, name: str) -> None:
-        self.writer = writer
-        self.name = name
-        self.sequence = 0
-        self.own: Producer
-
-    async def init(self) -> Transactor:
-        event = TransactionInitialised(transactional_id=self.name, timeout_ms=60_000)
-        [outcome] = await self.writer.replica.propose([event])
-        self.own, self.sequence = outcome.value, 0
-        return self
-
-    async def write(self, key: bytes, value: bytes, *, to_object: bool = True) -> int:
-        """Write one record; return its offset."""
-        place = TransactionPlace(topic_id=TOPIC, partition=0)
-        await self.writer.replica.propose(
-            [PartitionsAddedToTransaction(**self._named(), places=[place])]
-        )
-        settings = BatchSettings(
-            producer_id=self.own.producer_id,
-            producer_epoch=self.own.epoch,
-            base_sequence=self.sequence,
-            is_transactional=True,
-        )
-        self.sequence += 1
-        made = one(key, value, settings)
-        write = self.writer.write if to_object else self.writer.send
-        [appended] = await write(made)
-        assert appended.error is ErrorCode.NONE
-        return appended.base_offset
-
-    async def end(self, *, commit: bool) -> None:
-        event = TransactionEnded(**self._named(), is_commit=commit)
-        [outcome] = await self.writer.replica.propose([event])
-        assert outcome.error is ErrorCode.NONE
-
-    def _named(self) -> dict[str, Any]:
-        return {
-            "transactional_id": self.name,
-            "producer_id": self.own.producer_id,
-            "producer_epoch": self.own.epoch,
-        }
-
-
-def one(key: bytes, value: bytes, settings: BatchSettings | None = None) -> Batch:
-    data = memoryview(bytearray(build([Record(key, value)], settings or BatchSettings())))
-    return Batch(TOPIC, 0, data, batches.parse(data))
 
 
 async def everything(site: Site, writer: Writer, until: int | None = None) -> bytes:

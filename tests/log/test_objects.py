@@ -16,6 +16,7 @@ from rookery.log.files import Files
 from rookery.log.objects import Places, Removed, key_of, keys_of
 from rookery.log.openfiles import Missing
 from rookery.store.backends.memory import MemoryStore
+from rookery.store.namespaced import NamespacedStore
 
 JOURNAL, SHARED, PLAIN, OTHER = (
     object_id(5, 1),
@@ -66,12 +67,21 @@ async def test_each_is_read_where_it_lies(tmp_path: Path) -> None:
 async def test_a_missing_object_is_named_and_counted() -> None:
     places = Places(None, MemoryStore({}), state, "ns")
     before = objects._MISSING.value
-    with pytest.raises(Removed, match=rf"ns/birds/2/segment-{40:020}\.kfs is not .*rookery fsck"):
+    with pytest.raises(
+        Removed, match=rf"no object 'ns/birds/2/segment-{40:020}\.kfs'.*rookery fsck"
+    ):
         await places.read(PLAIN, 0, 10)
     assert objects._MISSING.value == before + 1
     with pytest.raises(Removed):
         await places.beside(PLAIN, "ns/a.times")
     assert objects._MISSING.value == before + 1, "reads go on without the files beside"
+
+
+async def test_a_missing_object_is_named_as_in_the_bucket() -> None:
+    places = Places(None, NamespacedStore(MemoryStore({}), "ns"), state, "ns")
+    with pytest.raises(Removed, match=f"'_rookery/ns/objects/{5:016x}/{STORED:06x}'") as caught:
+        await places.read(SHARED, 0, 10)
+    assert caught.value.key == object_key(SHARED)
 
 
 async def test_a_file_beside_is_read_whole_but_not_without_end(
@@ -101,5 +111,5 @@ async def test_nonsense_is_refused(position: int, size: int) -> None:
 def test_objects_are_named_for_messages() -> None:
     places = Places(None, None, state, "ns")
     assert places.name(JOURNAL) == f"journal file {journal_name(JOURNAL)}"
-    assert places.name(SHARED) == f"object {object_key(SHARED)}"
-    assert "birds/2" in places.name(PLAIN)
+    assert places.name(SHARED) == f"object _rookery/ns/objects/{5:016x}/{STORED:06x}"
+    assert places.name(PLAIN) == f"object ns/birds/2/segment-{40:020}.kfs"

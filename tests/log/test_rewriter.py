@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -269,6 +270,22 @@ async def test_a_trickle_into_many_partitions_is_one_object(tmp_path: Path) -> N
         manifest, _ = read_head(await world.store.read(store.created[0]))
         assert [topic.name for topic in manifest.topics] == ["t"]
         assert [extent.partition for extent in manifest.extents] == list(range(600))
+
+
+async def test_a_busy_partition_keeps_no_quiet_one_waiting(tmp_path: Path) -> None:
+    # A round can make one segment, and there are always more of them to be made.
+    settings = replace(SMALL, round_bytes=SMALL.segment_bytes // 2)
+    async with a_world(tmp_path) as world:
+        process = await world.process()
+        await world.topic(2)
+        await world.produce([1], where="object")
+        rewriter = process.rewriter(world, settings)
+        for _ in range(3):
+            await world.produce([0], where="object", size=3 * SMALL.segment_bytes // 2)
+            world.clock.advance(SMALL.merge_age_ms)
+            await rewriter.run()
+        assert partition_of(process, 1).kinds[0] & Kind.FINAL
+        assert partition_of(process, 0).kinds[0] & Kind.SEGMENT
 
 
 async def test_small_merged_objects_become_larger_ones(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class Planner:
     def plan(
         self, state: State, now_ms: int, *, before_entry: int = 0, damage: Damage = ()
     ) -> list[MergeJob | SegmentJob]:
-        """Return what is to be done now; no two jobs want the same row.
+        """Return what is to be done now, merges first; no two jobs want the same row.
 
         Args:
             state: as of now.
@@ -130,7 +130,7 @@ class Planner:
             before_entry: payloads of entries up to this one leave their entries in any case.
             damage: rows that are to be left alone.
         """
-        segments: list[MergeJob | SegmentJob] = []
+        segments: list[SegmentJob] = []
         loose: list[_Loose] = []
         tallies: dict[int, Tally] = {}
         for topic in state.topics:
@@ -149,7 +149,7 @@ class Planner:
             self._flushes(flushed, loose, now_ms, before_entry),
             self._again(merged, loose, now_ms),
         )
-        return segments + [MergeJob(tuple(ranges)) for ranges in merges if ranges]
+        return [*(MergeJob(tuple(ranges)) for ranges in merges if ranges), *segments]
 
     def lag(self) -> Lag:
         """Return what waited when the last plan was made."""

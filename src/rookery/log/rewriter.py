@@ -108,11 +108,15 @@ class Rewriter:
         return total
 
     async def _rewrite_some(self, jobs: Iterable[MergeJob | SegmentJob], limit: int) -> int:
-        """Carry out jobs up to so many bytes: after a pause there may be hours of them."""
+        """Carry out jobs up to so many bytes: after a pause there may be hours of them.
+
+        Both kinds have their turn in every plan. Else a busy topic, which has always another
+        segment to be made, would keep a record of a quiet one where it is for ever.
+        """
         done = 0
         for job in jobs:
             done += await self.rewrite(job)
-            if done >= limit:
+            if done >= limit and isinstance(job, SegmentJob):
                 break
         return done
 
