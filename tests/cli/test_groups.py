@@ -49,7 +49,7 @@ def member(rookery: Rookery, group: str, topic: str, total: int) -> Iterator[Con
 
 
 def birds(rookery: Rookery, *args: str, total: int = 10) -> str:
-    """A topic with records in its first partition, a second apart, kept though they are years old."""
+    """A topic with records in its first partition, a second apart, which are old and stay."""
     topic = rookery.topic("--config", "retention.ms=-1", *args)
     lines = "".join(
         f'{{"value": "{number}", "timestamp": {1_700_000_000_000 + 1000 * number}}}\n'
