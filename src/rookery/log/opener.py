@@ -9,7 +9,7 @@ from rookery.cluster.port import ClusterLog
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import is_stored
-from rookery.formats.layout import Layout
+from rookery.formats.layout import Layout, Span
 from rookery.log.ahead import Objects
 from rookery.log.checks import Found, check, check_segment
 from rookery.log.entries import Entries
@@ -81,6 +81,7 @@ class Opener:
         layout = await self.layout(run.rows[0])
         span = layout.find(offset, run.size)
         while span is not None:
+            span = self._in_one_block(layout, span)
             where = (run.object_id, span.position, span.size)
             data = _joined(await self._objects.views(*where))
             try:
@@ -95,6 +96,11 @@ class Opener:
             # The offset lies in a gap between two blocks.
             span = layout.span(span.stop, run.size)
         return Opened(b"", run.position, [], is_end=True)
+
+    def _in_one_block(self, layout: Layout, span: Span) -> Span:
+        """Cut a span where a cached block ends: what lies in two of them has to be copied."""
+        step = self._objects.stored_block_bytes
+        return layout.span(span.first, min(span.size, step - span.position % step))
 
     async def _bytes(self, run: Run) -> Buffer:
         """Return the bytes of a run; fewer where its object ends, which damage can be."""
