@@ -111,7 +111,7 @@ async def test_writers_survive_the_death_of_the_leader(
     async def kill() -> None:
         leader.kill()
         await asyncio.to_thread(etcd.leader)
-        etcd.launch(leader)
+        leader.launch()
 
     await Race(opening(urls[0]), urls, 200).run(kill)
 

@@ -107,7 +107,7 @@ async def test_a_token_that_counts_no_longer_is_renewed(
     log = open_log(guarded.url("allowed", user="writer", password_file=password))
     last = await log.append(b"x")
     # Simple tokens live in the member's memory.
-    guarded.restart(guarded.members[0])
+    guarded.members[0].restart()
     assert await log.append(b"y") == last + 1
     assert await log.wait(last) == last + 1
     await log.close()

@@ -11,25 +11,21 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import shutil
-import signal
 import ssl
-import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from rookery.errors import Unavailable
 from rookery.testing.certificates import Certificates
 from rookery.testing.etcdpeers import PeerGate
+from rookery.testing.folder import Folder
 from rookery.testing.ports import HOST, free_port
-from rookery.testing.process import Process
+from rookery.testing.server import Server, Servers
 
-_POLL: Final = 0.02
-_START_POLLS: Final = 3000  # at least 60 s: three members may share one busy core
-_STOP_GRACE: Final = 10.0
+_ELECTION_POLLS: Final = 3000
 _CALL_SECONDS: Final = 10.0
 
 
@@ -60,20 +56,20 @@ class EtcdSettings:
         return flags
 
 
-class EtcdMember:
+class EtcdMember(Server):
     """One member: start, stop, kill, pause, cut off; start again with the same data."""
 
     def __init__(self, name: str, folder: Path, settings: EtcdSettings) -> None:
+        super().__init__(f"etcd {name}", folder / "etcd.log", Folder(folder))
         self.name = name
         self.port = free_port()
         self.gate = PeerGate()
         """What the other members' connections to this one go through."""
+        self.peers: Sequence[EtcdMember] = (self,)
+        """All members of the cluster."""
         self._peer_port = free_port()
         self._folder = folder
         self._settings = settings
-        self._process: Process | None = None
-        self._is_paused = False
-        folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def endpoint(self) -> str:
@@ -85,70 +81,22 @@ class EtcdMember:
         """Return where other members find this one."""
         return f"http://{HOST}:{self.gate.port}"
 
-    @property
-    def pid(self) -> int:
-        """Return the id of the running process."""
-        return self._running().pid
-
-    @property
-    def is_running(self) -> bool:
-        """Tell whether the process lives, paused or not."""
-        return self._process is not None and self._process.ended() is None
-
-    @property
-    def is_paused(self) -> bool:
-        """Tell whether the process stands still."""
-        return self._is_paused
-
-    @property
-    def log(self) -> Path:
-        """Return the file with what the member said, over all its starts."""
-        return self._folder / "etcd.log"
-
-    def launch(self, initial_cluster: str) -> None:
+    def launch(self) -> None:
         """Start the member's process without waiting for it."""
-        if self.is_running:
-            raise RuntimeError(f"{self.name} runs already, as process {self.pid}")
-        self.gate.open(self._peer_port)
-        self._process = Process(self._command(initial_cluster), self.log)
+        if not self.is_running:
+            self.gate.open(self._peer_port)
+        super().launch()
 
-    def wait_ready(self) -> None:
-        """Return when the member answers and knows a leader.
-
-        Raises:
-            Unavailable: it ended, or was not ready in time; the text has its last words.
-        """
-        process = self._running()
-        for _ in range(_START_POLLS):
-            if self.leader_id():
-                return
-            if (status := process.ended(_POLL)) is not None:
-                raise self._failed(f"ended with status {status} before it was ready")
-        raise self._failed("was not ready in time")
-
-    def stop(self) -> None:
+    def stop(self) -> int | None:
         """Let the member shut down in order; kill it if it takes too long."""
-        if self._process is not None:
-            self.resume()
-            self._process.stop(_STOP_GRACE)
-            self._forget()
+        status = super().stop()
+        self.gate.close()
+        return status
 
     def kill(self) -> None:
         """End the process as a crash would (SIGKILL)."""
-        if self._process is not None:
-            self._process.kill()
-            self._forget()
-
-    def pause(self) -> None:
-        """Let the process stand still (SIGSTOP): its connections stay, and it says nothing."""
-        os.kill(self.pid, signal.SIGSTOP)
-        self._is_paused = True
-
-    def resume(self) -> None:
-        """End `pause`."""
-        if self._is_paused:
-            os.kill(self.pid, signal.SIGCONT)
-            self._is_paused = False
+        super().kill()
+        self.gate.close()
 
     def call(self, path: str, **body: object) -> dict[str, Any]:
         """Call etcd's JSON API, as in `call("maintenance/status")`.
@@ -180,12 +128,11 @@ class EtcdMember:
         except Unavailable:
             return 0
 
-    def last_words(self, lines: int = 40) -> str:
-        """Return the end of the member's log."""
-        text = self.log.read_text("utf-8", "replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+    def _is_ready(self) -> bool:
+        """Tell whether the member answers and knows a leader."""
+        return self.leader_id() != 0
 
-    def _command(self, initial_cluster: str) -> list[str]:
+    def _command(self) -> list[str]:
         scheme = "http" if self._settings.certificates is None else "https"
         return [
             find_program(),
@@ -195,7 +142,7 @@ class EtcdMember:
             f"--advertise-client-urls={scheme}://{self.endpoint}",
             f"--listen-peer-urls=http://{HOST}:{self._peer_port}",
             f"--initial-advertise-peer-urls={self.peer_url}",
-            f"--initial-cluster={initial_cluster}",
+            "--initial-cluster=" + ",".join(f"{one.name}={one.peer_url}" for one in self.peers),
             "--logger=zap",
             "--log-level=warn",
             *self._settings.flags(),
@@ -209,21 +156,8 @@ class EtcdMember:
         context.load_cert_chain(files.client)
         return http.client.HTTPSConnection(HOST, self.port, timeout=_CALL_SECONDS, context=context)
 
-    def _running(self) -> Process:
-        if self._process is None:
-            raise RuntimeError(f"{self.name} is not running: start it first")
-        return self._process
 
-    def _forget(self) -> None:
-        self._process = None
-        self._is_paused = False
-        self.gate.close()
-
-    def _failed(self, what: str) -> Unavailable:
-        return Unavailable(f"etcd {self.name} {what}; the end of {self.log}:\n{self.last_words()}")
-
-
-class EtcdCluster:
+class EtcdCluster(Servers[EtcdMember]):
     """An etcd of one member or of several."""
 
     def __init__(
@@ -237,10 +171,12 @@ class EtcdCluster:
             folder: where to keep everything; if not given, a new one that `close` removes.
         """
         self.settings = settings or EtcdSettings()
-        self._scratch = None if folder else Path(tempfile.mkdtemp(prefix="etcd-"))
-        folder = folder or self._scratch or Path()
+        home = Folder(folder, "etcd-")
         names = [f"member-{number}" for number in range(1, count + 1)]
-        self.members = [EtcdMember(name, folder / name, self.settings) for name in names]
+        self.members = [EtcdMember(name, home.path / name, self.settings) for name in names]
+        for member in self.members:
+            member.peers = self.members
+        super().__init__(self.members, home)
 
     def url(self, name: str = "rookery", **options: object) -> str:
         """Return the URL of a cluster log in this etcd."""
@@ -248,34 +184,12 @@ class EtcdCluster:
         query = "&".join(f"{option}={value}" for option, value in options.items())
         return f"etcd://{endpoints}/{name}" + (f"?{query}" if query else "")
 
-    def start(self) -> None:
-        """Start all members that do not run; return when each of them knows a leader."""
-        try:
-            for member in self.members:
-                if not member.is_running:
-                    self.launch(member)
-            for member in self.members:
-                member.wait_ready()
-        except BaseException:
-            self.kill()
-            raise
-
-    def launch(self, member: EtcdMember) -> None:
-        """Start a member's process without waiting for it."""
-        member.launch(",".join(f"{one.name}={one.peer_url}" for one in self.members))
-
-    def restart(self, member: EtcdMember) -> None:
-        """Stop a member in order if it runs, start it with the same data, and wait for it."""
-        member.stop()
-        self.launch(member)
-        member.wait_ready()
-
     def leader(self) -> EtcdMember:
         """Return the member that leads, waiting for an election if one is under way.
 
         Those that are stopped, paused or cut off are not asked.
         """
-        for _ in range(_START_POLLS):
+        for _ in range(_ELECTION_POLLS):
             awake = [m for m in self.members if m.is_running and not m.is_paused]
             for member in (one for one in awake if not one.gate.is_cut):
                 if (leader := member.leader_id()) and leader == member.id():
@@ -298,29 +212,6 @@ class EtcdCluster:
         """End `cut`."""
         for member in self.members:
             member.gate.mend()
-
-    def kill(self) -> None:
-        """End all members as a crash would (SIGKILL)."""
-        for member in self.members:
-            member.kill()
-
-    def close(self) -> None:
-        """End all members and remove their folder, unless the folder was given."""
-        self.kill()
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def find_program() -> str:

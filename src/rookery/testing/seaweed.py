@@ -11,35 +11,27 @@ If-Match. A bucket comes into being with its first object.
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import shutil
-import signal
 import sysconfig
-import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 from urllib.parse import urlencode
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from rookery.errors import Unavailable
+from rookery.testing.folder import Folder
 from rookery.testing.ports import HOST, free_port
-from rookery.testing.process import Process
+from rookery.testing.server import Server
 
-_POLL: Final = 0.05
-_START_POLLS: Final = 1200  # at least 60 s, on a busy machine
-_STOP_GRACE: Final = 10.0
 _ACCESS_KEY: Final = "rookery"
 # It makes some there whatever it is told, and leaves them when it is killed.
 _SOCKETS: Final = Path("/tmp")  # noqa: S108
 _REGION: Final = "us-east-1"
 
 
-class SeaweedServer:
+class SeaweedServer(Server):
     """One process with all of SeaweedFS in it: start, stop, kill, pause, start again."""
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -48,9 +40,9 @@ class SeaweedServer:
         Args:
             folder: where to keep the objects; if not given, a new one that `close` removes.
         """
-        self._scratch = None if folder else Path(tempfile.mkdtemp(prefix="seaweed-"))
-        self._folder = folder or self._scratch or Path()
-        self._process: Process | None = None
+        home = Folder(folder, "seaweed-")
+        super().__init__("SeaweedFS", home.path / "seaweed.log", home)
+        self._folder = home.path
         self._secret_key = secrets.token_hex(16)
         self._ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
         self._grpc_ports = {name: free_port() for name in self._ports}
@@ -64,18 +56,6 @@ class SeaweedServer:
     def port(self) -> int:
         """Return the port where it speaks S3."""
         return self._ports["s3"]
-
-    @property
-    def pid(self) -> int:
-        """Return the id of the running process."""
-        if self._process is None:
-            raise RuntimeError("SeaweedFS is not running: start it first")
-        return self._process.pid
-
-    @property
-    def log(self) -> Path:
-        """Return the file with what the server said, over all its starts."""
-        return self._folder / "seaweed.log"
 
     def url(self, path: str, endpoint: str | None = None, **options: str) -> str:
         """Return the URL of the store at `bucket` or `bucket/prefix`.
@@ -94,66 +74,15 @@ class SeaweedServer:
         }
         return f"s3://{path}?{urlencode(query, safe=':/')}"
 
-    def start(self) -> None:
-        """Start the server and return when it stores objects.
-
-        Raises:
-            Unavailable: it ended, or was not ready in time; the text has its last words.
-        """
-        if self._process is not None:
-            raise RuntimeError(f"SeaweedFS runs already, as process {self.pid}")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._write_keys()
-        self._process = Process(self._command(), self.log)
-        try:
-            self._wait_ready(self._process)
-        except BaseException:
-            self.kill()
-            raise
-
-    def stop(self) -> None:
-        """Let the server end in order; kill it if it takes too long."""
-        if self._process is not None:
-            self.resume()
-            self._process.stop(_STOP_GRACE)
-            self._process = None
-
-    def kill(self) -> None:
-        """End the process as a crash would (SIGKILL)."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
-
-    def pause(self) -> None:
-        """Make it stand still (SIGSTOP): connections are taken, answers do not come."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let it go on after a pause."""
-        os.kill(self.pid, signal.SIGCONT)
-
     def close(self) -> None:
         """End the server and remove its folder, unless the folder was given."""
-        self.kill()
+        super().close()
         for port in self._grpc_ports.values():
             for socket in _SOCKETS.glob(f"seaweedfs-*-grpc-{port}.sock"):
                 socket.unlink()
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _command(self) -> list[str]:
+        self._write_keys()
         weed = Path(sysconfig.get_path("scripts")) / "weed"
         ports = [f"-{name}.port={port}" for name, port in self._ports.items()]
         ports += [f"-{name}.port.grpc={port}" for name, port in self._grpc_ports.items()]
@@ -182,14 +111,6 @@ class SeaweedServer:
         identity = {"name": _ACCESS_KEY, "credentials": credentials, "actions": ["Admin"]}
         self._keys.write_text(json.dumps({"identities": [identity]}))
 
-    def _wait_ready(self, process: Process) -> None:
-        for _ in range(_START_POLLS):
-            if self._is_ready():
-                return
-            if (status := process.ended(_POLL)) is not None:
-                raise self._failed(f"ended with status {status} before it was ready")
-        raise self._failed("was not ready in time")
-
     def _is_ready(self) -> bool:
         """Tell whether an object can be stored: its parts come up one after the other."""
         client = S3Store(
@@ -207,7 +128,3 @@ class SeaweedServer:
         except (BaseError, FileNotFoundError):
             return False
         return True
-
-    def _failed(self, what: str) -> Unavailable:
-        words = self.log.read_text("utf-8", "replace").splitlines()[-40:]
-        return Unavailable(f"SeaweedFS {what}; the end of {self.log}:\n" + "\n".join(words))

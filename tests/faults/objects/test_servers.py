@@ -45,7 +45,7 @@ def test_the_cluster_log_is_restarted(scene: Scene, how: str) -> None:
             scene.rest(5.0)
             member.resume()
         else:
-            etcd.launch(member)
+            member.launch()
             member.wait_ready()
         load.wait_for(20)
     verify(hosts.bootstrap, load)

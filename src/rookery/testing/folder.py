@@ -1,0 +1,21 @@
+"""Where something that is run for tests keeps its files."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+
+class Folder:
+    """A folder that was given, or a new one that is removed after use."""
+
+    def __init__(self, given: Path | None, prefix: str = "") -> None:
+        """Make a folder whose name begins with the prefix, unless one is given."""
+        self.path = given or Path(tempfile.mkdtemp(prefix=prefix))
+        self._is_new = given is None
+
+    def remove(self) -> None:
+        """Remove it with all that is in it, unless it was given."""
+        if self._is_new:
+            shutil.rmtree(self.path)

@@ -1,0 +1,223 @@
+"""Servers run beside the tests, alone or several together; each is one process with a log file.
+
+    with SomeServer() as server:
+        ...
+
+They listen on ports that stay the same when they are started again, serve the same data then, and
+are gone after the block.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
+
+from rookery.errors import Unavailable
+from rookery.testing.folder import Folder
+from rookery.testing.process import Process
+
+_POLL: Final = 0.05
+_START_POLLS: Final = 1800  # at least 90 s: three servers may share one busy core
+
+
+class Lifetime(ABC):
+    """What a `with` block starts, kills and removes."""
+
+    def __init__(self, home: Folder) -> None:
+        self._home = home
+
+    @abstractmethod
+    def launch(self) -> None:
+        """Start without waiting; if that fails, nothing is left running."""
+
+    @abstractmethod
+    def wait_ready(self) -> None:
+        """Return when clients are served.
+
+        Raises:
+            Unavailable: a process ended, or was not ready in time; the text has its last words.
+        """
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End as a crash would (SIGKILL)."""
+
+    def start(self) -> None:
+        """Start, and return when clients are served; if that fails, nothing is left running.
+
+        Raises:
+            Unavailable: see `wait_ready`.
+        """
+        self.launch()
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def close(self) -> None:
+        """End, and remove the folder, unless the folder was given."""
+        self.kill()
+        self._home.remove()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Server(Lifetime):
+    """One server: start, stop, kill, pause; start again with the same data."""
+
+    STOP_SECONDS = 10.0
+    """How long it may take to shut down in order."""
+
+    def __init__(self, title: str, log: Path, home: Folder) -> None:
+        """Make the folder of the log; start nothing.
+
+        Args:
+            title: what errors call it.
+            log: the file for what it says.
+            home: what `close` removes.
+        """
+        super().__init__(home)
+        self.log = log
+        """What the server said, over all its starts."""
+        self._title = title
+        self._process: Process | None = None
+        self._is_paused = False
+        log.parent.mkdir(parents=True, exist_ok=True)
+
+    @abstractmethod
+    def _command(self) -> list[str]:
+        """Return the command line, with everything in place that it needs."""
+
+    @abstractmethod
+    def _is_ready(self) -> bool:
+        """Tell whether it serves clients."""
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the running process."""
+        return self._started().pid
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether the process lives, paused or not."""
+        return self._process is not None and self._process.ended() is None
+
+    @property
+    def is_paused(self) -> bool:
+        """Tell whether the process stands still."""
+        return self._is_paused
+
+    def launch(self) -> None:
+        """Start the process without waiting for it."""
+        if self.is_running:
+            raise RuntimeError(f"{self._title} runs already, as process {self.pid}")
+        self._process = Process(self._command(), self.log)
+
+    def wait_ready(self) -> None:
+        """Return when the server serves clients."""
+        self._wait_until(self._is_ready)
+
+    def stop(self) -> int | None:
+        """Let the server shut down in order; kill it if it takes too long.
+
+        Returns:
+            The exit status; None if there was nothing to stop.
+        """
+        if self._process is None:
+            return None
+        self.resume()
+        status = self._process.stop(self.STOP_SECONDS)
+        self._process = None
+        return status
+
+    def kill(self) -> None:
+        """End the process as a crash would (SIGKILL)."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+            self._is_paused = False
+
+    def restart(self) -> None:
+        """Stop in order if it runs, then start with the same ports and data."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Let the process stand still (SIGSTOP): connections are taken, answers do not come."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """End `pause`."""
+        if self._is_paused:
+            os.kill(self.pid, signal.SIGCONT)
+            self._is_paused = False
+
+    def last_words(self, lines: int = 40) -> str:
+        """Return the end of the server's log."""
+        text = self.log.read_text("utf-8", "replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _wait_until(self, is_ready: Callable[[], bool]) -> None:
+        process = self._started()
+        for _ in range(_START_POLLS):
+            if is_ready():
+                return
+            if (status := process.ended(_POLL)) is not None:
+                raise self._failed(f"ended with status {status} before it was ready")
+        raise self._failed("was not ready in time")
+
+    def _started(self) -> Process:
+        if self._process is None:
+            raise RuntimeError(f"{self._title} is not running: start it first")
+        return self._process
+
+    def _failed(self, what: str) -> Unavailable:
+        return Unavailable(f"{self._title} {what}; the end of {self.log}:\n{self.last_words()}")
+
+
+AnyServer = TypeVar("AnyServer", bound=Server)
+
+
+class Servers(Lifetime, Generic[AnyServer]):
+    """Several servers that know each other."""
+
+    def __init__(self, members: Sequence[AnyServer], home: Folder) -> None:
+        super().__init__(home)
+        self._members = members
+
+    def launch(self) -> None:
+        """Start the processes of all that do not run, without waiting for them."""
+        try:
+            for member in self._members:
+                if not member.is_running:
+                    member.launch()
+        except BaseException:
+            self.kill()
+            raise
+
+    def wait_ready(self) -> None:
+        """Return when all serve clients."""
+        for member in self._members:
+            member.wait_ready()
+
+    def kill(self) -> None:
+        """End all as a crash would (SIGKILL)."""
+        for member in self._members:
+            member.kill()

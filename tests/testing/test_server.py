@@ -1,0 +1,116 @@
+"""Tests of servers run beside the tests, with Python's own HTTP server as the server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rookery.errors import Unavailable
+from rookery.testing import probe
+from rookery.testing.folder import Folder
+from rookery.testing.ports import HOST, free_port
+from rookery.testing.server import Server, Servers
+
+
+class _Web(Server):
+    def __init__(self, folder: Path | None = None, *flags: str) -> None:
+        home = Folder(folder, "web-")
+        super().__init__("the web server", home.path / "web.log", home)
+        self.port = free_port()
+        self.folder = home.path
+        self._flags = flags
+
+    def _command(self) -> list[str]:
+        bind = ["--bind", HOST, "--directory", str(self.folder)]
+        return [sys.executable, "-m", "http.server", *bind, *self._flags, str(self.port)]
+
+    def _is_ready(self) -> bool:
+        return probe.is_open(self.port)
+
+
+@pytest.fixture
+def web() -> Iterator[_Web]:
+    with _Web() as server:
+        yield server
+
+
+def test_it_serves_in_the_block_and_is_gone_after_it() -> None:
+    with _Web() as web:
+        assert probe.is_open(web.port)
+
+    assert not probe.is_open(web.port)
+    assert not web.is_running
+    assert not web.folder.exists()
+
+
+def test_a_given_folder_is_kept(tmp_path: Path) -> None:
+    with _Web(tmp_path / "deep" / "web") as web:
+        pass
+
+    assert web.log.exists()
+
+
+def test_a_second_start_is_refused_and_the_first_goes_on(web: _Web) -> None:
+    with pytest.raises(RuntimeError, match=f"the web server runs already, as process {web.pid}"):
+        web.start()
+
+    assert probe.is_open(web.port)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_what_has_ended_starts_again_on_its_port(web: _Web, how: str) -> None:
+    first = web.pid
+    getattr(web, how)()
+    with pytest.raises(RuntimeError, match="the web server is not running: start it first"):
+        web.pause()
+
+    web.start()
+
+    assert web.pid != first
+    assert probe.is_open(web.port)
+
+
+def test_a_server_that_was_paused_is_stopped_in_order(web: _Web) -> None:
+    web.pause()
+
+    status = web.stop()
+
+    assert status == -15
+    assert not web.is_paused
+    assert web.stop() is None
+
+
+def test_one_that_ends_while_starting_tells_its_last_words() -> None:
+    web = _Web(None, "--nonsense")
+    with pytest.raises(
+        Unavailable,
+        match=r"(?s)the web server ended with status 2 before it was ready; .*--nonsense",
+    ):
+        web.start()
+
+    assert not web.is_running
+    web.close()
+
+
+def test_of_several_all_come_up_or_none_stays(tmp_path: Path) -> None:
+    members = [_Web(tmp_path / "sound"), _Web(tmp_path / "faulty", "--nonsense")]
+    together = Servers(members, Folder(tmp_path))
+    with pytest.raises(Unavailable, match="ended with status 2"):
+        together.start()
+
+    assert not any(one.is_running for one in members)
+
+
+def test_several_are_started_where_they_do_not_run(tmp_path: Path) -> None:
+    members = [_Web(tmp_path / "one"), _Web(tmp_path / "two")]
+    with Servers(members, Folder(tmp_path)) as together:
+        first, second = (one.pid for one in members)
+        members[1].kill()
+
+        together.start()
+
+        assert members[0].pid == first
+        assert members[1].pid != second
