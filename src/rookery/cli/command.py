@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import TypeAlias
 
 # The class is private to argparse, and generic for type checkers only: hence as text.
@@ -30,6 +31,16 @@ def add_command(
     parser.add_argument("--json", action="store_true", help="answer in JSON, for scripts")
     parser.set_defaults(run=run)
     return parser
+
+
+def action(module: str, name: str) -> Run:
+    """Return what runs a function of a module in `cli/actions`, which is imported only then."""
+
+    def run(args: argparse.Namespace) -> int:
+        found: Run = getattr(import_module(f"rookery.cli.actions.{module}"), name)
+        return found(args)
+
+    return run
 
 
 def print_json(value: object) -> None:

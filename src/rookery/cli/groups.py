@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from importlib import import_module
 
 from rookery.cli import arguments
-from rookery.cli.command import Run, Subparsers
+from rookery.cli.command import Subparsers, action
 from rookery.cli.nested import add_nest, add_nested
 
 
@@ -23,22 +21,11 @@ def add(subparsers: Subparsers) -> None:
         arguments.add_connection(add_one(nest))
 
 
-def _act(module: str, name: str) -> Run:
-    """Return what runs an action; its module is imported only then."""
-
-    def run(args: argparse.Namespace) -> int:
-        action: Callable[[argparse.Namespace], int]
-        action = getattr(import_module(f"rookery.cli.actions.{module}"), name)
-        return action(args)
-
-    return run
-
-
 def _add_list(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "list",
-        _act("groups", "list_groups"),
+        action("groups", "list_groups"),
         summary="List all groups.",
         example="rookery groups list --state stable --state empty",
     )
@@ -56,7 +43,7 @@ def _add_describe(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "describe",
-        _act("groups", "describe"),
+        action("groups", "describe"),
         summary="Show members, offsets and lag of groups.",
         example="rookery groups describe watchers --json",
     )
@@ -68,7 +55,7 @@ def _add_reset(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "reset",
-        _act("resetting", "reset"),
+        action("resetting", "reset"),
         summary="Move the offsets of a group that has no members; without --execute, only show.",
         example="rookery groups reset watchers --topic birds:0,2 --to-earliest --execute",
     )
@@ -108,7 +95,7 @@ def _add_delete(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "delete",
-        _act("groups", "delete"),
+        action("groups", "delete"),
         summary="Delete groups that have no members, with all their offsets.",
         example="rookery groups delete watchers --if-exists",
     )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from importlib import import_module
 
 from rookery.cli import arguments
-from rookery.cli.command import Run, Subparsers
+from rookery.cli.command import Subparsers, action
 from rookery.cli.nested import add_nest, add_nested
 
 
@@ -25,22 +23,11 @@ def add(subparsers: Subparsers) -> None:
         arguments.add_connection(parser)
 
 
-def _act(name: str) -> Run:
-    """Return what runs a measurement; its module is imported only then."""
-
-    def run(args: argparse.Namespace) -> int:
-        action: Callable[[argparse.Namespace], int]
-        action = getattr(import_module("rookery.cli.actions.perf"), name)
-        return action(args)
-
-    return run
-
-
 def _add_produce(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "produce",
-        _act("measure_produce"),
+        action("perf", "measure_produce"),
         summary="Send records of one size; time each from sending to acknowledgement.",
         example="rookery perf produce birds --records 1M --size 1000 --compression lz4",
     )
@@ -64,7 +51,7 @@ def _add_consume(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "consume",
-        _act("measure_consume"),
+        action("perf", "measure_consume"),
         summary="Read records from the beginning of a topic, and time the fetches.",
         example="rookery perf consume birds --records 1M",
     )
@@ -79,7 +66,7 @@ def _add_latency(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "latency",
-        _act("measure_latency"),
+        action("perf", "measure_latency"),
         summary="Send records at an even pace; time each from sending to its reading.",
         example="rookery perf latency birds --records 10k --throughput 1000",
     )

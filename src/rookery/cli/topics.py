@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from importlib import import_module
 
 from rookery.cli import arguments
-from rookery.cli.command import Run, Subparsers
+from rookery.cli.command import Subparsers, action
 from rookery.cli.nested import add_nest, add_nested
 
 
@@ -23,22 +21,11 @@ def add(subparsers: Subparsers) -> None:
         arguments.add_connection(add_one(nest))
 
 
-def _act(name: str) -> Run:
-    """Return what runs an action; its module is imported only then."""
-
-    def run(args: argparse.Namespace) -> int:
-        action: Callable[[argparse.Namespace], int]
-        action = getattr(import_module("rookery.cli.actions.topics"), name)
-        return action(args)
-
-    return run
-
-
 def _add_list(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "list",
-        _act("list_topics"),
+        action("topics", "list_topics"),
         summary="List all topics.",
         example="rookery topics list --bootstrap kafka-1:9092",
     )
@@ -50,7 +37,7 @@ def _add_create(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "create",
-        _act("create"),
+        action("topics", "create"),
         summary="Create topics, and wait until they can be used.",
         example="rookery topics create birds --partitions 4 --config retention.ms=3600000",
     )
@@ -69,7 +56,7 @@ def _add_describe(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "describe",
-        _act("describe"),
+        action("topics", "describe"),
         summary="Show partitions, leaders, offsets and configs of topics.",
         example="rookery topics describe birds --configs",
     )
@@ -84,7 +71,7 @@ def _add_delete(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "delete",
-        _act("delete"),
+        action("topics", "delete"),
         summary="Delete topics with all their records.",
         example="rookery topics delete birds --if-exists",
     )
@@ -97,7 +84,7 @@ def _add_alter(nest: Subparsers) -> argparse.ArgumentParser:
     parser = add_nested(
         nest,
         "alter",
-        _act("alter"),
+        action("topics", "alter"),
         summary="Add partitions to a topic, set its configs, or take them back.",
         example="rookery topics alter birds --partitions 8 --delete-config retention.ms",
     )

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 from rookery.broker.settings import BrokerSettings
 from rookery.cli.actions.figures import Meter, size_text
-from rookery.cli.actions.opening import full_key, opened
+from rookery.cli.actions.opening import opened
 from rookery.cli.command import print_json
 from rookery.cli.storing import load_settings
 from rookery.log.fsck.check import check
 from rookery.log.fsck.fault import Fault
 from rookery.log.fsck.progress import Report
 from rookery.net.loop import run as run_loop
+from rookery.store.namespaced import full_key
 
 
 def run(args: argparse.Namespace) -> int:

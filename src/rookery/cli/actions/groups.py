@@ -9,11 +9,13 @@ from rich.console import Console
 from rich.table import Table
 
 from rookery.cli.actions.connecting import run_client
+from rookery.cli.actions.named import delete_each, for_each, show_each
+from rookery.cli.actions.tables import make_table, number_text
 from rookery.cli.command import print_json
 from rookery.client.client import Client
 from rookery.client.groups import CommittedOffset, GroupListing
 from rookery.client.members import GroupDescription
-from rookery.errors import ApiError, ErrorCode
+from rookery.errors import ErrorCode
 from rookery.model.offset import LATEST
 from rookery.model.partition import TopicPartition
 
@@ -72,43 +74,18 @@ def list_groups(args: argparse.Namespace) -> int:
 
 def describe(args: argparse.Namespace) -> int:
     """Show groups with their members and their lag."""
-
-    async def work(client: Client) -> list[GroupRow]:
-        return [await _describe(client, name) for name in dict.fromkeys(args.groups)]
-
-    rows = run_client(args, work)
-    if args.json:
-        print_json(rows)
-    else:
-        console = Console()
-        for row in rows:
-            _print_group(console, row)
-    return 0
+    rows = for_each(args, args.groups, _describe)
+    return show_each(args, list(rows.values()), _print_group)
 
 
 def delete(args: argparse.Namespace) -> int:
     """Delete groups one by one."""
-
-    async def work(client: Client) -> dict[str, bool]:
-        return {name: await _delete(client, name, args) for name in dict.fromkeys(args.groups)}
-
-    gone = run_client(args, work)
-    if args.json:
-        print_json({"deleted": [name for name, was_there in gone.items() if was_there]})
-        return 0
-    for name, was_there in gone.items():
-        print(f"{name}: {'deleted' if was_there else 'was not there'}")
-    return 0
-
-
-async def _delete(client: Client, name: str, args: argparse.Namespace) -> bool:
-    try:
-        await client.groups.delete(name)
-    except ApiError as error:
-        if args.if_exists and error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-            return False
-        raise
-    return True
+    return delete_each(
+        args,
+        args.groups,
+        lambda client, name: client.groups.delete(name),
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    )
 
 
 async def _describe(client: Client, name: str) -> GroupRow:
@@ -171,9 +148,7 @@ def _summary(one: GroupListing) -> dict[str, str]:
 
 
 def _print_list(groups: list[GroupListing]) -> None:
-    table = Table(box=None, header_style="bold")
-    for title in ("group", "state", "kind", "protocol"):
-        table.add_column(title)
+    table = make_table(("group", "state", "kind", "protocol"))
     for one in groups:
         table.add_row(one.group_id, one.state, one.kind or "-", one.protocol_type or "-")
     Console().print(table)
@@ -193,10 +168,7 @@ def _print_group(console: Console, row: GroupRow) -> None:
 
 
 def _members_table(members: list[MemberRow]) -> Table:
-    table = Table(box=None, header_style="bold")
-    for title in ("member", "instance", "client", "host"):
-        table.add_column(title, overflow="fold")
-    table.add_column("partitions", justify="right")
+    table = make_table(("member", "instance", "client", "host", "partitions"), right={"partitions"})
     for one in members:
         instance = one["instance"] or "-"
         table.add_row(one["member"], instance, one["client"], one["host"], str(one["partitions"]))
@@ -204,17 +176,15 @@ def _members_table(members: list[MemberRow]) -> Table:
 
 
 def _offsets_table(offsets: list[OffsetRow]) -> Table:
-    table = Table(box=None, header_style="bold")
-    table.add_column("topic")
-    for title in ("partition", "offset", "end", "lag"):
-        table.add_column(title, justify="right")
-    table.add_column("member", overflow="fold")
+    numbers = ("partition", "offset", "end", "lag")
+    table = make_table(("topic", *numbers, "member"), right=numbers)
     for row in offsets:
-        numbers = (row["offset"], row["end"], row["lag"])
         table.add_row(
             row["topic"],
             str(row["partition"]),
-            *("-" if number is None else f"{number:,}" for number in numbers),
+            number_text(row["offset"], "-"),
+            number_text(row["end"], "-"),
+            number_text(row["lag"], "-"),
             row["member"] or "-",
         )
     return table

@@ -14,7 +14,7 @@ from rookery.errors import ConfigError
 from rookery.formats.segmentkeys import check_namespace
 from rookery.log.files import Files
 from rookery.log.fsck.sources import Sources
-from rookery.store.namespaced import ROOT, NamespacedStore
+from rookery.store.namespaced import NamespacedStore
 from rookery.store.open import open_store
 
 
@@ -45,11 +45,6 @@ async def opened(settings: BrokerSettings, *, with_log: bool) -> AsyncIterator[S
         if files is not None:
             await files.close()
         await store.close()
-
-
-def full_key(namespace: str, key: str) -> str:
-    """Return what an object is called in the store itself, where every namespace has its own."""
-    return f"{ROOT}{namespace}/{key.removeprefix(ROOT)}" if key.startswith(ROOT) else key
 
 
 def _journals(settings: BrokerSettings, *, with_log: bool) -> Path | None:

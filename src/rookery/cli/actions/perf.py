@@ -15,6 +15,7 @@ from rich.console import Console
 from rookery.cli.actions.connecting import producer_settings, run_client
 from rookery.cli.actions.figures import Meter, Speed, quantiles
 from rookery.cli.actions.latency import Pace, measure_trips
+from rookery.cli.actions.named import is_done
 from rookery.cli.actions.reading import ends_of, fetch_all, places_of
 from rookery.cli.command import print_json
 from rookery.client.admin import NewTopic
@@ -196,8 +197,5 @@ def measure_latency(args: argparse.Namespace) -> int:
 
 
 async def _ensure_topic(client: Client, name: str, partitions: int) -> None:
-    try:
-        await client.admin.create_topics([NewTopic(name=name, partitions=partitions)])
-    except ApiError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
+    topic = NewTopic(name=name, partitions=partitions)
+    await is_done(client.admin.create_topics([topic]), ErrorCode.TOPIC_ALREADY_EXISTS)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rookery.broker.settings import BrokerSettings
 from rookery.cli.actions.figures import Meter
 from rookery.cli.actions.fsck import fault_text, with_full_keys
-from rookery.cli.actions.opening import full_key, opened
+from rookery.cli.actions.opening import opened
 from rookery.cli.command import print_json
 from rookery.cli.storing import load_settings
 from rookery.clock import SystemClock, SystemRandom
@@ -23,6 +23,7 @@ from rookery.log.recovery.recover import (
     plan,
 )
 from rookery.net.loop import run as run_loop
+from rookery.store.namespaced import full_key
 
 
 def run(args: argparse.Namespace) -> int:

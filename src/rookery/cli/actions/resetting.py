@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Final, TypedDict
 
 from rich.console import Console
-from rich.table import Table
 
 from rookery.cli import arguments
 from rookery.cli.actions.connecting import run_client
 from rookery.cli.actions.consume import start_of
+from rookery.cli.actions.tables import make_table, number_text
 from rookery.cli.command import print_json
 from rookery.client.client import Client
 from rookery.clock import SystemClock
@@ -152,12 +152,10 @@ def _span(text: str) -> str:
 
 
 def _print(args: argparse.Namespace, rows: list[ResetRow]) -> None:
-    table = Table(box=None, header_style="bold")
-    table.add_column("topic")
-    for title in ("partition", "offset", "new offset"):
-        table.add_column(title, justify="right")
+    numbers = ("partition", "offset", "new offset")
+    table = make_table(("topic", *numbers), right=numbers)
     for row in rows:
-        offset = "-" if row["offset"] is None else f"{row['offset']:,}"
+        offset = number_text(row["offset"], "-")
         table.add_row(row["topic"], str(row["partition"]), offset, f"{row['new_offset']:,}")
     Console().print(table)
     if args.execute:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rich.console import Console
-from rich.table import Table
 
 from rookery.cli.actions.audit import Verdict
 from rookery.cli.actions.figures import Speed, sparkline
+from rookery.cli.actions.tables import make_table
 from rookery.cli.command import print_json
 
 _WIDTH: Final = 50
@@ -80,9 +80,8 @@ class Summary:
             console.print(f"  {name:<8} [cyan]{bar:<{_BAR}}[/cyan] {rate}", highlight=False)
 
     def _show_partitions(self, console: Console) -> None:
-        table = Table(box=None, header_style="bold")
-        for title in ("partition", "sent", "read back", "lost", "doubled", "order and checksum"):
-            table.add_column(title, justify="right")
+        titles = ("partition", "sent", "read back", "lost", "doubled", "order and checksum")
+        table = make_table(titles, right=titles)
         for one in self.verdicts:
             same = "[green]the same[/green]" if one.is_identical else "[red]different[/red]"
             table.add_row(

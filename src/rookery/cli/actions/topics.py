@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import TypedDict
 
 from rich.console import Console
-from rich.table import Table
 
 from rookery.cli.actions.connecting import run_client
+from rookery.cli.actions.named import delete_each, for_each, is_done, show_each
+from rookery.cli.actions.tables import make_table, number_text
 from rookery.cli.command import print_json
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.client.cluster import TopicView
 from rookery.client.configs import ConfigEntry, ResourceType
-from rookery.errors import ApiError, ConfigError, ErrorCode
+from rookery.errors import ConfigError, ErrorCode
 from rookery.model.offset import EARLIEST, LATEST
 from rookery.model.partition import TopicPartition
 from rookery.model.uuid import uuid_text
@@ -60,11 +61,13 @@ def list_topics(args: argparse.Namespace) -> int:
 
 def create(args: argparse.Namespace) -> int:
     """Create topics one by one, so that each is told of."""
+    passed_over = ErrorCode.TOPIC_ALREADY_EXISTS if args.if_not_exists else None
 
-    async def work(client: Client) -> dict[str, bool]:
-        return {name: await _create(client, name, args) for name in dict.fromkeys(args.topics)}
+    def create_one(client: Client, name: str) -> Awaitable[bool]:
+        work = client.admin.create_topics([_new_topic(name, args)], validate_only=args.dry_run)
+        return is_done(work, passed_over)
 
-    made = run_client(args, work)
+    made = for_each(args, args.topics, create_one)
     if args.json:
         print_json({"created": [name for name, is_new in made.items() if is_new]})
         return 0
@@ -82,29 +85,17 @@ def describe(args: argparse.Namespace) -> int:
         views = await client.admin.describe_topics(names)
         return [await _describe(client, views[name], every=args.configs) for name in names]
 
-    rows = run_client(args, work)
-    if args.json:
-        print_json(rows)
-    else:
-        console = Console()
-        for row in rows:
-            _print_topic(console, row)
-    return 0
+    return show_each(args, run_client(args, work), _print_topic)
 
 
 def delete(args: argparse.Namespace) -> int:
     """Delete topics one by one."""
-
-    async def work(client: Client) -> dict[str, bool]:
-        return {name: await _delete(client, name, args) for name in dict.fromkeys(args.topics)}
-
-    gone = run_client(args, work)
-    if args.json:
-        print_json({"deleted": [name for name, was_there in gone.items() if was_there]})
-        return 0
-    for name, was_there in gone.items():
-        print(f"{name}: {'deleted' if was_there else 'was not there'}")
-    return 0
+    return delete_each(
+        args,
+        args.topics,
+        lambda client, name: client.admin.delete_topics([name]),
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
 
 
 def alter(args: argparse.Namespace) -> int:
@@ -130,30 +121,13 @@ def alter(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _create(client: Client, name: str, args: argparse.Namespace) -> bool:
-    topic = NewTopic(
+def _new_topic(name: str, args: argparse.Namespace) -> NewTopic:
+    return NewTopic(
         name=name,
         partitions=args.partitions or -1,
         replication_factor=args.replication_factor or -1,
         configs=dict(args.config),
     )
-    try:
-        await client.admin.create_topics([topic], validate_only=args.dry_run)
-    except ApiError as error:
-        if args.if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-            return False
-        raise
-    return True
-
-
-async def _delete(client: Client, name: str, args: argparse.Namespace) -> bool:
-    try:
-        await client.admin.delete_topics([name])
-    except ApiError as error:
-        if args.if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return False
-        raise
-    return True
 
 
 async def _describe(client: Client, view: TopicView, *, every: bool) -> TopicRow:
@@ -201,11 +175,9 @@ def _replication(view: TopicView) -> int:
 
 
 def _print_list(views: Iterable[TopicView]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("topic", overflow="fold")
-    table.add_column("partitions", justify="right")
-    table.add_column("replicas", justify="right")
-    table.add_column("without a leader", justify="right")
+    numbers = ("partitions", "replicas", "without a leader")
+    table = make_table(("topic", *numbers), right=numbers)
+    table.pad_edge = False
     for view in views:
         lost = len(view.partitions) - len(view.available)
         mark = f"[red]{lost}[/red]" if lost else "-"
@@ -216,17 +188,16 @@ def _print_list(views: Iterable[TopicView]) -> None:
 def _print_topic(console: Console, row: TopicRow) -> None:
     total = sum((part["end"] or 0) - (part["start"] or 0) for part in row["partitions"])
     console.print(f"[bold]{row['name']}[/bold]  id {row['id']}, offsets span {total:,} records")
-    table = Table(box=None, header_style="bold")
-    for title in ("partition", "leader", "replicas", "in sync", "start", "end"):
-        table.add_column(title, justify="right")
+    titles = ("partition", "leader", "replicas", "in sync", "start", "end")
+    table = make_table(titles, right=titles)
     for part in row["partitions"]:
         table.add_row(
             str(part["partition"]),
             "[red]none[/red]" if part["leader"] < 0 else str(part["leader"]),
             ",".join(map(str, part["replicas"])),
             ",".join(map(str, part["isr"])),
-            "?" if part["start"] is None else f"{part['start']:,}",
-            "?" if part["end"] is None else f"{part['end']:,}",
+            number_text(part["start"], "?"),
+            number_text(part["end"], "?"),
         )
     console.print(table)
     for name, value in row["configs"].items():
