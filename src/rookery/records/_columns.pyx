@@ -16,6 +16,8 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove, memset
 
+from rookery.records._batch cimport get_i32, get_i64
+
 import pyarrow as pa
 from crc32c import crc32c
 
@@ -213,16 +215,6 @@ cdef void discard(Varlen *out):
 
 
 # Reading numbers.
-
-cdef inline int32_t be32(const uint8_t *p) noexcept nogil:
-    return <int32_t> (
-        (<uint32_t> p[0] << 24) | (<uint32_t> p[1] << 16) | (<uint32_t> p[2] << 8) | p[3]
-    )
-
-
-cdef inline int64_t be64(const uint8_t *p) noexcept nogil:
-    return <int64_t> ((<uint64_t> <uint32_t> be32(p) << 32) | <uint32_t> be32(p + 4))
-
 
 cdef const uint8_t *long_number(
     const uint8_t *p, const uint8_t *end, int bits, int64_t *out
@@ -672,11 +664,11 @@ cdef class Decoder:
         cdef int64_t left = self._view.buf.len - self._position
         cdef int64_t size = 0, offset
         if left > 16 and p[16] != 2:
-            raise _reading.bad_magic(self._topic, self._partition, be64(p), p[16])
+            raise _reading.bad_magic(self._topic, self._partition, get_i64(p), p[16])
         if left > 11:
-            size = <int64_t> be32(p + 8) + 12
+            size = <int64_t> get_i32(p + 8) + 12
             if size < HEADER_BYTES:
-                raise self._corrupt(be64(p), SHORT)
+                raise self._corrupt(get_i64(p), SHORT)
         if left < 12 or size > left:
             if not self._reading.allow_cut:
                 offset = int.from_bytes(p[:min(left, 8)], "big", signed=True)
@@ -687,7 +679,7 @@ cdef class Decoder:
         self._position += size
 
     cdef object _scan_whole(self, const uint8_t *p, int64_t size):
-        cdef int64_t offset = be64(p), delta = be32(p + 23), count = be32(p + 57)
+        cdef int64_t offset = get_i64(p), delta = get_i32(p + 23), count = get_i32(p + 57)
         cdef int attributes = (p[21] << 8) | p[22]
         if offset < 0 or delta < 0 or offset > INT64_MAX - delta:
             raise self._corrupt(offset, OFFSETS)
@@ -707,7 +699,7 @@ cdef class Decoder:
     ) except -1:
         if self._aborted is None:
             return (attributes & IS_CONTROL) != 0
-        producer = be64(p + 43)
+        producer = get_i64(p + 43)
         while self._aborted and self._aborted[len(self._aborted) - 1][1] <= last_offset:
             self._aborting.add(self._aborted.pop()[0])
         if attributes & IS_CONTROL:
@@ -732,13 +724,13 @@ cdef class Decoder:
         else:
             at = NULL
         if at == NULL or length < 4 or length > end - at:
-            raise self._corrupt(be64(p), CONTROL)
+            raise self._corrupt(get_i64(p), CONTROL)
         return at[2] == 0 and at[3] == 0
 
     cdef object _check(self, const uint8_t *p, int64_t size, int64_t offset):
         if self._check_crc:
             covered = PyMemoryView_FromMemory(<char *> p + 21, size - 21, PyBUF_READ)
-            if <uint32_t> crc32c(covered) != <uint32_t> be32(p + 17):
+            if <uint32_t> crc32c(covered) != <uint32_t> get_i32(p + 17):
                 raise self._corrupt(offset, CRC)
 
     cdef object _inflate(self, const uint8_t *p, int64_t size, int attributes):
@@ -750,14 +742,14 @@ cdef class Decoder:
         if codec == 0:
             return packed
         limit = self._reading.max_inflated_bytes
-        return _reading.inflate(self._fetched, be64(p), codec, packed, limit)
+        return _reading.inflate(self._fetched, get_i64(p), codec, packed, limit)
 
     cdef object _add(self, const uint8_t *p, int64_t size, int attributes):
         cdef Section s
         cdef View view
-        s.base_offset, s.leader_epoch = be64(p), be32(p + 12)
-        s.last_delta, s.left = be32(p + 23), be32(p + 57)
-        s.base_timestamp, s.max_timestamp = be64(p + 27), be64(p + 35)
+        s.base_offset, s.leader_epoch = get_i64(p), get_i32(p + 12)
+        s.last_delta, s.left = get_i32(p + 23), get_i32(p + 57)
+        s.base_timestamp, s.max_timestamp = get_i64(p + 27), get_i64(p + 35)
         s.append_time = (attributes & APPEND_TIME) != 0
         s.from_offset, s.until_offset = self._from_offset, self._until_offset
         s.partition, s.topic = self._partition, self._topic_index

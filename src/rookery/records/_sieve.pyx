@@ -7,55 +7,28 @@ taken for one. A slot is 24 bytes: the digest, and the offset plus one, so that 
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
+
+from rookery.records._batch cimport (
+    BAD_FIELD, BAD_LENGTH, BAD_OFFSET, BAD_TIMESTAMP, BAD_VARINT, FINE, MIN_RECORD, TRAILING,
+    Batch, Fault, fault_text, get_field, get_varint, get_varlong, set_varlong, to_batch,
+)
 
 from rookery.errors import Corrupt
 
 cdef enum:
-    LOG_APPEND_TIME = 8
-    MIN_RECORD = 7
     # A timestamp delta and a length may each take up so many bytes more than they did.
     GROWTH = 16
 
 SLOT_BYTES = 27  # 24 bytes, of which one in ten stays empty
 
 
-cdef enum Fault:
-    FINE
-    BAD_VARINT
-    BAD_LENGTH
-    BAD_FIELD
-    BAD_OFFSET
-    BAD_TIMESTAMP
-    LEFT_OVER
-
-
-_FAULTS = (
-    "",
-    "a varint is cut off or too long",
-    "its length does not fit into the batch",
-    "its key or value does not fit into it",
-    "its offset is out of order",
-    "its timestamp is out of range",
-    "bytes are left over behind it",
-)
-
-
 cdef struct Slot:
     uint64_t low
     uint64_t high
     int64_t offset
-
-
-cdef struct Batch:
-    int64_t base_offset
-    int64_t base_timestamp
-    int64_t append_time
-    bint has_append_time
-    int32_t last_offset_delta
-    int32_t count
 
 
 cdef struct Span:
@@ -80,74 +53,6 @@ cdef struct Result:
 
 
 # ---- records
-
-
-cdef int to_batch(object header, Batch* batch) except -1:
-    if not isinstance(header, tuple) or len(header) < 13:
-        raise ValueError("a batch header has 13 fields")
-    batch.base_offset = header[0]
-    batch.base_timestamp = header[7]
-    batch.has_append_time = <int>header[5] & LOG_APPEND_TIME
-    batch.append_time = header[8]
-    batch.last_offset_delta = header[6]
-    batch.count = header[12]
-    return 0
-
-
-cdef inline Fault get_unsigned(
-    const uint8_t* p, Py_ssize_t end, Py_ssize_t* at, int bits, uint64_t* value
-) noexcept nogil:
-    cdef Py_ssize_t i = at[0]
-    cdef uint64_t found = 0
-    cdef int by = 0
-    cdef uint8_t byte
-    while i < end and by < bits:
-        byte = p[i]
-        i += 1
-        # Only the tenth byte of a 64-bit number can push bits out at the top.
-        if by == 63 and byte > 1:
-            return BAD_VARINT
-        found |= <uint64_t>(byte & 0x7F) << by
-        if byte < 0x80:
-            if bits == 32 and found >> 32:
-                return BAD_VARINT
-            at[0] = i
-            value[0] = found
-            return FINE
-        by += 7
-    return BAD_VARINT
-
-
-cdef inline Fault get_varint(
-    const uint8_t* p, Py_ssize_t end, Py_ssize_t* at, int32_t* value
-) noexcept nogil:
-    cdef uint64_t found = 0
-    cdef uint32_t low
-    if get_unsigned(p, end, at, 32, &found) != FINE:
-        return BAD_VARINT
-    low = <uint32_t>found
-    value[0] = <int32_t>((low >> 1) ^ (0 - (low & 1)))
-    return FINE
-
-
-cdef inline Fault get_varlong(
-    const uint8_t* p, Py_ssize_t end, Py_ssize_t* at, int64_t* value
-) noexcept nogil:
-    cdef uint64_t found = 0
-    if get_unsigned(p, end, at, 64, &found) != FINE:
-        return BAD_VARINT
-    value[0] = <int64_t>((found >> 1) ^ (0 - (found & 1)))
-    return FINE
-
-
-cdef inline Fault get_field(
-    const uint8_t* p, Py_ssize_t end, Py_ssize_t* at, int32_t* size
-) noexcept nogil:
-    if get_varint(p, end, at, size) != FINE:
-        return BAD_VARINT
-    if size[0] < -1 or size[0] > end - at[0]:
-        return BAD_FIELD
-    return FINE
 
 
 cdef Fault get_frame(
@@ -183,13 +88,13 @@ cdef Fault get_span(
     if delta < 0 or delta > batch.last_offset_delta or batch.base_offset + delta <= last:
         return BAD_OFFSET
     span.offset = batch.base_offset + delta
-    fault = get_field(p, span.end, &at, &span.key_size)
+    fault = get_field(p, span.end, &at, &span.key_size, BAD_FIELD)
     if fault != FINE:
         return fault
     span.key_at = at
     if span.key_size > 0:
         at += span.key_size
-    fault = get_field(p, span.end, &at, &span.value_size)
+    fault = get_field(p, span.end, &at, &span.value_size, BAD_FIELD)
     if fault != FINE:
         return fault
     return get_time(batch, span)
@@ -206,8 +111,8 @@ cdef inline Fault get_time(Batch* batch, Span* span) noexcept nogil:
     return FINE
 
 
-cdef object broken(Fault fault, Py_ssize_t index):
-    return Corrupt(f"record {index}: {_FAULTS[<int>fault]}")
+cdef object broken(Py_ssize_t index, Fault fault):
+    return Corrupt(f"record {index}: {fault_text(fault)}")
 
 
 # ---- digests
@@ -325,7 +230,7 @@ cdef class OffsetMap:
         finally:
             PyBuffer_Release(&buffer)
         if fault != FINE:
-            raise broken(fault, index)
+            raise broken(index, fault)
         return True
 
     cdef Fault walk(
@@ -352,7 +257,7 @@ cdef class OffsetMap:
                 self.used += 1
             if slot.offset <= span.offset:
                 slot.offset = span.offset + 1
-        return FINE if at == size else LEFT_OVER
+        return FINE if at == size else TRAILING
 
     def sift(self, data, header, bint drops_tombstones, /):
         """Leave out records whose key has a later offset, and tombstones if they may go."""
@@ -372,7 +277,7 @@ cdef class OffsetMap:
                     <const uint8_t*>buffer.buf, buffer.len, &batch, drops_tombstones, out, &result
                 )
             if fault != FINE:
-                raise broken(fault, result.index)
+                raise broken(result.index, fault)
             kept = None
             if result.kept < batch.count:
                 kept = PyBytes_FromStringAndSize(<char*>out, result.size)
@@ -418,27 +323,13 @@ cdef class OffsetMap:
             result.size += span.begin - run
             run = span.end
         if at != size:
-            return LEFT_OVER
+            return TRAILING
         memcpy(out + result.size, p + run, size - run)
         result.size += size - run
         return FINE
 
 
 # ---- other times
-
-
-cdef inline Py_ssize_t put_unsigned(uint8_t* p, uint64_t value) noexcept nogil:
-    cdef Py_ssize_t size = 0
-    while value >= 0x80:
-        p[size] = <uint8_t>(value | 0x80)
-        value >>= 7
-        size += 1
-    p[size] = <uint8_t>value
-    return size + 1
-
-
-cdef inline Py_ssize_t put_varlong(uint8_t* p, int64_t value) noexcept nogil:
-    return put_unsigned(p, (<uint64_t>value << 1) ^ <uint64_t>(value >> 63))
 
 
 def rebase(data, Py_ssize_t count, int64_t shift, /):
@@ -460,7 +351,7 @@ def rebase(data, Py_ssize_t count, int64_t shift, /):
                 <const uint8_t*>buffer.buf, buffer.len, count, shift, out, &index, &size
             )
         if fault != FINE:
-            raise broken(fault, index)
+            raise broken(index, fault)
         return PyBytes_FromStringAndSize(<char*>out, size)
     finally:
         free(out)
@@ -484,12 +375,12 @@ cdef Fault rebase_all(
         delta = span.time_delta
         if (shift > 0 and delta > INT64_MAX - shift) or (shift < 0 and delta < INT64_MIN - shift):
             return BAD_TIMESTAMP
-        time_size = put_varlong(time, delta + shift)
+        time_size = set_varlong(time, delta + shift)
         rest = span.end - span.offset_at
-        to += put_varlong(out + to, 1 + time_size + rest)
+        to += set_varlong(out + to, 1 + time_size + rest)
         out[to] = p[span.time_at - 1]
         memcpy(out + to + 1, time, time_size)
         memcpy(out + to + 1 + time_size, p + span.offset_at, rest)
         to += 1 + time_size + rest
     written[0] = to
-    return FINE if at == size else LEFT_OVER
+    return FINE if at == size else TRAILING
