@@ -1,0 +1,209 @@
+"""What one look of a fetch at the state and the memory finds, for every partition it reads.
+
+Everything that a look finds comes from one version of the state. Records that memory has are taken
+at once; what must be read from disk is noted.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, Final, NamedTuple
+
+from rookery.broker.call import Call
+from rookery.broker.leaders import successor
+from rookery.broker.sessions import Session, Watched
+from rookery.cluster.state import aborted
+from rookery.cluster.state.partition import Partition
+from rookery.cluster.state.topics import Topic
+from rookery.errors import ErrorCode
+from rookery.log.tail import Key, Slice
+from rookery.wire.message import Parts
+from rookery.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchRequest,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+# What one answer holds at most, whatever the client says (Kafka's fetch.max.bytes of the broker).
+MAX_BYTES: Final = 55 * 1024 * 1024
+_NONE: Final = ErrorCode.NONE
+
+
+class Wanted(NamedTuple):
+    """A partition whose records must be read, from memory or from disk."""
+
+    answer: PartitionData
+    key: Key
+    partition: Partition
+    offset: int
+    limit: int
+    is_first: bool
+    until: int
+    """Where readers of committed records have to stop."""
+    aborted: array[int]
+    """Which transactions those readers have to skip, as of the same version of the state."""
+
+    def give(self, records: Slice) -> None:
+        """Put records into the answer, and which were aborted, if the client wants to know."""
+        answer = self.answer
+        answer.records = Parts(records.parts)
+        if answer.aborted_transactions is not None:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in aborted.within(self.aborted, self.offset, records.next_offset)
+            ]
+
+    def available(self, limit: int) -> int:
+        """Return about how many bytes there are from the offset on, no more than the limit."""
+        size = 0
+        bases, sizes = self.partition.base_offsets, self.partition.sizes
+        for index in range(self.partition.row_of(self.offset), len(sizes)):
+            if bases[index] >= self.until:
+                break
+            size += sizes[index]
+            if size >= limit:
+                return limit
+        return size
+
+    def least(self) -> int:
+        """Return what must be read whatever the limit: the first batch lies within one row."""
+        return self.partition.sizes[self.partition.row_of(self.offset)] if self.is_first else 0
+
+
+class Look:
+    """One look, and what it has found."""
+
+    __slots__ = (
+        "answers", "call", "cold", "endpoints", "has_error", "is_doubtful", "left", "partitions",
+        "request", "sent", "session", "size",
+    )  # fmt: skip
+
+    def __init__(self, call: Call, request: FetchRequest, session: Session) -> None:
+        """Look at everything that a session reads."""
+        self.call = call
+        self.request = request
+        self.session = session
+        self.answers: list[tuple[Watched, PartitionData]] = []
+        self.partitions: dict[Key, Partition] = {}
+        self.cold: list[Wanted] = []
+        self.sent: list[tuple[bytes, int, int]] = []
+        """Topic id, records and bytes of what memory had."""
+        self.endpoints: dict[int, NodeEndpoint] = {}
+        self.left = min(request.max_bytes, MAX_BYTES, call.connection.answers.room())
+        self.size = 0
+        self.has_error = False
+        self.is_doubtful = False
+        """Something is refused that a newer state might grant."""
+        self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        topics = self.call.state.topics
+        by_key: dict[Any, Topic] = topics.by_id if self.session.uses_ids else topics.by_name
+        for watched in self.session.partitions.values():
+            topic = by_key.get(watched.topic)
+            if topic is None or not 0 <= watched.index < len(topic.partitions):
+                self.is_doubtful = True
+                is_id = topic is None and self.session.uses_ids
+                unknown = (
+                    ErrorCode.UNKNOWN_TOPIC_ID if is_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                self._refuse(watched, unknown)
+            elif self.call.services.is_draining:
+                self._send_on(watched, topic)
+            else:
+                self._look_at(watched, topic)
+
+    def _look_at(self, watched: Watched, topic: Topic) -> None:
+        partition = topic.partitions[watched.index]
+        end, stable, offset = partition.next_offset, partition.last_stable_offset, watched.offset
+        if watched.leader_epoch > partition.leader_epoch:
+            self.is_doubtful = True
+            self._refuse(watched, ErrorCode.UNKNOWN_LEADER_EPOCH, partition)
+            return
+        if not partition.log_start <= offset <= end:
+            self.is_doubtful |= offset > end
+            self._refuse(watched, ErrorCode.OFFSET_OUT_OF_RANGE, partition)
+            return
+        key = (topic.id, watched.index)
+        self.partitions[key] = partition
+        if offset == end and self._is_told(watched, partition):
+            return
+        answer = PartitionData(
+            partition_index=watched.index,
+            error_code=_NONE,
+            high_watermark=end,
+            last_stable_offset=stable,
+            log_start_offset=partition.log_start,
+            aborted_transactions=[] if self.request.isolation_level else None,
+            records=b"",
+        )
+        self.answers.append((watched, answer))
+        readable = stable if self.request.isolation_level else end
+        if offset < readable and (self.left > 0 or not self.size):
+            self._take(answer, key, partition, watched)
+
+    def _is_told(self, watched: Watched, partition: Partition) -> bool:
+        """Whether the client knows all there is to say; most of a large session is like that."""
+        return (
+            self.session.is_incremental
+            and watched.high_watermark == partition.next_offset
+            and watched.log_start == partition.log_start
+        )
+
+    def _take(
+        self, answer: PartitionData, key: Key, partition: Partition, watched: Watched
+    ) -> None:
+        """Take records from memory, or note that they must be read."""
+        limit = min(self.left, watched.max_bytes)
+        is_first = not self.size
+        is_committed = self.request.isolation_level
+        until = partition.last_stable_offset if is_committed else partition.next_offset
+        records = self.call.services.reader.read_now(
+            key, partition, watched.offset, limit, whole_first=is_first, until=until
+        )
+        wanted = Wanted(
+            answer, key, partition, watched.offset, limit, is_first, until, partition.aborted
+        )
+        if records is None:
+            self.cold.append(wanted)
+            size = wanted.available(max(limit, 1))
+        else:
+            size = records.size
+            if size:
+                wanted.give(records)
+                self.sent.append((key[0], records.next_offset - watched.offset, size))
+        self.size += size
+        self.left -= size
+
+    def _refuse(
+        self, watched: Watched, code: ErrorCode, partition: Partition | None = None
+    ) -> PartitionData:
+        end = partition.next_offset if partition else -1
+        stable = partition.last_stable_offset if partition else -1
+        answer = PartitionData(
+            partition_index=watched.index,
+            error_code=code,
+            high_watermark=end,
+            last_stable_offset=stable,
+            log_start_offset=partition.log_start if partition else -1,
+            aborted_transactions=None if partition and not self.request.isolation_level else [],
+            records=b"",
+        )
+        self.has_error = True
+        self.answers.append((watched, answer))
+        return answer
+
+    def _send_on(self, watched: Watched, topic: Topic) -> None:
+        """Send the client on to who comes after this broker."""
+        answer = self._refuse(watched, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        heir = successor(self.call, topic, watched.index)
+        if heir is not None:
+            broker = heir.broker
+            answer.current_leader = LeaderIdAndEpoch(
+                leader_id=broker.node_id, leader_epoch=heir.leader_epoch
+            )
+            self.endpoints[broker.node_id] = NodeEndpoint(
+                node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+            )
