@@ -81,6 +81,9 @@ class DrillStore:
     async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
         return await self._pass("read", key, lambda: self._store.read(key, start, size))
 
+    async def view(self, key: str, start: int = 0, size: int | None = None) -> Buffer:
+        return await self.read(key, start, size)
+
     async def size(self, key: str) -> int | None:
         return await self._pass("size", key, lambda: self._store.size(key))
 

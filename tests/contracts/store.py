@@ -50,6 +50,8 @@ class StoreContract:
     ) -> None:
         await store.create("digits", [b"0123456789"])
         assert await store.read("digits", start, size) == expected
+        view = await store.view("digits", start, size)
+        assert (len(view), bytes(view)) == (len(expected), expected)
 
     @pytest.mark.parametrize(("start", "size"), [(-1, None), (0, -1), (11, None), (11, 1)])
     async def test_a_range_outside_is_refused(
@@ -58,6 +60,8 @@ class StoreContract:
         await store.create("digits", [b"0123456789"])
         with pytest.raises(ValueError, match="cannot read"):
             await store.read("digits", start, size)
+        with pytest.raises(ValueError, match="cannot read"):
+            await store.view("digits", start, size)
 
     async def test_nothing_is_overwritten(self, store: Store) -> None:
         await store.create("key", [b"first"])

@@ -52,6 +52,9 @@ class Failing:
     async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
         return await self._store.read(key, start, size)
 
+    async def view(self, key: str, start: int = 0, size: int | None = None) -> Buffer:
+        return await self._store.view(key, start, size)
+
     async def size(self, key: str) -> int | None:
         return await self._store.size(key)
 
@@ -476,7 +479,7 @@ async def test_what_cannot_be_read_now_is_tried_again(tmp_path: Path) -> None:
         rewriter = process.rewriter(world)
         read = rewriter.read
 
-        async def refusing(object_id: int, position: int, size: int) -> bytes:
+        async def refusing(object_id: int, position: int, size: int) -> Buffer:
             if not is_stored(object_id):
                 raise Unavailable("the disk does not answer")
             return await read(object_id, position, size)

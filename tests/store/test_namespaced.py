@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rookery.store.namespaced import NamespacedStore
+from rookery.errors import Conflict
+from rookery.store.namespaced import NamespacedStore, full_key
 from rookery.store.open import open_store
-from rookery.store.port import Store, Stored
+from rookery.store.port import NotFound, Store, Stored
 from tests.contracts.store import StoreContract
 
 
@@ -38,3 +39,23 @@ async def test_namespaces_do_not_see_each_other(request: pytest.FixtureRequest) 
         "_rookery/two/objects/1",
         "two/t/0/segment-0.kfs",
     ]
+
+
+async def test_errors_name_an_object_as_the_bucket_does(request: pytest.FixtureRequest) -> None:
+    store = NamespacedStore(open_store(f"memory:{request.node.nodeid}"), "one")
+    key, full = "_rookery/objects/1", "'_rookery/one/objects/1'"
+    with pytest.raises(NotFound, match=full) as caught:
+        await store.read(key)
+    assert caught.value.key == key, "whoever asked knows the short form alone"
+    await store.create(key, [b"one"])
+    with pytest.raises(Conflict, match=full):
+        await store.create(key, [b"two"])
+    with pytest.raises(Conflict, match=full):
+        await store.replace(key, b"two", "another version")
+    with pytest.raises(ValueError, match=full):
+        await store.read(key, 4)
+
+
+def test_segments_have_the_namespace_in_their_keys_already() -> None:
+    assert full_key("one", "one/t/0/segment-0.kfs") == "one/t/0/segment-0.kfs"
+    assert full_key("one", "_rookery/objects/1") == "_rookery/one/objects/1"

@@ -20,8 +20,9 @@ from rookery.errors import ConfigError, Corrupt
 from rookery.formats.keys import is_stored, journal_name, object_key
 from rookery.log.queues import Block, Key, TwoQueues
 from rookery.log.settings import CacheSettings
+from rookery.wire.buffer import Buffer
 
-Read = Callable[[int, int, int], Awaitable[bytes]]
+Read = Callable[[int, int, int], Awaitable[Buffer]]
 """Reads (object id, position, size); returns fewer bytes only where the object ends."""
 
 # Who has not asked for a block that was read ahead for so long will hardly do so.
@@ -39,7 +40,7 @@ class _Span(NamedTuple):
 class _Load(NamedTuple):
     """A read of a block under way, and how far its first reader wants it."""
 
-    task: asyncio.Task[bytes]
+    task: asyncio.Task[Buffer]
     needed: int
 
 
@@ -69,8 +70,8 @@ class BlockCache:
             max(1, settings.max_bytes // settings.block_bytes),
         )
         self._loads: dict[Key, _Load] = {}
-        self._tasks: set[asyncio.Task[bytes]] = set()
-        self._aheads: set[asyncio.Task[bytes]] = set()
+        self._tasks: set[asyncio.Task[Buffer]] = set()
+        self._aheads: set[asyncio.Task[Buffer]] = set()
         # Blocks of stored objects that were read ahead and not asked for yet, and since when.
         self._unasked: dict[Key, float] = {}
         self._max_unasked = max(1, self._blocks.probation_bytes // 2 // settings.stored_block_bytes)
@@ -201,7 +202,7 @@ class BlockCache:
         self.misses += 1
         return self._start(span.key, span.end)
 
-    async def _wait(self, span: _Span, load: _Load) -> bytes:
+    async def _wait(self, span: _Span, load: _Load) -> Buffer:
         while True:
             # Who gives up waiting does not take the block away from the others.
             data = await asyncio.shield(load.task)
@@ -223,7 +224,7 @@ class BlockCache:
         load = self._loads[key] = _Load(task, needed)
         return load
 
-    async def _fill(self, key: Key, needed: int) -> bytes:
+    async def _fill(self, key: Key, needed: int) -> Buffer:
         task = asyncio.current_task()
         step = self._step(key[0])
         try:
@@ -237,7 +238,7 @@ class BlockCache:
             if self._is_wanted(key, task):
                 del self._loads[key]
 
-    def _is_wanted(self, key: Key, task: asyncio.Task[bytes] | None) -> bool:
+    def _is_wanted(self, key: Key, task: asyncio.Task[Buffer] | None) -> bool:
         load = self._loads.get(key)
         return load is not None and load.task is task
 
@@ -309,7 +310,7 @@ def _check(settings: CacheSettings) -> None:
         raise ConfigError(f"probation_percent is {settings.probation_percent}; it must be 0 to 100")
 
 
-def _retrieve(task: asyncio.Task[bytes]) -> None:
+def _retrieve(task: asyncio.Task[Buffer]) -> None:
     # A block read ahead may have nobody who waits for it; its failure is nobody's then.
     if not task.cancelled():
         task.exception()

@@ -17,7 +17,8 @@ from rookery.formats.keys import is_stored, journal_name, object_key, split_obje
 from rookery.formats.segmentkeys import Generation, index_key, segment_key, times_key
 from rookery.log.files import Files
 from rookery.log.openfiles import Missing
-from rookery.store.port import NotFound, Store
+from rookery.store.namespaced import full_key
+from rookery.store.port import Buffer, NotFound, Store
 
 # The files beside a segment are read whole: a damaged name must not fill the memory.
 _BESIDE_BYTES: Final = 64 * 1024 * 1024
@@ -31,14 +32,14 @@ _MISSING: Final = metrics.counter(
 class Removed(Missing):
     """An object is not in the store (any more): read the state again, then plan the read anew."""
 
-    def __init__(self, object_id: int, key: str) -> None:
+    def __init__(self, object_id: int, error: NotFound) -> None:
         Conflict.__init__(
             self,
-            f"object {key} is not in the store; if the cluster log still names it, someone else "
-            "has deleted it: run rookery fsck",
+            f"{error}; if the cluster log still names it, someone else has deleted it: "
+            "run rookery fsck",
         )
         self.object_id = object_id
-        self.key = key
+        self.key = error.key
 
 
 def key_of(state: State, namespace: str, object_id: int) -> str:
@@ -85,13 +86,13 @@ class Places:
         """Return what an object is called, for messages."""
         if not is_stored(object_id):
             return f"journal file {journal_name(object_id)}"
-        return f"object {self.key(object_id)}"
+        return f"object {full_key(self._namespace, self.key(object_id))}"
 
     def key(self, object_id: int) -> str:
         """Return the key of an object in the store."""
         return key_of(self._state(), self._namespace, object_id)
 
-    async def read(self, object_id: int, position: int, size: int) -> bytes:
+    async def read(self, object_id: int, position: int, size: int) -> Buffer:
         """Return that many bytes from the position on, fewer only where the object ends.
 
         Raises:
@@ -119,17 +120,18 @@ class Places:
             Corrupt: It is far larger than any such file.
             Unavailable: The store could not read it.
         """
-        data = await self._stored(object_id, key, 0, _BESIDE_BYTES + 1)
+        data = bytes(await self._stored(object_id, key, 0, _BESIDE_BYTES + 1))
         if len(data) > _BESIDE_BYTES:
             raise Corrupt(f"{key}: is longer than {_BESIDE_BYTES} bytes, which none can be")
         return data
 
-    async def _stored(self, object_id: int, key: str, position: int, size: int) -> bytes:
+    async def _stored(self, object_id: int, key: str, position: int, size: int) -> Buffer:
         if self._store is None:
-            raise Unavailable(f"object {key} lies in a store, and this process has none")
+            name = full_key(self._namespace, key)
+            raise Unavailable(f"object {name} lies in a store, and this process has none")
         try:
-            return await self._store.read(key, position, size)
+            return await self._store.view(key, position, size)
         except NotFound as error:
-            raise Removed(object_id, key) from error
+            raise Removed(object_id, error) from error
         except ValueError:
             return b""  # the position lies beyond the object's end

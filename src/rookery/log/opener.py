@@ -21,7 +21,7 @@ from rookery.wire.buffer import Buffer
 
 _DIRECT_FROM_BYTES: Final = 128 * 1024
 
-Direct = Callable[[int, int, int], Awaitable[bytes]]
+Direct = Callable[[int, int, int], Awaitable[Buffer]]
 """Reads (object id, position, size) past the cache; fewer bytes only where the object ends."""
 
 

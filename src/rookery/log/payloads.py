@@ -6,6 +6,7 @@ from rookery.cluster.port import ClusterLog, Trimmed
 from rookery.errors import Corrupt
 from rookery.log.entries import Entries
 from rookery.log.refine import Read
+from rookery.records.kernel import Buffer
 
 
 class EntryReader:
@@ -21,7 +22,7 @@ class EntryReader:
         self._entries = Entries(cluster_log)
         self._objects = objects
 
-    async def read(self, object_id: int, position: int, size: int) -> bytes:
+    async def read(self, object_id: int, position: int, size: int) -> Buffer:
         """Return that many bytes from the position on, fewer only where the object ends.
 
         Raises:

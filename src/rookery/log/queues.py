@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from rookery.wire.buffer import Buffer
+
 _HOT_TIMES: Final = 2
 
 Key = tuple[int, int]
@@ -25,7 +27,7 @@ class Block:
 
     __slots__ = ("data", "served_bytes")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: Buffer) -> None:
         self.data = data
         self.served_bytes = 0
 

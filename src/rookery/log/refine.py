@@ -23,7 +23,7 @@ from rookery.records.batch import BatchHeader
 from rookery.records.kernel import Buffer
 from rookery.store.port import NotFound
 
-Read = Callable[[int, int, int], Awaitable[bytes]]
+Read = Callable[[int, int, int], Awaitable[Buffer]]
 """Reads (object id, position, size) of journals, entries and the store."""
 
 _Stamp: TypeAlias = tuple[int, int]

@@ -80,6 +80,12 @@ class CountedStore:
         READ_BYTES.inc(len(data))
         return data
 
+    async def view(self, key: str, start: int = 0, size: int | None = None) -> Buffer:
+        """Count and pass on."""
+        data = await self._count("read", self._store.view(key, start, size))
+        READ_BYTES.inc(len(data))
+        return data
+
     async def size(self, key: str) -> int | None:
         """Count and pass on."""
         return await self._count("size", self._store.size(key))

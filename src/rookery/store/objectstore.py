@@ -68,10 +68,14 @@ class ObjectStore:
 
     async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
         """Return a range of an object."""
+        return bytes(await self.view(key, start, size))
+
+    async def view(self, key: str, start: int = 0, size: int | None = None) -> Buffer:
+        """Return a range of an object as the client library received it."""
         check_key(key)
         check_range(key, start, size)
 
-        async def attempt(_: int) -> bytes:
+        async def attempt(_: int) -> Buffer:
             return await self._get(key, start, size)
 
         return await self._retrier.run("read", key, attempt)
@@ -109,7 +113,7 @@ class ObjectStore:
                 if lacks_bucket(error):
                     raise
                 return None
-            return data, self._version(key, meta)
+            return bytes(data), self._version(key, meta)
 
         return await self._retrier.run("read", key, attempt)
 
@@ -153,14 +157,14 @@ class ObjectStore:
         async with self._limit(sum(memoryview(part).nbytes for part in parts)):
             return await obstore.put_async(self._client, key, list(parts), mode=mode)
 
-    async def _fetch(self, key: str, options: GetOptions | None) -> tuple[bytes, ObjectMeta]:
+    async def _fetch(self, key: str, options: GetOptions | None) -> tuple[Buffer, ObjectMeta]:
         async with self._limit():
             result = await obstore.get_async(self._client, key, options=options)
         start, end = result.range
         async with self._limit(end - start):
-            return bytes(await result.bytes_async()), result.meta
+            return memoryview(await result.bytes_async()), result.meta
 
-    async def _get(self, key: str, start: int, size: int | None) -> bytes:
+    async def _get(self, key: str, start: int, size: int | None) -> Buffer:
         if size == 0:
             return _nothing(key, start, size, await self._head(key))
         end = None if size is None else start + size

@@ -29,8 +29,14 @@ class Stored(NamedTuple):
 class NotFound(Error):  # noqa: N818 (the name says what happened; the base says it is an error)
     """There is no object of that key: barrier and plan again, it is not an empty one."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(f"there is no object {key!r} in the store")
+    def __init__(self, key: str, full_key: str = "") -> None:
+        """Name the object.
+
+        Args:
+            key: as the caller has called it.
+            full_key: what it is called in the store itself, if that is another key.
+        """
+        super().__init__(f"there is no object {full_key or key!r} in the store")
         self.key = key
 
 
@@ -61,6 +67,9 @@ class Store(Protocol):
             NotFound: there is no such object.
             ValueError: a number is negative, or `start` is beyond the object's end.
         """
+
+    async def view(self, key: str, start: int = 0, size: int | None = None) -> Buffer:
+        """Return the same as `read`, in the memory where it was received: for large ranges."""
 
     async def size(self, key: str) -> int | None:
         """Return the object's size in bytes, None if there is no such object."""

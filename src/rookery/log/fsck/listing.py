@@ -18,14 +18,13 @@ from rookery.formats.keys import (
 from rookery.formats.segmentkeys import parse_segment_key
 from rookery.log.fsck.fault import Fault, Kind, Where
 from rookery.log.objects import keys_of
+from rookery.store.probe import PROBES
 
 UNPLACED: Final = "_rookery/unplaced/"
 """Where `rookery recover` keeps objects that it knows no offsets for."""
 
 # The cluster log may live in the same store: entries, and what was trimmed.
 _ENTRY: Final = re.compile(r"_rookery/log/([0-9]{20}|floor)")
-# What a probe that was killed has left means nothing.
-_PROBE: Final = "_rookery/probe/"
 
 
 class Unnamed(NamedTuple):
@@ -60,7 +59,8 @@ def _is_known(state: State, object_id: int) -> bool:
 
 def _is_expected(key: str) -> bool:
     is_entry = _ENTRY.fullmatch(key) is not None
-    is_small = key == CLUSTER or key.startswith(_PROBE)
+    # A probe under way, or what one that was killed has left: the sweeper removes it.
+    is_small = key == CLUSTER or key.startswith(PROBES)
     return is_entry or is_small or parse_snapshot_key(key) is not None
 
 

@@ -45,7 +45,7 @@ class Bytes:
             Missing, Corrupt, Unavailable: as `Places.read`.
         """
         if object_id > 0:
-            return await self.places.read(object_id, position, size)
+            return bytes(await self.places.read(object_id, position, size))
         payload = self._payloads.get(-object_id)
         if payload is None:
             payload = await self._payload(-object_id)

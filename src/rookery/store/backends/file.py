@@ -61,6 +61,10 @@ class FileStore:
         check_range(key, start, size)
         return await asyncio.to_thread(self._read, key, start, size)
 
+    async def view(self, key: str, start: int = 0, size: int | None = None) -> Buffer:
+        """Return a range of a file."""
+        return await self.read(key, start, size)
+
     async def size(self, key: str) -> int | None:
         """Return a file's size, None if there is none."""
         check_key(key)

@@ -50,6 +50,10 @@ class MemoryStore:
         check_range(key, start, size, len(data))
         return data[start : None if size is None else start + size]
 
+    async def view(self, key: str, start: int = 0, size: int | None = None) -> Buffer:
+        """Return a range of an object."""
+        return await self.read(key, start, size)
+
     async def size(self, key: str) -> int | None:
         """Return an object's size, None if there is none."""
         check_key(key)
