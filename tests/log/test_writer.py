@@ -190,7 +190,7 @@ async def test_objects_are_committed_in_the_order_in_which_they_were_begun(
 async def test_small_flushes_to_a_store_wait_for_the_interval(setting: Setting) -> None:
     store = SlowStore()
     writer = Writer(
-        setting.replica, setting.tail, FlushSettings(0, 1_000_000, lanes=8, interval_ms=20)
+        setting.replica, setting.tail, FlushSettings(0, 1_000_000, lanes=8, interval_ms=500)
     )
     writer.use(store)
     futures = []
