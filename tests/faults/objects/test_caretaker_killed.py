@@ -39,10 +39,8 @@ WHEN = {"before": Fault.ERROR, "after": Fault.DELAY}
 
 
 @pytest.mark.timeout(300)
-# With etcd some step may not come within a minute on a busy machine: `make crash` kills there, too.
-@pytest.mark.parametrize("kind", [STORE])
+@pytest.mark.parametrize("kind", [ETCD, STORE])
 def test_no_step_of_the_caretaker_is_dangerous_to_die_in(scene: Scene) -> None:
-    # Segments are made first, and on a slow machine nothing is left for merging.
     steps, segment_bytes = (STEPS, 400_000) if scene.kind == ETCD else (LOG_STEPS, 1 << 28)
     hosts = scene.hosts(1, "--caretaker", "off", *PATIENT)
     create_topic(hosts.bootstrap)
