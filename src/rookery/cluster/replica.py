@@ -143,6 +143,10 @@ class Replica:
         """Have a listener called after every entry that was applied."""
         self._listeners.append(listener)
 
+    def unlisten(self, listener: Listener) -> None:
+        """Have it called no more."""
+        self._listeners = [one for one in self._listeners if one != listener]
+
     @property
     def waiting(self) -> int:
         """How many proposals are not in an entry yet."""

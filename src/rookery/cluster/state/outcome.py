@@ -23,6 +23,31 @@ class Outcome(NamedTuple):
     value: Any = None
 
 
+class Marked(NamedTuple):
+    """A marker that was written into a partition."""
+
+    topic_id: bytes
+    partition: int
+    first_offset: int
+    """Where the transaction began there; the marker's own offset if it holds nothing."""
+    offset: int
+    last_sequence: int
+    """Of the transaction's records there; -1 if it holds nothing."""
+    time_ms: int
+    is_append_time: bool
+
+
+class Ended(NamedTuple):
+    """A transaction that ended: all that is needed to end it in the same way again."""
+
+    producer_id: int
+    epoch: int
+    is_commit: bool
+    markers: list[Marked]
+    offsets: dict[str, dict[tuple[bytes, int], bytes]]
+    """What moved with it: packed offsets by group, topic id and partition."""
+
+
 class Applied(NamedTuple):
     """What one entry did."""
 
@@ -33,6 +58,8 @@ class Applied(NamedTuple):
     """Partitions that grew or are gone, by topic id and index: readers should look again."""
     marked: list[tuple[bytes, int]]
     """Partitions in which a transaction ended."""
+    ended: list[Ended]
+    """Transactions that ended."""
     moved: list[tuple[bytes, int]]
     """Partitions of which some bytes lie elsewhere from now on."""
     dropped: list[int]

@@ -5,8 +5,9 @@ batches. A batch that repeats one of these is answered with the offset it got th
 must follow without a gap; a new epoch begins at 0. Of an unknown producer any sequence is taken,
 because its past may have been removed by retention.
 
-A producer is kept as packed bytes: an epoch, the time of its last batch, and up to five batches,
-oldest first. That is a third of what objects would take.
+A producer is kept as packed bytes: an epoch, the time of its last batch or marker, and up to five
+batches, oldest first; before them, one that stands for the transactions that have ended. That is a
+third of what objects would take.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ REMEMBERED: Final = 5
 _HEAD: Final = Struct(">hq")
 _BATCH: Final = Struct(">iiq")  # first sequence, last sequence, base offset
 _SEQUENCES: Final = 2**31
+# In the place of a first sequence: transactions have ended, the newest with this last sequence.
+_ENDED: Final = -1
+_NOTHING: Final = _BATCH.pack(_ENDED, -1, -1)
 
 
 class Verdict(NamedTuple):
@@ -56,22 +60,25 @@ def remember(
     window: bytes | None, epoch: int, first: int, count: int, *, offset: int, time_ms: int
 ) -> bytes:
     """Return the window with a new batch in it; a new epoch forgets the batches of the old one."""
-    batches = b""
-    if window is not None and _HEAD.unpack_from(window)[0] == epoch:
-        batches = window[_HEAD.size :][-(REMEMBERED - 1) * _BATCH.size :]
+    end, batches = _split(window)
+    if window is not None and _HEAD.unpack_from(window)[0] != epoch:
+        end, batches = end and _NOTHING, b""
     last = (first + count - 1) % _SEQUENCES
-    return _HEAD.pack(epoch, time_ms) + batches + _BATCH.pack(first, last, offset)
+    kept = batches[-(REMEMBERED - 1) * _BATCH.size :]
+    return _HEAD.pack(epoch, time_ms) + end + kept + _BATCH.pack(first, last, offset)
 
 
-def close(window: bytes) -> bytes:
+def close(window: bytes | None, epoch: int, time_ms: int) -> bytes:
     """Return the window of a producer whose transaction has ended: where it goes on, and no more.
 
     A batch of the next transaction is never a repetition of one before the marker. A client that
     gave up a batch whose answer was lost may use its numbers again, within the same epoch: taken
     for a repetition, its records would be acknowledged and be nowhere.
     """
-    _, last, _ = _BATCH.unpack_from(window, len(window) - _BATCH.size)
-    return window[: _HEAD.size] + _BATCH.pack(-1, last, -1)
+    last = -1
+    if window is not None and _HEAD.unpack_from(window)[0] == epoch:
+        last = describe(window).last_sequence
+    return _HEAD.pack(epoch, time_ms) + _BATCH.pack(_ENDED, last, -1)
 
 
 class Known(NamedTuple):
@@ -80,10 +87,22 @@ class Known(NamedTuple):
     epoch: int
     time_ms: int
     last_sequence: int
+    has_ended: bool
+    """Whether a transaction of it has ended here."""
 
 
 def describe(window: bytes) -> Known:
     """Return what a window says of its producer."""
     epoch, time_ms = _HEAD.unpack_from(window)
+    end, _ = _split(window)
     _, last, _ = _BATCH.unpack_from(window, len(window) - _BATCH.size)
-    return Known(epoch, time_ms, last)
+    return Known(epoch, time_ms, last, bool(end))
+
+
+def _split(window: bytes | None) -> tuple[bytes, bytes]:
+    """Return what stands for the end of transactions, if any have ended, and the batches."""
+    if window is None:
+        return b"", b""
+    first, _, _ = _BATCH.unpack_from(window, _HEAD.size)
+    begin = _HEAD.size + (_BATCH.size if first == _ENDED else 0)
+    return window[_HEAD.size : begin], window[begin:]

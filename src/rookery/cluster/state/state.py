@@ -77,6 +77,7 @@ class State:
             outcomes=[],
             grown=[],
             marked=[],
+            ended=[],
             moved=[],
             dropped=[],
             claimed=[],

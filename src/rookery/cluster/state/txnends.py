@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from rookery.cluster.state import aborted, producers
 from rookery.cluster.state.aborted import AbortedTransaction
 from rookery.cluster.state.groups import Group, Groups
-from rookery.cluster.state.outcome import Applied
+from rookery.cluster.state.outcome import Applied, Ended, Marked
 from rookery.cluster.state.topics import Topics
 from rookery.cluster.state.txns import (
     LAST_EPOCH,
@@ -63,10 +63,11 @@ def close(
 ) -> None:
     """End a transaction: markers for all its partitions, and its offsets for their groups."""
     is_commit = state is TransactionState.COMPLETE_COMMIT
-    mark(known, transaction.partitions, writer, moment, done, is_commit=is_commit)
-    if is_commit:
-        for group_id, offsets in transaction.groups.items():
-            _move_offsets(known, group_id, offsets)
+    markers = mark(known, transaction.partitions, writer, moment, done, is_commit=is_commit)
+    moved = transaction.groups if is_commit else {}
+    for group_id, offsets in moved.items():
+        _move_offsets(known, group_id, offsets)
+    done.ended.append(Ended(*writer, is_commit, markers, moved))
     known.transactions.close(transaction, state)
     transaction.changed, transaction.changed_ms = moment
 
@@ -79,8 +80,9 @@ def mark(
     done: Applied,
     *,
     is_commit: bool,
-) -> None:
+) -> list[Marked]:
     """Write markers into partitions, and note there what was aborted."""
+    markers = []
     for topic_id, index in places:
         topic = known.topics.by_id.get(topic_id)
         if topic is None:
@@ -90,8 +92,10 @@ def mark(
             *writer, moment.stamp_ms, is_commit=is_commit, is_append_time=topic.is_append_time
         )
         window = partition.producers.get(writer.producer_id)
-        if window is not None:
-            partition.producers[writer.producer_id] = producers.close(window)
+        last = producers.describe(window).last_sequence if window is not None else -1
+        partition.producers[writer.producer_id] = producers.close(
+            window, writer.epoch, moment.stamp_ms
+        )
         first = partition.ongoing.pop(writer.producer_id, None)
         if first is not None and not is_commit:
             stable = partition.last_stable_offset
@@ -99,6 +103,10 @@ def mark(
             aborted.add(partition.aborted, one)
         done.grown.append((topic_id, index))
         done.marked.append((topic_id, index))
+        begin, last = (offset, -1) if first is None else (first, last)
+        time_ms = partition.times[-1]
+        markers.append(Marked(topic_id, index, begin, offset, last, time_ms, topic.is_append_time))
+    return markers
 
 
 def next_writer(known: Known, writer: Writer) -> Writer:

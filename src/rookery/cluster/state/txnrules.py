@@ -10,7 +10,7 @@ from rookery.cluster.events import txns as events
 from rookery.cluster.events.log import Extent
 from rookery.cluster.state import producers
 from rookery.cluster.state.groups import pack
-from rookery.cluster.state.outcome import OK, Applied, Outcome
+from rookery.cluster.state.outcome import OK, Applied, Ended, Outcome
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.txnends import (
     Known,
@@ -98,7 +98,7 @@ def _initialised(
         else:
             transactions.hand_to(transaction, next_writer(known, transaction.writer))
         transaction.last = named
-        transaction.state = TransactionState.EMPTY
+        transaction.state, transaction.started_ms = TransactionState.EMPTY, -1
     transaction.timeout_ms = event.timeout_ms
     transaction.changed, transaction.changed_ms = done.number, entry.stamp_ms
     return Outcome(_NONE, transaction.writer)
@@ -226,7 +226,8 @@ def _markers_written(
         partition = known.topics.partition(*where)
         # Where nothing is open, a marker would end nothing: it was written before.
         if code is _NONE and partition is not None and writer.producer_id in partition.ongoing:
-            mark(known, [where], writer, moment, done, is_commit=event.is_commit)
+            markers = mark(known, [where], writer, moment, done, is_commit=event.is_commit)
+            done.ended.append(Ended(*writer, event.is_commit, markers, {}))
         codes.append(code)
     return Outcome(_NONE, codes)
 

@@ -66,6 +66,7 @@ class Transaction:
         self.started = 0
         """The entry with which the open transaction began; 0 if none is open."""
         self.started_ms = -1
+        """When the last transaction began; -1 if its producer has begun none."""
         self.changed = 0
         """The entry that changed any of this last."""
         self.changed_ms = -1
@@ -136,7 +137,7 @@ class Transactions:
         del self.open[transaction.id]
         transaction.state = state
         transaction.partitions, transaction.groups = {}, {}
-        transaction.started, transaction.started_ms = 0, -1
+        transaction.started = 0
 
     def holds(self, group_id: str, topic_id: bytes, partition: int) -> bool:
         """Whether an open transaction may move a group's offset in a partition."""
