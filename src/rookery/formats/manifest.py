@@ -5,7 +5,8 @@
 The cluster log says where batches lie, and readers go by it alone. The manifest is for the day on
 which that log is lost: with the snapshots, the manifests in a store are enough to rebuild it. A
 batch's offsets are born after its object was written, so they stand in a later object of the same
-writer, or in a small one of their own.
+writer, or in a small one of their own. So do the ends of transactions: their markers have no bytes
+until they are rewritten.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rookery.records.crc import checksum
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import decode, encode_bytes
 from rookery.wire.message import (
+    GroupId,
     Message,
     Offset,
     PartitionId,
@@ -25,6 +27,7 @@ from rookery.wire.message import (
     ProducerId,
     TopicId,
     TopicName,
+    field,
     i8,
     i16,
     i32,
@@ -47,6 +50,7 @@ class Manifest(Message, versions=range(1), flexible=0):
     topics: list[ManifestTopic]
     extents: list[ManifestExtent]  # in the order in which their bytes lie
     earlier: list[EarlierObject]
+    ends: list[TransactionEnd] = field(tag=0, factory=list)
 
 
 class ManifestTopic(Message):
@@ -79,6 +83,42 @@ class EarlierObject(Message):
     object_id: i64
     base_offsets: list[Offset]  # -1: refused, or a repetition
     append_times: list[i64]  # -1: the producers' times hold
+
+
+class TransactionEnd(Message):
+    """A transaction that the writer had ended, or had seen expire, before it wrote this object."""
+
+    entry: i64  # of the cluster log, in which it ended
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    is_commit: bool
+    markers: list[EndMarker]
+    offsets: list[EndOffset]
+
+
+class EndMarker(Message):
+    """The marker in one partition."""
+
+    topic: i32  # its place in the manifest's list of topics
+    partition: PartitionId
+    first_offset: Offset  # of the transaction here; the marker's own if it holds nothing
+    offset: Offset
+    last_sequence: i32  # of its records here; -1 if there are none
+    time_ms: i64
+    is_append_time: bool
+
+
+class EndOffset(Message):
+    """How far a group has read since the transaction was committed."""
+
+    group_id: GroupId
+    topic: i32  # its place in the manifest's list of topics
+    partition: PartitionId
+    offset: Offset
+    leader_epoch: i32
+    commit_ms: i64
+    retention_ms: i64
+    metadata: str
 
 
 def write_head(manifest: Manifest) -> bytes:

@@ -1,8 +1,8 @@
 """Flushes as objects in a store: one object a flush, whatever the number of partitions.
 
 Names carry the incarnation and are never used twice, so a PUT whose answer was lost does no harm:
-at worst it leaves an orphan. Each object also carries the offsets that earlier ones were given,
-because nothing else in the store would know them (see `formats.manifest`).
+at worst it leaves an orphan. Each object also carries the offsets that earlier ones were given and
+the ends of transactions: nothing else in the store would know them (see `formats.manifest`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from itertools import count
 from typing import Final
 
 from rookery.clock import Clock
+from rookery.cluster.entry import Entry
 from rookery.cluster.events.log import ObjectsCondemned
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.state import Appended, State
+from rookery.cluster.state.outcome import Appended, Applied
+from rookery.cluster.state.state import State
 from rookery.errors import ErrorCode, Unavailable
 from rookery.formats.keys import NUMBER_LIMIT, STORED, object_id, object_key
 from rookery.formats.manifest import (
@@ -26,13 +28,14 @@ from rookery.formats.manifest import (
     write_head,
 )
 from rookery.log.batch import Batch
+from rookery.log.ends import Ends, Untold
 from rookery.log.journal import Written
 from rookery.store.port import Store
 
 log = logging.getLogger(__name__)
 
-# Offsets that no object carries yet are put into one of their own after so long without another: a
-# busy broker's next flush carries them for nothing, and a quiet one has time.
+# What no object carries yet is put into one of its own after so long without another: a busy
+# broker's next flush carries it for nothing, and a quiet one has time.
 _QUIET_MS: Final = 5_000
 # Objects that one event condemns.
 _AT_ONCE: Final = 1000
@@ -70,10 +73,12 @@ class Uploads:
         self._clock = clock
         self._numbers = numbers
         self._earlier: list[EarlierObject] = []
+        self._ends = Ends()
         self._failed: list[int] = []
-        self._settled_ms = 0
+        self._untold_ms = 0
         self.failure: str | None = None
         """Why the last upload failed; None while uploading works."""
+        replica.listen(self._applied)
 
     async def write(self, batches: Sequence[Batch]) -> Written:
         """Store batches as a new object; return where they lie in it.
@@ -83,12 +88,14 @@ class Uploads:
         """
         identity = self._numbers()
         earlier, self._earlier = self._earlier, []
-        head = write_head(self._manifest(identity, batches, earlier))
+        ends = self._ends.take()
+        head = write_head(self._manifest(identity, batches, earlier, ends))
         parts = [batch.data for batch in batches]
         try:
             await self._store.create(object_key(identity), [head, *parts])
         except BaseException as error:
             self._earlier = earlier + self._earlier
+            self._ends.give_back(ends)
             self._failed.append(identity)
             self.failure = str(error)
             raise
@@ -104,7 +111,7 @@ class Uploads:
             for one in outcomes
         ]
         times = [one.append_time_ms for one in outcomes]
-        self._settled_ms = self._clock.monotonic_ms()
+        self._note_untold()
         self._earlier.append(
             EarlierObject(object_id=identity, base_offsets=bases, append_times=times)
         )
@@ -119,34 +126,59 @@ class Uploads:
         if failed := self._failed[:_AT_ONCE]:
             await self._replica.propose([ObjectsCondemned(object_ids=failed)])
             del self._failed[: len(failed)]  # only now: the log may be out of reach
-        if self._clock.monotonic_ms() - self._settled_ms >= _QUIET_MS:
+        if self._clock.monotonic_ms() - self._untold_ms >= _QUIET_MS:
             await self.finish()
 
     async def finish(self) -> None:
-        """Write down the offsets that no object carries yet, if there are any."""
-        if not self._earlier:
-            return
-        written = await self.write([])
-        # The sweeper lets it go as soon as a snapshot knows these offsets, and no sooner.
-        await self._replica.propose([ObjectsCondemned(object_ids=[written.object_id])])
+        """Write down what no object carries yet, if there is anything."""
+        while self._has_untold:
+            written = await self.write([])
+            # The sweeper lets it go as soon as a snapshot knows all this, and no sooner.
+            await self._replica.propose([ObjectsCondemned(object_ids=[written.object_id])])
 
     async def close(self) -> None:
-        """Hold nothing open."""
+        """Listen no more; what was not told is known to the cluster log alone."""
+        self._replica.unlisten(self._applied)
+
+    @property
+    def _has_untold(self) -> bool:
+        return bool(self._earlier or self._ends)
+
+    def _note_untold(self) -> None:
+        """Remember since when there is something to tell, if there was nothing before."""
+        if not self._has_untold:
+            self._untold_ms = self._clock.monotonic_ms()
+
+    def _applied(self, applied: Applied, entry: Entry) -> None:
+        """Keep the ends of transactions of this incarnation; others tell of theirs."""
+        if applied.ended and entry.incarnation == self._numbers.incarnation:
+            self._note_untold()
+            for ended in applied.ended:
+                self._ends.add(applied.number, ended)
 
     def _manifest(
-        self, identity: int, batches: Sequence[Batch], earlier: list[EarlierObject]
+        self,
+        identity: int,
+        batches: Sequence[Batch],
+        earlier: list[EarlierObject],
+        ends: list[Untold],
     ) -> Manifest:
         state = self._replica.state
         places: dict[bytes, int] = {}
-        for batch in batches:
-            places.setdefault(batch.topic_id, len(places))
+
+        def number_of(topic_id: bytes) -> int:
+            return places.setdefault(topic_id, len(places))
+
+        extents = [_extent(number_of(batch.topic_id), batch) for batch in batches]
+        told = [end.message(number_of) for end in ends]
         return Manifest(
             object_id=identity,
             created_ms=self._clock.now_ms(),
             seen=state.applied,
             topics=[_topic(state, topic_id) for topic_id in places],
-            extents=[_extent(places[batch.topic_id], batch) for batch in batches],
+            extents=extents,
             earlier=earlier,
+            ends=told,
         )
 
 

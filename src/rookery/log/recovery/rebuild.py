@@ -2,7 +2,8 @@
 
 What the snapshot says holds, as far as its objects are still there. Beyond it, offsets come from
 merged objects and segments, which bear them, and from what writers noted about their earlier
-objects. An object whose offsets nothing tells is left out, and named.
+objects and about transactions that ended. An object whose offsets nothing tells is left out, and
+named.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from rookery.log.fsck.fault import Where
 from rookery.log.objects import key_of
 from rookery.log.recovery.catalog import Catalog, restore_topics
 from rookery.log.recovery.chain import Candidate, choose
+from rookery.log.recovery.ends import Told, marker_rows, told_ends
 from rookery.log.recovery.survey import Headed, Survey
 
 # Entries, producer ids and leader epochs were given out of which nothing is left in the store. None
@@ -64,6 +66,8 @@ class Rebuilt:
     """How far the snapshot knew each partition."""
     fresh: set[tuple[int, int]] = field(default_factory=set)
     """Final rows that the snapshot does not have: object ids and positions."""
+    ends: list[Told] = field(default_factory=list)
+    """Transactions that ended after the snapshot, as their brokers have told."""
 
 
 def rebuild(survey: Survey, namespace: str) -> Rebuilt:
@@ -77,9 +81,17 @@ def rebuild(survey: Survey, namespace: str) -> Rebuilt:
     catalog = restore_topics(state, survey)
     told = _told(survey)
     candidates = _candidates(survey, told)
-    for key, rows in known.items():
-        candidates[key] += rows
-    rebuilt = Rebuilt(state, max(survey.highest, since) + _ENTRIES_AHEAD, catalog, known_ends=ends)
+    txn_ends = told_ends(survey)
+    for more in (known, marker_rows(txn_ends)):
+        for key, rows in more.items():
+            candidates[key] += rows
+    rebuilt = Rebuilt(
+        state,
+        max(survey.highest, since) + _ENTRIES_AHEAD,
+        catalog,
+        known_ends=ends,
+        ends=txn_ends,
+    )
     rebuilt.unplaced = list(_unplaced(survey, state, told))
     for topic in state.topics:
         for partition in topic.partitions:
@@ -244,7 +256,7 @@ def _skip(partition: Partition, offset: int, time_ms: int) -> list[tuple[int, in
 
 
 def _append(partition: Partition, row: Candidate) -> None:
-    if row.is_known or row.kind & Kind.FINAL:
+    if row.is_known or row.kind & (Kind.FINAL | Kind.MARKER):
         _put(partition, row)
         return
     # As if it were committed now: batches that lie one behind the other become one row.

@@ -1,12 +1,14 @@
 """Reads the batches that came after the snapshot, for what only they tell.
 
-That is: what producers have sent last, so that a repetition is still known as one; the leader
-epochs that final batches bear; and whether compaction has left gaps.
+That is: what producers have sent last, so that a repetition is still known as one; which
+transactions are open, ended or torn; the leader epochs that final batches bear; and whether
+compaction has left gaps.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
@@ -14,12 +16,14 @@ from rookery.cluster.state import producers
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt, Error
+from rookery.formats.manifest import EndMarker
 from rookery.log.fsck.fault import Fault, Kind, Where
 from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.sources import Bytes, Sources
 from rookery.log.openfiles import Missing
-from rookery.log.recovery import transactions
+from rookery.log.recovery.ends import Key
 from rookery.log.recovery.rebuild import Rebuilt
+from rookery.log.recovery.transactions import Spans, settle
 from rookery.log.runs import body
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
@@ -58,9 +62,14 @@ class Replay:
         self._now_ms = now_ms
         self._progress = progress
         self._faults: list[Fault] = []
+        self._told: dict[Key, dict[int, EndMarker]] = defaultdict(dict)
+        for told in rebuilt.ends:
+            for key, marker in told.markers:
+                self._told[key][marker.offset] = marker
+        self._spans: dict[Key, Spans] = {}
 
     async def run(self) -> list[Fault]:
-        """Read; return what could not be read."""
+        """Read; return what could not be read, and what is not whole without it."""
         work = iter([(t, p) for t in self._rebuilt.state.topics for p in t.partitions])
 
         async def some() -> None:
@@ -73,23 +82,30 @@ class Replay:
                     group.create_task(some())
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        return self._faults
+        return self._faults + settle(self._rebuilt.state, self._rebuilt.ends, self._spans)
 
     async def _partition(self, topic: Topic, partition: Partition) -> None:
-        known = self._rebuilt.known_ends.get((topic.id, partition.index), 0)
+        key = (topic.id, partition.index)
+        known = self._rebuilt.known_ends.get(key, 0)
+        spans = self._spans[key] = Spans(partition, self._told[key])
         for index in range(len(partition.base_offsets)):
             row = partition.row(index)
+            if row.is_lost:
+                spans.miss(row, is_known=row.base_offset < known)
+            elif row.is_marker and row.base_offset >= known:
+                spans.marker(row)
             # A row of old offsets that was rewritten since may have been compacted by that.
             is_new = row.end_offset > known or (row.object_id, row.position) in self._rebuilt.fresh
             if row.object_id and is_new:
                 try:
-                    await self._row(partition, row, known)
+                    await self._row(partition, row, spans, known)
                 except (Corrupt, Missing) as error:
+                    spans.miss(row, is_known=row.base_offset < known)
                     where = Where(topic.name, partition.index, row.base_offset, row.end_offset)
                     name = self._bytes.places.name(row.object_id)
                     self._faults.append(Fault(Kind.CORRUPT, name, str(error), where))
 
-    async def _row(self, partition: Partition, row: Row, known: int) -> None:
+    async def _row(self, partition: Partition, row: Row, spans: Spans, known: int) -> None:
         expected, has_gap = row.base_offset, False
         async for one in self._batches(row):
             has_gap = has_gap or one.base != expected
@@ -98,7 +114,7 @@ class Replay:
                 _note_epoch(partition, one)
             if one.base >= known:
                 self._note_producer(partition, one)
-                transactions.note(partition, one.data, one.header, one.base)
+                spans.batch(one.data, one.header, one.base)
         if row.is_final and (has_gap or expected != row.end_offset):
             partition.cleaned_to = max(partition.cleaned_to, row.end_offset)
         elif expected != row.end_offset:

@@ -1,0 +1,130 @@
+"""Ends of transactions that no object of their broker tells of yet.
+
+A marker has no bytes until it is rewritten, and a group's offsets are in no object at all: until a
+snapshot knows them, only the cluster log does. So the broker that had a transaction end puts that
+into its next object, like the offsets of its earlier ones; `rookery recover` reads it there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from rookery.cluster.state.groups import unpack
+from rookery.cluster.state.outcome import Ended
+from rookery.formats.manifest import EndMarker, EndOffset, TransactionEnd
+
+log = logging.getLogger(__name__)
+
+# What one object tells at most, unless a single end is larger; a manifest may have 64 MiB.
+_TOLD_BYTES: Final = 4 * 1024 * 1024
+# What is kept while the store is out of reach. A snapshot will know what is dropped then.
+KEPT_BYTES: Final = 32 * 1024 * 1024
+_ROW_BYTES: Final = 64
+
+TopicNumber = Callable[[bytes], int]
+"""Finds the place of a topic in a manifest's list."""
+
+
+class Untold(NamedTuple):
+    """A transaction's end, and the entry it is in."""
+
+    entry: int
+    ended: Ended
+
+    @property
+    def size(self) -> int:
+        """About as many bytes as it takes in a manifest."""
+        packed = (one for many in self.ended.offsets.values() for one in many.values())
+        offsets = sum(
+            len(group_id) * len(many) for group_id, many in self.ended.offsets.items()
+        ) + sum(_ROW_BYTES + len(one) for one in packed)
+        return _ROW_BYTES * (1 + len(self.ended.markers)) + offsets
+
+    def message(self, number_of: TopicNumber) -> TransactionEnd:
+        """Return it as a manifest has it."""
+        ended = self.ended
+        return TransactionEnd(
+            entry=self.entry,
+            producer_id=ended.producer_id,
+            producer_epoch=ended.epoch,
+            is_commit=ended.is_commit,
+            markers=[
+                EndMarker(
+                    topic=number_of(one.topic_id),
+                    partition=one.partition,
+                    first_offset=one.first_offset,
+                    offset=one.offset,
+                    last_sequence=one.last_sequence,
+                    time_ms=one.time_ms,
+                    is_append_time=one.is_append_time,
+                )
+                for one in ended.markers
+            ],
+            offsets=[
+                _offset(group_id, number_of(topic_id), partition, packed)
+                for group_id, offsets in ended.offsets.items()
+                for (topic_id, partition), packed in offsets.items()
+            ],
+        )
+
+
+class Ends:
+    """Those of one broker, the oldest first."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Untold] = deque()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, entry: int, ended: Ended) -> None:
+        """Keep an end; the oldest are dropped if there are too many."""
+        if ended.markers or ended.offsets:
+            self._waiting.append(Untold(entry, ended))
+            self._size += self._waiting[-1].size
+            self._drop()
+
+    def take(self) -> list[Untold]:
+        """Take as many as an object tells of."""
+        taken: list[Untold] = []
+        size = 0
+        while self._waiting and (not taken or size + self._waiting[0].size <= _TOLD_BYTES):
+            taken.append(self._waiting.popleft())
+            size += taken[-1].size
+        self._size -= size
+        return taken
+
+    def give_back(self, taken: list[Untold]) -> None:
+        """Keep on what was taken: the object was not written."""
+        self._waiting.extendleft(reversed(taken))
+        self._size += sum(one.size for one in taken)
+        self._drop()
+
+    def _drop(self) -> None:
+        while self._size > KEPT_BYTES:
+            dropped = self._waiting.popleft()
+            self._size -= dropped.size
+            log.warning(
+                "the end of a transaction of producer %d (entry %d) is in no object: "
+                "until the next snapshot it is known to the cluster log alone",
+                dropped.ended.producer_id,
+                dropped.entry,
+            )
+
+
+def _offset(group_id: str, topic: int, partition: int, packed: bytes) -> EndOffset:
+    known = unpack(packed)
+    return EndOffset(
+        group_id=group_id,
+        topic=topic,
+        partition=partition,
+        offset=known.offset,
+        leader_epoch=known.leader_epoch,
+        commit_ms=known.commit_ms,
+        retention_ms=known.retention_ms,
+        metadata=known.metadata,
+    )

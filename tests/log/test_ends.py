@@ -1,0 +1,82 @@
+"""Ends of transactions wait for the next object, within bounds."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.state.groups import pack
+from rookery.cluster.state.outcome import Ended, Marked
+from rookery.log.ends import KEPT_BYTES, Ends
+
+TOPIC, OTHER = bytes(16), bytes(range(16))
+METADATA = "m" * 4096
+
+
+def ended(producer_id: int, offsets: int = 0) -> Ended:
+    event = OffsetCommitted(
+        topic_id=OTHER, partition=0, offset=7, leader_epoch=2, metadata=METADATA, retention_ms=9
+    )
+    packed = {(OTHER, partition): pack(event, 5) for partition in range(offsets)}
+    marker = Marked(TOPIC, 1, 10, 12, 3, 5000, is_append_time=True)
+    return Ended(producer_id, 4, True, [marker], {"g": packed} if packed else {})
+
+
+def test_an_end_is_told_with_all_that_belongs_to_it() -> None:
+    ends = Ends()
+    ends.add(77, ended(5, offsets=1))
+    [untold] = ends.take()
+    numbers = {TOPIC: 0, OTHER: 1}
+    told = untold.message(numbers.__getitem__)
+    assert (told.entry, told.producer_id, told.producer_epoch, told.is_commit) == (77, 5, 4, True)
+    [marker] = told.markers
+    assert (marker.topic, marker.partition, marker.first_offset, marker.offset) == (0, 1, 10, 12)
+    assert (marker.last_sequence, marker.time_ms, marker.is_append_time) == (3, 5000, True)
+    [offset] = told.offsets
+    assert (offset.group_id, offset.topic, offset.partition, offset.offset) == ("g", 1, 0, 7)
+    assert (offset.leader_epoch, offset.commit_ms, offset.retention_ms) == (2, 5, 9)
+    assert offset.metadata == METADATA
+
+
+def test_an_end_of_nothing_needs_not_be_told() -> None:
+    ends = Ends()
+    ends.add(1, Ended(5, 0, True, [], {}))
+    assert not ends
+
+
+def test_one_object_tells_only_so_much_and_what_comes_back_comes_first() -> None:
+    ends = Ends()
+    for number in range(10):
+        ends.add(number, ended(number, offsets=200))
+    first = ends.take()
+    assert 1 <= len(first) < 10
+    ends.give_back(first)
+    assert len(ends) == 10
+    told = []
+    while taken := ends.take():
+        told += [one.entry for one in taken]
+    assert told == list(range(10))
+
+
+def test_one_that_is_larger_than_that_is_told_alone() -> None:
+    ends = Ends()
+    ends.add(1, ended(1, offsets=2000))
+    ends.add(2, ended(2))
+    assert [one.entry for one in ends.take()] == [1]
+    assert [one.entry for one in ends.take()] == [2]
+
+
+def test_memory_is_bounded_and_what_is_dropped_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    ends = Ends()
+    size = 0
+    for number in count():
+        one = ended(number, offsets=500)
+        ends.add(number, one)
+        size += 500 * len(METADATA)
+        if size > 2 * KEPT_BYTES:
+            break
+    assert 0 < len(ends) * 500 * len(METADATA) <= KEPT_BYTES
+    assert ends.take()[-1].entry <= number
+    assert "producer 0 (entry 0) is in no object" in caplog.messages[0]

@@ -1,0 +1,313 @@
+"""Transactions that ended after the newest snapshot: the cluster log is lost, and they are not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rookery.cluster.events.brokers import BrokerRegistered
+from rookery.cluster.events.txns import TransactionExpired
+from rookery.cluster.state import aborted
+from rookery.cluster.state.groups import CommittedOffset
+from rookery.cluster.state.partition import Kind, Row
+from rookery.cluster.state.state import State
+from rookery.formats.manifest import read_head
+from rookery.log import snapshots
+from rookery.log.fsck.check import check
+from rookery.log.fsck.fault import Fault
+from rookery.log.fsck.fault import Kind as FaultKind
+from rookery.log.recovery.recover import Plan, carry_out, plan
+from tests.log.site import TOPIC, Site, Writer, batch, rows
+from tests.log.transacting import Transactor
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    await site.close()
+
+
+@pytest.fixture
+async def writer(site: Site) -> Writer:
+    """A broker with two partitions, and a snapshot that knows them and nothing else."""
+    await site.begin(2)
+    replica = await site.open()
+    registration = BrokerRegistered(process_id=bytes(16), node_id=1, host="h", port=1)
+    broker = Writer(site, replica, await replica.register(registration))
+    await snapshots.save(site.store, replica.state)
+    return broker
+
+
+async def recover(site: Site) -> tuple[State, Plan]:
+    """Lose the cluster log and rebuild it; what comes out must be sound."""
+    await site.lose_log()
+    made = await plan(site.sources, site.clock)
+    await carry_out(site.sources, made, keep_unplaced=True)
+    faults = [one.kind for one in (await check(site.sources)).faults]
+    assert faults == [FaultKind.ORPHANED] * len(made.unplaced)
+    return (await site.open()).state, made
+
+
+def partition_rows(state: State, partition: int = 0) -> list[Row]:
+    return rows(state.topics.by_id[TOPIC].partitions[partition])
+
+
+def skipped(state: State, partition: int = 0) -> list[tuple[int, int]]:
+    """Return first offset and marker of what a reader of committed records skips."""
+    found = state.topics.by_id[TOPIC].partitions[partition]
+    return [one[1:3] for one in aborted.within(found.aborted, 0, found.next_offset)]
+
+
+def told(faults: list[Fault]) -> list[tuple[int, int, str]]:
+    """Return partition, first offset and words of each fault."""
+    return [
+        (fault.where.partition, fault.where.base_offset, fault.text.rpartition(": ")[2])
+        for fault in faults
+        if fault.where is not None
+    ]
+
+
+async def test_what_was_committed_or_aborted_still_is(site: Site, writer: Writer) -> None:
+    producer = await Transactor(writer, "x").init()
+    for commit in (True, False, True):
+        await producer.write(b"a", b"1")
+        await producer.write(b"b", b"2", partition=1)
+        await producer.end(commit=commit)
+    await writer.uploads.finish()
+    before = [partition_rows(writer.replica.state, one) for one in (0, 1)]
+
+    state, made = await recover(site)
+
+    assert made.faults == []
+    assert made.rebuilt.lost == []
+    assert [partition_rows(state, one) for one in (0, 1)] == before
+    assert [skipped(state, one) for one in (0, 1)] == [[(2, 3)], [(2, 3)]]
+    assert state.topics.by_id[TOPIC].partitions[0].last_stable_offset == 6
+
+
+async def test_the_next_object_of_a_busy_broker_tells_of_ends(site: Site, writer: Writer) -> None:
+    producer = await Transactor(writer, "x").init()
+    await producer.write(b"a", b"1")
+    await producer.end(commit=True)
+    await writer.write(batch(1))
+
+    state, made = await recover(site)
+
+    assert made.faults == []
+    assert [bool(row.kind & Kind.COMMIT) for row in partition_rows(state)] == [False, True]
+
+
+async def test_a_broker_that_only_ends_transactions_tells_of_them_after_a_while(
+    site: Site, writer: Writer
+) -> None:
+    other = await site.writer()
+    producer = await Transactor(writer, "x").init()
+    for _ in range(8):
+        await producer.write(b"a", b"1", by=other)
+        await producer.end(commit=True)
+        # Never quiet for long, and without an object of its own.
+        site.clock.advance(1000)
+        await writer.uploads.look_after()
+    await other.uploads.finish()
+
+    state, made = await recover(site)
+
+    ends = [bool(row.kind & Kind.COMMIT) for row in partition_rows(state) if row.is_marker]
+    assert ends[:5] == [True] * 5
+    assert len(made.faults) < 4
+
+
+async def told_by(site: Site, writer: Writer) -> list[int]:
+    """Return the entries of the ends that an incarnation's objects tell of."""
+    found = []
+    for item in await site.store.list(f"_rookery/objects/{writer.incarnation:016x}/"):
+        manifest, _ = read_head(await site.store.read(item.key))
+        found += [end.entry for end in manifest.ends]
+    return found
+
+
+async def test_each_incarnation_tells_of_its_own_ends_and_only_while_it_lives(
+    site: Site, writer: Writer
+) -> None:
+    other = await site.writer()
+    producer = await Transactor(writer, "x").init()
+    await producer.write(b"a", b"1", by=other)
+    await producer.end(commit=True)
+    entry = writer.replica.state.applied
+    for _ in range(2):
+        await writer.uploads.close()
+    await producer.write(b"a", b"2", by=other)
+    await producer.end(commit=True)
+    await other.replica.barrier()
+    await writer.uploads.finish()
+    await other.uploads.finish()
+    assert await told_by(site, writer) == [entry]
+    assert await told_by(site, other) == []
+
+
+async def test_offsets_of_groups_move_with_their_transactions(site: Site, writer: Writer) -> None:
+    producer = await Transactor(writer, "x").init()
+    for offset, commit in ((5, True), (7, True), (9, False)):
+        await producer.write(b"a", b"1")
+        await producer.read_up_to("copiers", offset)
+        await producer.end(commit=commit)
+    await writer.uploads.finish()
+    before = writer.replica.state.groups.by_id["copiers"].offset(TOPIC, 0)
+
+    state, made = await recover(site)
+
+    assert made.faults == []
+    found = state.groups.by_id["copiers"].offset(TOPIC, 0)
+    assert isinstance(found, CommittedOffset)
+    assert found == before
+    assert (found.offset, found.leader_epoch, found.metadata) == (7, 3, "m")
+
+
+async def test_offsets_that_the_snapshot_knows_do_not_go_back(site: Site, writer: Writer) -> None:
+    producer = await Transactor(writer, "x").init()
+    await producer.read_up_to("copiers", 5)
+    await producer.end(commit=True)
+    await writer.uploads.finish()
+    writer.replica.state.groups.by_id["copiers"].forget(TOPIC, 0)
+    await snapshots.save(site.store, writer.replica.state)
+
+    state, _ = await recover(site)
+
+    assert state.groups.by_id["copiers"].offset(TOPIC, 0) is None
+
+
+async def test_an_end_that_nobody_told_is_an_abort_and_named(site: Site, writer: Writer) -> None:
+    producer = await Transactor(writer, "x").init()
+    await producer.write(b"a", b"1")
+    await producer.read_up_to("copiers", 5)
+    await writer.uploads.finish()
+    await producer.end(commit=True)
+
+    state, made = await recover(site)
+
+    assert told(made.faults) == [(0, 0, "it is aborted")]
+    assert skipped(state) == [(0, 1)]
+    assert state.groups.by_id.get("copiers") is None
+
+
+async def test_a_transaction_whose_records_are_lost_is_aborted_everywhere(
+    site: Site, writer: Writer
+) -> None:
+    """Also where they are all there: half of it must not be read as if it were whole."""
+    producer = await Transactor(writer, "x").init()
+    await producer.write(b"a", b"1")
+    await producer.write(b"a", b"in the entry", to_object=False)
+    await producer.write(b"b", b"2", partition=1)
+    await producer.read_up_to("copiers", 5)
+    await producer.end(commit=True)
+    await writer.uploads.finish()
+
+    state, made = await recover(site)
+
+    assert told(made.faults) == [(0, 0, "it is aborted"), (1, 0, "it is aborted")]
+    assert [skipped(state, one) for one in (0, 1)] == [[(0, 2)], [(0, 1)]]
+    assert not any(row.kind & Kind.COMMIT for one in (0, 1) for row in partition_rows(state, one))
+    assert state.groups.by_id.get("copiers") is None
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+async def test_any_lost_record_is_noticed(site: Site, writer: Writer, lost: int) -> None:
+    producer = await Transactor(writer, "x").init()
+    for number in range(3):
+        await producer.write(b"a", b"1", to_object=number != lost)
+    await producer.end(commit=True)
+    await writer.uploads.finish()
+
+    state, made = await recover(site)
+
+    assert told(made.faults) == [(0, 0, "it is aborted")]
+    assert not any(row.kind & Kind.COMMIT for row in partition_rows(state))
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+async def test_what_others_lost_meanwhile_does_no_harm(
+    site: Site, writer: Writer, after: int
+) -> None:
+    producer = await Transactor(writer, "x").init()
+    for number in range(3):
+        if number == after:
+            await writer.send(batch(0))
+        await producer.write(b"a", b"1")
+    if after == 3:
+        await writer.send(batch(0))
+    await producer.end(commit=True)
+    await writer.uploads.finish()
+
+    state, made = await recover(site)
+
+    assert made.faults == []
+    assert [tuple(one)[1:] for one in made.rebuilt.lost] == [(0, after, after + 1)]
+    assert partition_rows(state)[-1].kind & Kind.COMMIT
+
+
+async def test_a_transaction_that_began_before_the_snapshot(site: Site, writer: Writer) -> None:
+    producer = await Transactor(writer, "x").init()
+    await producer.write(b"a", b"1")
+    await snapshots.save(site.store, writer.replica.state)
+    await producer.write(b"a", b"2")
+    await producer.end(commit=True)
+    await writer.uploads.finish()
+
+    state, made = await recover(site)
+
+    assert made.faults == []
+    assert partition_rows(state)[-1].kind & Kind.COMMIT
+    assert not state.topics.by_id[TOPIC].partitions[0].ongoing
+
+
+async def test_markers_that_were_rewritten_since_are_not_there_twice(
+    site: Site, writer: Writer
+) -> None:
+    producer = await Transactor(writer, "x").init()
+    for commit in (True, False):
+        await producer.write(b"a", b"1")
+        await producer.end(commit=commit)
+    await writer.uploads.finish()
+    await site.merge(writer, 0)
+    await producer.write(b"a", b"3")
+    await producer.end(commit=True)
+    await writer.uploads.finish()
+
+    state, made = await recover(site)
+
+    assert made.faults == []
+    kinds = [(row.is_final, row.is_marker) for row in partition_rows(state)]
+    assert kinds == [(True, False), (False, False), (False, True)]
+    assert skipped(state) == [(2, 3)]
+
+
+async def test_what_expired_is_told_of_too(site: Site, writer: Writer) -> None:
+    producer = await Transactor(writer, "x").init()
+    await producer.write(b"a", b"1")
+    started = writer.replica.state.transactions.by_id["x"].started
+    event = TransactionExpired(transactional_id="x", started=started)
+    await writer.replica.propose([event])
+    await writer.uploads.finish()
+
+    state, made = await recover(site)
+
+    assert made.faults == []
+    assert skipped(state) == [(0, 1)]
+
+
+async def test_without_any_snapshot_ends_are_known_too(site: Site, writer: Writer) -> None:
+    for item in await site.store.list("_rookery/snapshots/"):
+        await site.store.delete(item.key)
+    producer = await Transactor(writer, "x").init()
+    await producer.write(b"a", b"1")
+    await producer.end(commit=True)
+    await writer.uploads.finish()
+
+    state, made = await recover(site)
+
+    assert made.snapshot == -1
+    assert made.faults == []
+    assert partition_rows(state)[-1].kind & Kind.COMMIT
