@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from time import time
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -15,7 +16,17 @@ from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.served import ServedBroker
+from rookery.wire.messages.describe_producers import (
+    DESCRIBE_PRODUCERS,
+    DescribeProducersRequest,
+    TopicRequest,
+)
+from rookery.wire.messages.describe_transactions import (
+    DESCRIBE_TRANSACTIONS,
+    DescribeTransactionsRequest,
+)
 from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from rookery.wire.messages.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
 from rookery.wire.messages.offset_fetch import (
     OFFSET_FETCH,
     OffsetFetchRequest,
@@ -182,6 +193,92 @@ async def unstable(client: Raw, group: str, topic: str, *, stable: bool) -> tupl
     return part.error_code, part.committed_offset
 
 
+async def described(client: Raw, topic: str) -> Told:
+    """Tell what is said of an id and of its producer after every step, by both protocols."""
+    told: Told = []
+    for newer in (False, True):
+        name = f"{topic}-{newer}"
+        producer = await begun(client, name, newer=newer)
+        first = producer.epoch
+
+        async def look(producer: Transactor = producer, first: int = first) -> None:
+            told.append(await transaction_of(client, producer, first))
+            told.append([await producer_of(client, topic, one, producer, first) for one in (0, 1)])
+
+        await look()
+        for commit in (True, False, True):
+            await added(producer, topic, 0, 1)
+            await look()
+            await wrote(producer, topic, b"a", 12 if newer else 9)
+            await wrote(producer, topic, b"b", 12 if newer else 9)
+            await look()
+            await ended(producer, commit=commit)
+            await look()
+            told.append(await listed(client, name))
+        await begun(client, name, newer=newer)
+        await look()
+        told.append(await listed(client, name))
+    told += [
+        await transaction_of(client, Transactor(client, one, is_newer=True), 0)
+        for one in ("", "nobody")
+    ]
+    return told
+
+
+async def transaction_of(client: Raw, producer: Transactor, first: int) -> Told:
+    """Ask about a transactional id; Kafka is asked until it has done what it answered."""
+    request = DescribeTransactionsRequest(transactional_ids=[producer.name])
+    while True:
+        [one] = (await client.ask(DESCRIBE_TRANSACTIONS, 0, request)).transaction_states
+        if not one.transaction_state.startswith("Prepare"):
+            break
+        await asyncio.sleep(0.02)
+    is_ours = one.producer_id == producer.id
+    return [
+        one.error_code, one.transaction_state, one.transaction_timeout_ms,
+        since(one.transaction_start_time_ms), is_ours, one.producer_epoch - first,
+        [(topic.topic, sorted(topic.partitions)) for topic in one.topics],
+    ]  # fmt: skip
+
+
+async def producer_of(
+    client: Raw, topic: str, partition: int, producer: Transactor, first: int
+) -> Told:
+    """Ask what a partition knows of a producer."""
+    request = DescribeProducersRequest(
+        topics=[TopicRequest(name=topic, partition_indexes=[partition])]
+    )
+    answer = await client.ask(DESCRIBE_PRODUCERS, 0, request)
+    [part] = answer.topics[0].partitions
+    return [
+        (one.producer_epoch - first, one.last_sequence, since(one.last_timestamp),
+         one.coordinator_epoch, one.current_txn_start_offset)
+        for one in part.active_producers
+        if one.producer_id == producer.id
+    ]  # fmt: skip
+
+
+async def listed(client: Raw, name: str) -> Told:
+    """Tell by which filters an id is found."""
+    found: Told = []
+    for duration, states in (
+        *((duration, []) for duration in (-1, 0, 3_600_000)),
+        *((-1, [state]) for state in ("Empty", "CompleteCommit", "CompleteAbort")),
+    ):
+        request = ListTransactionsRequest(
+            state_filters=states, producer_id_filters=[], duration_filter=duration
+        )
+        answer = await client.ask(LIST_TRANSACTIONS, 1, request)
+        states_of = {one.transactional_id: one for one in answer.transaction_states}
+        found.append(states_of[name].transaction_state if name in states_of else None)
+    return found
+
+
+def since(time_ms: int) -> str | int:
+    """Say "now" for a time that has just been."""
+    return "now" if abs(time() * 1000 - time_ms) < 600_000 else time_ms
+
+
 @asynccontextmanager
 async def client_of(bootstrap: str, name: str) -> AsyncIterator[Raw]:
     """Connect, and wait until there is a coordinator for transactions."""
@@ -205,14 +302,14 @@ async def client_of(bootstrap: str, name: str) -> AsyncIterator[Raw]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize(
-    "story", [older, newer, fenced, markers, offsets], ids=lambda one: one.__name__
+    "story", [older, newer, fenced, markers, offsets, described], ids=lambda one: one.__name__
 )
 async def test_codes_are_kafkas(broker: ServedBroker, kafka: KafkaServer, story: Story) -> None:
     told = []
     for bootstrap in (broker.bootstrap, kafka.bootstrap):
         topic = f"parity-{story.__name__}"
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        await asyncio.to_thread(admin.create_topics([NewTopic(topic, 1)])[topic].result, 30)
+        await asyncio.to_thread(admin.create_topics([NewTopic(topic, 2)])[topic].result, 30)
         async with client_of(bootstrap, topic) as client:
             told.append(await story(client, topic))
     assert told[0] == told[1]

@@ -63,6 +63,7 @@ def _state(partition: Partition, producer_id: int, window: bytes) -> ProducerSta
         producer_epoch=known.epoch,
         last_sequence=known.last_sequence,
         last_timestamp=known.time_ms,
-        coordinator_epoch=-1,
+        # Of the last marker: there are no coordinators that follow each other, so it is always 0.
+        coordinator_epoch=0 if known.has_ended else -1,
         current_txn_start_offset=partition.ongoing.get(producer_id, -1),
     )

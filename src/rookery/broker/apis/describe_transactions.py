@@ -24,16 +24,17 @@ async def describe_transactions(
     by_id = call.state.transactions.by_id
     return DescribeTransactionsResponse(
         transaction_states=[
-            _state(call, by_id[one]) if one in by_id else _unknown(one)
+            _state(call, by_id[one]) if one in by_id else _refused(one)
             for one in request.transactional_ids
         ]
     )
 
 
-def _unknown(transactional_id: str) -> TransactionState:
+def _refused(transactional_id: str) -> TransactionState:
+    code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
     # Kafka leaves all else at its type's zero.
     return TransactionState(
-        error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        error_code=code,
         transactional_id=transactional_id,
         transaction_state="",
         transaction_timeout_ms=0,

@@ -50,10 +50,10 @@ def _passes(call: Call, request: ListTransactionsRequest, one: Transaction) -> b
         return False
     if request.producer_id_filters and one.writer.producer_id not in request.producer_id_filters:
         return False
-    if request.duration_filter >= 0:
-        open_ms = call.services.clock.now_ms() - one.started_ms
-        if not one.is_open or open_ms <= request.duration_filter:
-            return False
+    # As in Kafka, it counts from the beginning of the last transaction, also if that has ended.
+    age_ms = call.services.clock.now_ms() - one.started_ms
+    if request.duration_filter >= 0 and age_ms <= request.duration_filter:
+        return False
     return not request.state_filters or one.state.words in request.state_filters
 
 
