@@ -46,7 +46,7 @@ crash: $(READY) $(PEERS) ## Kill brokers 200 times under load: one process, thre
 	@$(BIN)/python -m tests.crash.long --kills $(or $(KILLS),200) --backend store+s3
 
 faults: $(READY) $(PEERS) ## Break brokers under load for hours, and check what everybody saw
-	@status=0; for target in sqlite etcd+s3; do for fault in kill pause cut; do \
+	@status=0; for target in sqlite etcd+s3; do for fault in kill pause cut client; do \
 	$(BIN)/python -m tests.faults.history.long --runs 5 --seconds $(or $(SECONDS),300) \
 	--fault $$fault --target $$target || status=1; done; done; exit $$status
 

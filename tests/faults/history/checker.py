@@ -203,8 +203,7 @@ def group_offsets_go_forward(facts: Facts) -> Iterator[Finding]:
     told = [one for one in told if one.state is State.OK]
     unsure = {
         (one.group, place, offset)
-        for one in facts.of(Op.OFFSETS)
-        if one.state is State.UNKNOWN
+        for one in facts.without_answer(Op.OFFSETS)
         for place, offset in one.offsets.items()
     }
     for (group, place), back in _going_back(told, lambda one: one.group):

@@ -15,8 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, TextIO
 
 
 class Op(StrEnum):
@@ -150,36 +149,33 @@ def write(path: Path, events: Iterable[Event]) -> None:
 
 
 class History:
-    """The file to which all workers write."""
+    """What all workers write to."""
 
-    def __init__(self, path: Path) -> None:
-        """Open it for appending."""
-        self.path = path
-        self._file = path.open("a")
+    def __init__(self, file: TextIO, zero: float | None = None) -> None:
+        """Begin.
+
+        Args:
+            file: is given lines.
+            zero: the moment that times count from, of the machine's steady clock; by default now.
+        """
+        self.zero = monotonic() if zero is None else zero
+        self._file = file
         self._lock = Lock()
-        self._zero = monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with self._lock:
-            self._file.close()
 
     def now(self) -> float:
-        """Return the seconds since it was opened."""
-        return round(monotonic() - self._zero, 4)
+        """Return the seconds since it was begun."""
+        return round(monotonic() - self.zero, 4)
 
     def add(self, who: str, op: Op, state: State = State.OK, **more: Any) -> float:
         """Write an event of this moment; return the moment."""
         event = Event(self.now(), who, op, state, **more)
+        self.relay(event.line())
+        return event.at
+
+    def relay(self, line: str) -> None:
+        """Write a line that was made elsewhere."""
         with self._lock:
             # Whoever is late, after the end, has nothing more to tell.
             if not self._file.closed:
-                self._file.write(event.line())
-        return event.at
+                self._file.write(line)
+                self._file.flush()

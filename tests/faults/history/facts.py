@@ -120,6 +120,17 @@ class Facts:
         """Return the events of some kinds, in order."""
         return [one for one in self.events if one.op in ops]
 
+    def without_answer(self, op: Op) -> list[Event]:
+        """Return what may have happened: its answer never came, or never to a killed worker."""
+        events = self.of(op)
+        ended = {(one.who, one.began) for one in events if one.state is not State.INVOKED}
+        return [
+            one
+            for one in events
+            if one.state is State.UNKNOWN
+            or (one.state is State.INVOKED and (one.who, one.at) not in ended)
+        ]
+
     def _see_send(self, event: Event, counts: dict[str, int]) -> None:
         if event.state is State.INVOKED:
             self.sent[event.value] = Sent(

@@ -9,26 +9,35 @@ from contextlib import suppress
 from typing import Final
 
 from tests.faults.history.events import History, Op
+from tests.faults.history.mortals import Mortal
 from tests.faults.history.targets import SESSION_SECONDS, Target
 from tests.faults.history.worker import Worker
 
 KILL: Final = "kill"
 PAUSE: Final = "pause"
 CUT: Final = "cut"
+CLIENT: Final = "client"
 ALL: Final = "all"
-FAULTS: Final = (KILL, PAUSE, CUT)
+FAULTS: Final = (KILL, PAUSE, CUT, CLIENT)
 
 
 class Nemesis(Worker):
     """Breaks something every now and then."""
 
     def __init__(
-        self, target: Target, history: History, seed: int, faults: tuple[str, ...], gap: float
+        self,
+        target: Target,
+        mortals: list[Mortal],
+        history: History,
+        seed: int,
+        faults: tuple[str, ...],
+        gap: float,
     ) -> None:
         """Prepare.
 
         Args:
             target: what is broken.
+            mortals: the clients that can be killed.
             history: where it says so.
             seed: decides what, and when.
             faults: of which kinds.
@@ -37,12 +46,13 @@ class Nemesis(Worker):
         super().__init__("nemesis", target.bootstrap, history, seed)
         self.count = 0
         self._target = target
+        self._mortals = mortals
         self._faults = faults
         self._gap = gap
 
     def live(self) -> None:
         """Break and mend until it shall stop; everything is whole when it ends."""
-        deeds = {KILL: self._kill, PAUSE: self._pause, CUT: self._cut}
+        deeds = {KILL: self._kill, PAUSE: self._pause, CUT: self._cut, CLIENT: self._kill_client}
         # Every kind has its turn, so that a short run has all of them.
         order = list(self._faults)
         self.chance.shuffle(order)
@@ -55,6 +65,12 @@ class Nemesis(Worker):
 
     def _kill(self, chance: random.Random) -> str:
         return self._target.kill(chance)
+
+    def _kill_client(self, chance: random.Random) -> str:
+        """Kill one client, some, or all that can be killed, at once."""
+        count = chance.choice((1, 3, len(self._mortals)))
+        victims = chance.sample(self._mortals, min(count, len(self._mortals)))
+        return ", ".join(victim.kill() for victim in victims)
 
     def _pause(self, chance: random.Random) -> str:
         """Let a broker sleep until the others have given it up, and some time more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -54,12 +55,14 @@ class TxnProducer(Worker):
     ) -> None:
         super().__init__(name, bootstrap, history, seed)
         self._places = places
+        self._again: list[Place] = []
+        """Where the records of a transaction went that was aborted: the next one repeats it."""
         self._txn = 0
         self._sent = 0
 
     def live(self) -> None:
         """Write until it shall stop, or the producer has failed for good."""
-        client = transactional(self.bootstrap, self.name)
+        client = transactional(self.bootstrap, self.transactional_id)
         initialise(client)
         sender = Sender(client, self.history, self.name, self._sent)
         try:
@@ -73,25 +76,31 @@ class TxnProducer(Worker):
             self._sent = sender.sent
 
     def _transact(self, sender: Sender) -> None:
-        self._begin(sender)
+        places = self._begin(sender)
         self.stopping.wait(self.chance.random() * 0.2)
         if self.chance.random() < 0.7:
             if sender.commit(self._txn):
                 return
         else:
-            sender.flush()
+            sender.prepare_abort(self.chance)
         sender.abort(self._txn)
+        self._again = places
 
-    def _begin(self, sender: Sender) -> None:
+    def _begin(self, sender: Sender) -> list[Place]:
+        """Begin a transaction; return where its records go."""
+        places, self._again = self._again, []
+        if not places:
+            places = self.chance.choices(self._places, k=self.chance.randrange(1, 10))
         self._txn += 1
         sender.client.begin_transaction()
-        for _ in range(self.chance.randrange(1, 10)):
-            sender.send(self.chance.choice(self._places), txn=self._txn)
+        for place in places:
+            sender.send(place, txn=self._txn)
+        return places
 
     def _be_fenced(self, sender: Sender) -> None:
         """Begin a transaction, let another producer take the id, and try to commit all the same."""
         self._begin(sender)
-        initialise(transactional(self.bootstrap, self.name))
+        initialise(transactional(self.bootstrap, self.transactional_id))
         sender.commit(self._txn)
         raise LostError
 
@@ -128,9 +137,14 @@ class Sender:
 
         self.client.produce(place.topic, value, partition=place.partition, on_delivery=delivered)
 
-    def flush(self) -> None:
-        """Have what was sent stored, so that there is something to abort."""
-        self.client.flush(_CALL_SECONDS)
+    def prepare_abort(self, chance: random.Random) -> None:
+        """Have what was sent stored, so that there is something to abort; or leave it under way.
+
+        Then it is given up, though brokers may have stored it, and librdkafka may use its sequences
+        once more.
+        """
+        if chance.random() < 0.5:
+            self.client.flush(_CALL_SECONDS)
 
     def raise_failure(self) -> None:
         """Raise the error of a record that was not delivered, if there is any."""
@@ -149,11 +163,9 @@ class Sender:
         """Abort.
 
         Raises:
-            LostError: this producer can, or should, do no more.
+            LostError: this producer can do no more.
         """
-        # librdkafka gives the sequences of records that it purged away again, though a broker may
-        # have stored them: what comes next under the same epoch would be taken for their retry.
-        if not self._end(Op.ABORT, txn) or self._failure is not None:
+        if not self._end(Op.ABORT, txn):
             raise LostError
 
     def _end(self, op: Op, txn: int) -> bool:

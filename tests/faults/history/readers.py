@@ -82,21 +82,27 @@ class Reader(Worker):
     """Reads, writes down what it read, and commits how far it came."""
 
     def __init__(
-        self, name: str, bootstrap: str, history: History, seed: int, group: tuple[str, str, str]
+        self,
+        name: str,
+        bootstrap: str,
+        history: History,
+        seed: int,
+        group: tuple[str, str, str],
+        topics: list[str],
     ) -> None:
         """Prepare; a group is its name, its protocol and its assignment strategy."""
         super().__init__(name, bootstrap, history, seed)
-        self.group = group
-        self.topics: list[str] = []
+        self._group = group
+        self._topics = topics
         self.stays = False
         """Whether it no longer leaves its group."""
 
     def live(self) -> None:
         """Read until it shall stop, or leaves its group for a moment."""
-        consumer = member(self.bootstrap, *self.group)
+        consumer = member(self.bootstrap, *self._group)
         leaves = monotonic() + self.chance.uniform(*_STAY_SECONDS)
         try:
-            membership = Membership(self, self.group[0], consumer, self.topics)
+            membership = Membership(self, self._group[0], consumer, self._topics)
             while not self.stopping.is_set() and (self.stays or monotonic() < leaves):
                 self._read(membership)
                 if self.chance.random() < 0.3:
@@ -173,7 +179,7 @@ class Copier(Worker):
 
     def live(self) -> None:
         """Copy until it shall stop, or a client has failed."""
-        client = transactional(self.bootstrap, self.name)
+        client = transactional(self.bootstrap, self.transactional_id)
         initialise(client)
         sender = Sender(client, self.history, self.name, self._sent)
         consumer = member(self.bootstrap, *self._group)
@@ -203,7 +209,7 @@ class Copier(Worker):
                 if sender.commit(self._txn):
                     return
             else:
-                sender.flush()
+                sender.prepare_abort(self.chance)
         sender.abort(self._txn)
         for place, messages in batch.items():
             membership.consumer.seek(TopicPartition(*place, messages[0].offset() or 0))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -14,7 +16,8 @@ from tests.faults.history import events
 from tests.faults.history.checker import Finding, check
 from tests.faults.history.clients import CLASSIC, CONSUMER, admin
 from tests.faults.history.events import COMMITTED, UNCOMMITTED, History, Op, Place, State
-from tests.faults.history.nemesis import Nemesis
+from tests.faults.history.mortals import Make, Mortal
+from tests.faults.history.nemesis import CLIENT, Nemesis
 from tests.faults.history.observer import Asking, Observer
 from tests.faults.history.producers import PlainProducer, TxnProducer
 from tests.faults.history.readers import Copier, Reader
@@ -83,21 +86,24 @@ class Run:
             StuckError: something never came to its end.
             AssertionError: a worker is broken.
         """
-        with History(self._path) as history:
+        with self._path.open("a") as file:
             _create(self._target.bootstrap, self.topics)
-            self._work(history)
+            self._work(History(file))
         return judge(self._path)
 
     def _work(self, history: History) -> None:
         settings = self._settings
-        nemesis = Nemesis(self._target, history, settings.seed, settings.faults, settings.gap)
         producers = self._producers(history)
         copiers = self._copiers(history)
         readers = self._readers(history)
         groups = [f"readers-{name}" for name in settings.readers]
         groups += [f"copiers-{name}" for name in settings.copiers]
         observer = Observer(*self._common("observer", history), self._places(*self.topics), groups)
-        crew: list[Worker] = [*producers, *copiers, *readers, observer]
+        crew = [*producers, *copiers, *readers, observer]
+        mortals = [worker for worker in crew if isinstance(worker, Mortal)]
+        nemesis = Nemesis(
+            self._target, mortals, history, settings.seed, settings.faults, settings.gap
+        )
         for worker in crew:
             worker.start()
         nemesis.start()
@@ -106,14 +112,15 @@ class Run:
             _end([nemesis])
             _end(producers)
             for reader in readers:
-                reader.stays = True
+                if isinstance(reader, Reader):
+                    reader.stays = True
             self._finish(history, copiers)
             _end([*readers, observer])
         finally:
             for worker in [*crew, nemesis]:
                 worker.stop()
 
-    def _finish(self, history: History, copiers: list[Copier]) -> None:
+    def _finish(self, history: History, copiers: list[Worker]) -> None:
         """Let everybody come to the end, and read all there is."""
         asking = Asking("last", self._target.bootstrap, history)
         sources, targets = self._places(PLAIN, INPUTS), self._places(*self._outputs.values())
@@ -132,41 +139,34 @@ class Run:
         asking.close()
 
     def _producers(self, history: History) -> list[Worker]:
-        numbers = range(1, self._settings.producers + 1)
-        return [
-            *(
-                PlainProducer(*self._common(f"plain-{number}", history), self._places(PLAIN))
-                for number in numbers
-            ),
-            *(
-                TxnProducer(*self._common(f"txn-{number}", history), self._places(INPUTS))
-                for number in numbers
-            ),
-        ]
+        plain = partial(PlainProducer, places=self._places(PLAIN))
+        txn = partial(TxnProducer, places=self._places(INPUTS))
+        return [*self._crew("plain", plain, history), *self._crew("txn", txn, history)]
 
-    def _copiers(self, history: History) -> list[Copier]:
-        return [
-            Copier(
-                *self._common(f"copier-{name}-{number}", history),
-                (f"copiers-{name}", *PROTOCOLS[name]),
-                (INPUTS, self._outputs[name]),
-            )
-            for name in self._settings.copiers
-            for number in range(1, self._settings.producers + 1)
-        ]
+    def _copiers(self, history: History) -> list[Worker]:
+        crew: list[Worker] = []
+        for name, output in self._outputs.items():
+            group = (f"copiers-{name}", *PROTOCOLS[name])
+            make = partial(Copier, group=group, topics=(INPUTS, output))
+            crew += self._crew(f"copier-{name}", make, history)
+        return crew
 
-    def _readers(self, history: History) -> list[Reader]:
-        readers = [
-            Reader(
-                *self._common(f"reader-{name}-{number}", history),
-                (f"readers-{name}", *PROTOCOLS[name]),
-            )
-            for name in self._settings.readers
-            for number in range(1, self._settings.producers + 1)
-        ]
-        for one in readers:
-            one.topics = self.topics
-        return readers
+    def _readers(self, history: History) -> list[Worker]:
+        crew: list[Worker] = []
+        for name in self._settings.readers:
+            group = (f"readers-{name}", *PROTOCOLS[name])
+            make = partial(Reader, group=group, topics=self.topics)
+            crew += self._crew(f"reader-{name}", make, history)
+        return crew
+
+    def _crew(self, name: str, make: Make, history: History) -> list[Worker]:
+        """Make as many of a kind as there are to be; the last of them can be killed."""
+        crew: list[Worker] = []
+        for number in range(1, self._settings.producers + 1):
+            common = self._common(f"{name}-{number}", history)
+            is_mortal = CLIENT in self._settings.faults and number == self._settings.producers
+            crew.append(Mortal(make, *common) if is_mortal else make(*common))
+        return crew
 
     def _common(self, name: str, history: History) -> tuple[str, str, History, int]:
         return name, self._target.bootstrap, history, self._settings.seed
@@ -209,7 +209,7 @@ def _recovery(known: list[events.Event]) -> float:
     return max(times, default=0.0)
 
 
-def _end(workers: list[Worker] | list[Copier] | list[Nemesis]) -> None:
+def _end(workers: Sequence[Worker]) -> None:
     for worker in workers:
         worker.stop()
     for worker in workers:

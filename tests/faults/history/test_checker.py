@@ -250,6 +250,44 @@ def test_a_late_commit_of_which_nobody_knew_is_no_fault(history: list[Event], fa
     assert check([*history, unsure, seen]) == []
 
 
+def test_a_late_commit_of_a_killed_member_is_no_fault(history: list[Event], facts: Facts) -> None:
+    what = {"group": GROUP, "offsets": {Place("plain", 0): 1}}
+    begun = Event(0.5, READER, Op.OFFSETS, State.INVOKED, **what)  # type: ignore[arg-type]
+    seen = Event(END, "observer", Op.SEEN_OFFSETS, State.OK, END, **what)  # type: ignore[arg-type]
+
+    assert check([*history, begun, seen]) == []
+
+    refused = replace(begun, at=0.6, state=State.FAILED, began=begun.at)
+    assert kinds([*history, begun, refused, seen]) == {Kind.REGRESS}
+
+
+def test_a_killed_producers_commit_may_have_happened_or_not(
+    history: list[Event], facts: Facts
+) -> None:
+    value = next(
+        value
+        for value, sent in facts.sent.items()
+        if sent.txn and value in facts.visible and facts.outcome(value) is Outcome.COMMITTED
+    )
+    sent = facts.sent[value]
+    killed = [
+        one
+        for one in history
+        if not (
+            (one.who, one.txn) == (sent.who, sent.txn)
+            and one.op is Op.COMMIT
+            and one.state is State.OK
+        )
+    ]
+
+    assert check(killed) == []
+
+    gone = set(facts.txns[sent.who, sent.txn].values)
+    for one in gone:
+        killed = without(killed, one)
+    assert Kind.LOST not in kinds(killed)
+
+
 def test_a_member_that_begins_below_what_was_committed(history: list[Event], facts: Facts) -> None:
     place, offset, value = plain(facts)
     given = Event(END, "reader-classic-2", Op.ASSIGNED, group=GROUP, offsets={place: -1})

@@ -23,7 +23,7 @@ SECONDS = 30.0
 @pytest.mark.timeout(280)
 def test_no_promise_is_broken_while_things_break(tmp_path: Path) -> None:
     print(f"seed {SEED}")  # noqa: T201 (to run it again)
-    settings = Settings(seed=SEED, seconds=SECONDS, faults=FAULTS, gap=4.0)
+    settings = Settings(seed=SEED, seconds=SECONDS, faults=FAULTS, gap=2.0)
     with running(SQLITE, tmp_path) as target:
         try:
             result = Run(target, settings, tmp_path / "history.jsonl").go()

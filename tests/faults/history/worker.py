@@ -27,6 +27,8 @@ class Worker:
         self.stopping = Event()
         self.broken = ""
         """The error that ended it: one of its own, not of the cluster."""
+        self.transactional_id = name.partition(".")[0]
+        """The same for all lives of a worker; behind a dot its name has the number of its life."""
         self._thread = Thread(target=self._work, name=name, daemon=True)
 
     def start(self) -> None:

@@ -36,10 +36,21 @@ def plant_aborted() -> None:
     patch.object(aborted, "within", lambda *_: iter(())).start()
 
 
+def plant_repetitions() -> None:
+    """Take a batch for a repetition of one in the transaction before: lost records."""
+    close = producers.close
+
+    def remembering(window: bytes | None, epoch: int, time_ms: int) -> bytes:
+        return window or close(window, epoch, time_ms)
+
+    patch.object(producers, "close", remembering).start()
+
+
 PLANTS: Final[dict[str, Callable[[], None]]] = {
     "sequences": plant_sequences,
     "forgetful": plant_forgetful,
     "aborted": plant_aborted,
+    "repetitions": plant_repetitions,
 }
 
 # Brokers only, not the run that starts them.
