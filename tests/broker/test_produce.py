@@ -440,18 +440,30 @@ def start_two(tmp_path: Path) -> Iterator[tuple[ServedBroker, ServedBroker]]:
         yield one, two
 
 
-async def test_a_draining_broker_names_its_successor(
+async def test_a_draining_broker_names_no_leader_that_may_never_be(
     start_two: tuple[ServedBroker, ServedBroker],
 ) -> None:
     one, two = start_two
-    create(one, "moving", 8)
+    create(one, "moving", 40)
     one.broker.services.is_draining = True
     async with raw(one) as client:
-        request = produce_request("moving", {n: batch(b"a") for n in range(8)})
+        request = produce_request("moving", {n: batch(b"a") for n in range(40)})
         response = await client.ask(PRODUCE, 10, request)
     parts = response.responses[0].partition_responses
     assert {part.error_code for part in parts} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
-    assert {part.current_leader.leader_id for part in parts if part.current_leader} == {two.node_id}
+    told = {
+        part.index: (part.current_leader.leader_id, part.current_leader.leader_epoch)
+        for part in parts
+        if part.current_leader is not None
+    }
+    # If it were killed now and came back, an epoch it had promised would keep clients waiting.
+    partitions = two.broker.replica.state.topics.by_name["moving"].partitions
+    assert told == {
+        partition.index: (two.node_id, partition.leader_epoch)
+        for partition in partitions
+        if partition.leader == two.node_id
+    }
+    assert 0 < len(told) < 40
     [endpoint] = response.node_endpoints
     assert (endpoint.node_id, endpoint.port) == (two.node_id, two.port)
     async with raw(two) as client:

@@ -6,23 +6,25 @@ from typing import NamedTuple
 
 from rookery.broker.call import Call
 from rookery.cluster.state.brokers import Broker
-from rookery.cluster.state.topics import Topic, leader_of
+from rookery.cluster.state.topics import Topic
 
 
-class Successor(NamedTuple):
-    """The broker that takes over a partition, and the epoch in which it will."""
+class Leader(NamedTuple):
+    """The broker that leads a partition, and its epoch."""
 
     broker: Broker
     leader_epoch: int
 
 
-def successor(call: Call, topic: Topic, index: int) -> Successor | None:
-    """Return who leads a partition when this broker is gone; None if nobody is left."""
-    partition, brokers = topic.partitions[index], call.state.brokers
-    own = call.services.node_id
-    if partition.leader != own:
-        broker = brokers.by_node.get(partition.leader)
-        return Successor(broker, partition.leader_epoch) if broker else None
-    others = [node for node in brokers.nodes if node != own]
-    broker = brokers.by_node.get(leader_of(topic.id, index, others))
-    return Successor(broker, partition.leader_epoch + 1) if broker else None
+def other_leader(call: Call, topic: Topic, index: int) -> Leader | None:
+    """Return who leads a partition, if that is another broker.
+
+    Who will lead it after this broker is not told. A client believes in the highest epoch that it
+    has heard of, and waits for ever for one that does not come because this broker was killed on
+    its way out, and then came back.
+    """
+    partition = topic.partitions[index]
+    broker = call.state.brokers.by_node.get(partition.leader)
+    if broker is None or broker.node_id == call.services.node_id:
+        return None
+    return Leader(broker, partition.leader_epoch)

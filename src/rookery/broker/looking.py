@@ -10,7 +10,7 @@ from array import array
 from typing import Any, Final, NamedTuple
 
 from rookery.broker.call import Call
-from rookery.broker.leaders import successor
+from rookery.broker.leaders import other_leader
 from rookery.broker.sessions import Session, Watched
 from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import Partition
@@ -196,13 +196,13 @@ class Look:
         return answer
 
     def _send_on(self, watched: Watched, topic: Topic) -> None:
-        """Send the client on to who comes after this broker."""
+        """Send the client on: this broker is stopping."""
         answer = self._refuse(watched, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        heir = successor(self.call, topic, watched.index)
-        if heir is not None:
-            broker = heir.broker
+        found = other_leader(self.call, topic, watched.index)
+        if found is not None:
+            broker = found.broker
             answer.current_leader = LeaderIdAndEpoch(
-                leader_id=broker.node_id, leader_epoch=heir.leader_epoch
+                leader_id=broker.node_id, leader_epoch=found.leader_epoch
             )
             self.endpoints[broker.node_id] = NodeEndpoint(
                 node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack

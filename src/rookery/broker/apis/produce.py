@@ -18,7 +18,7 @@ from rookery.broker.call import Call
 from rookery.broker.checks import Rules
 from rookery.broker.configs import TopicConfigs
 from rookery.broker.dispatch import code_of
-from rookery.broker.leaders import successor
+from rookery.broker.leaders import other_leader
 from rookery.broker.registry import handles
 from rookery.cluster.state.state import Appended
 from rookery.cluster.state.topics import Topic
@@ -169,11 +169,11 @@ class _Intake:
             )
 
     def _elsewhere(self, topic: Topic, part: PartitionProduceData) -> PartitionProduceResponse:
-        """Send the client on to who comes after this broker."""
+        """Send the client on: this broker is stopping."""
         if not 0 <= part.index < len(topic.partitions):
             return _refused(part.index, _UNKNOWN)
         answer = _refused(part.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
-        found = successor(self.call, topic, part.index)
+        found = other_leader(self.call, topic, part.index)
         if found is not None:
             broker = found.broker
             answer.current_leader = LeaderIdAndEpoch(
