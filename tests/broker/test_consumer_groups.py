@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ErrorCode
 from rookery.testing.broker import BrokerProcess, wait_gone
 from rookery.testing.java import Java
@@ -28,6 +29,7 @@ from rookery.wire.messages.consumer_group_heartbeat import (
 )
 from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from rookery.wire.messages.list_groups import LIST_GROUPS, ListGroupsRequest
+from tests.broker.conftest import Start
 from tests.broker.raw import create
 
 SECONDS = 20
@@ -178,7 +180,8 @@ def test_a_group_without_members_takes_the_protocol_of_who_comes(broker: ServedB
     assert seen == [("classic", 1), ("consumer", 2), ("classic", 3)]
 
 
-def test_a_group_with_classic_members_is_not_joined_by_others(broker: ServedBroker) -> None:
+def test_where_no_group_may_migrate_a_classic_one_is_not_joined_by_others(start: Start) -> None:
+    broker = start(consumer_groups=ConsumerSettings(migration_policy="disabled"))
     create(broker, "t", 1)
     with reading(broker.bootstrap, "t", **{"group.protocol": "classic"}) as one:
         poll_until(lambda: one.owned == {0}, one)

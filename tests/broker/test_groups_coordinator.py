@@ -71,8 +71,12 @@ class Scripted:
         instance_id: str | None,
         *,
         is_transactional: bool = False,
+        version: int = 9,
     ) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION if generation > 1 else ErrorCode.NONE
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        return ErrorCode.NONE
 
     def subscribes(self, topic: str) -> bool:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -45,8 +46,8 @@ def topic(bootstrap: str) -> str:
 
 
 @contextmanager
-def member(bootstrap: str, topic: str, group: str, protocol: str) -> Iterator[None]:
-    """A member that has the topic's partition."""
+def member(bootstrap: str, topic: str, group: str, protocol: str) -> Iterator[Consumer]:
+    """A member that has all of the topic."""
     settings = {"group.protocol": protocol, "client.id": "reader", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **settings})
     consumer.subscribe([topic])
@@ -57,7 +58,7 @@ def member(bootstrap: str, topic: str, group: str, protocol: str) -> Iterator[No
 
     try:
         wait_until(has_it)
-        yield
+        yield consumer
     finally:
         consumer.close()
 
@@ -209,6 +210,55 @@ def test_verifiable_consumer(tool: Tool, topic: str, group: str, protocol: str) 
     assert all(one["success"] for one in commits)
     assert commits[-1]["offsets"] == [{"topic": topic, "partition": 0, "offset": COUNT}]
     assert offsets(tool, group) == {0: (str(COUNT), "0")}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_java_joins_a_group_whose_member_speaks_the_other_protocol(
+    tool: Tool, bootstrap: str, group: str, protocol: str
+) -> None:
+    [other] = [one for one in PROTOCOLS if one != protocol]
+    topic = new_topic(bootstrap, 2)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(2 * COUNT):
+        producer.produce(topic, str(number // 2), partition=number % 2)
+    assert producer.flush(30) == 0
+    options = ("--max-messages", str(COUNT), "--group-protocol", protocol, "--verbose")
+
+    with member(bootstrap, topic, group, other) as consumer, polled(consumer) as sizes:
+        said = tool("kafka-verifiable-consumer", "--topic", topic, "--group-id", group, *options)
+        for _ in range(1_200):  # it hears of it by a heartbeat, every five seconds or so
+            if sizes[-1] == 2:
+                break
+            threading.Event().wait(0.05)
+        assert sizes[-1] == 2
+        types = {row["GROUP"]: row["TYPE"] for row in tool.rows("kafka-groups", "--list")}
+
+    events = _events(said)
+    records = [one for one in events if one["name"] == "record_data"]
+    assert [one["value"] for one in records] == [str(number) for number in range(COUNT)]
+    assert len({one["partition"] for one in records}) == 1
+    assert all(one["success"] for one in events if one["name"] == "offsets_committed")
+    assert types[group] == other.title(), "the last one of a protocol takes it along"
+
+
+@contextmanager
+def polled(consumer: Consumer) -> Iterator[list[int]]:
+    """Have a consumer do its part in the background; say how many partitions it had each time."""
+    is_over = threading.Event()
+    sizes = [0]
+
+    def poll() -> None:
+        while not is_over.is_set():
+            consumer.poll(0.05)
+            sizes.append(len(consumer.assignment()))
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield sizes
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _events(said: str) -> list[dict[str, object]]:

@@ -66,7 +66,7 @@ def fsck(hosts: Hosts) -> dict[str, Any]:
     command = [sys.executable, "-m", "rookery.cli.main", "fsck", "--json", "--quiet"]
     command += ["--store", hosts.store]
     command += ["--cluster", hosts.cluster] if hosts.cluster else []
-    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=600, check=False)
     if done.returncode not in {0, 1} or not done.stdout:
         raise AssertionError(f"fsck ended with {done.returncode}: {done.stderr.decode()[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 from rookery.broker.groups.assign import Places
 from rookery.broker.groups.consumer import Consumer
@@ -27,9 +27,10 @@ class Cluster:
         for name, number in partitions.items():
             self.create(name, number)
 
-    def create(self, name: str, partitions: int) -> None:
+    def create(self, name: str, partitions: int, topic_id: bytes | None = None) -> None:
         """Make a topic."""
-        self._topics[name] = TopicInfo(next(self._ids).to_bytes(16, "big"), partitions)
+        made = next(self._ids).to_bytes(16, "big")
+        self._topics[name] = TopicInfo(topic_id or made, partitions)
         self.mark += 1
 
     def grow(self, name: str, partitions: int) -> None:
@@ -95,10 +96,17 @@ class Group:
             self.machine = Consumer.load("readers", self.kept, self.settings, self.now_ms)
 
 
+class Beaten(Protocol):
+    """A group that takes heartbeats."""
+
+    def beat(self, version: int = 1, **fields: Any) -> ConsumerGroupHeartbeatResponse:
+        """Send a heartbeat; return the one answer."""
+
+
 class Reader:
     """One consumer, which does as Kafka's own does."""
 
-    def __init__(self, group: Group, member_id: str, **wants: Any) -> None:
+    def __init__(self, group: Beaten, member_id: str, **wants: Any) -> None:
         self.group = group
         self.member_id = member_id
         self.wants: dict[str, Any] = wants
@@ -134,6 +142,15 @@ class Reader:
         elif response.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
             self.forget()
 
+    def step(self) -> None:
+        """Send a heartbeat, and do as it says."""
+        self.beat()
+        self.reconcile()
+
+    def places(self) -> Places:
+        """Return what it owns."""
+        return self.owned
+
     def reconcile(self) -> None:
         """Take over what it was told: lose, then gain."""
         self.owned = self.told
@@ -156,8 +173,7 @@ def settle(*readers: Reader) -> None:
     """Have readers beat until nothing changes any more."""
     for _ in range(12):
         for reader in readers:
-            reader.beat()
-            reader.reconcile()
+            reader.step()
 
 
 def as_topics(places: Places) -> list[TopicPartitions]:

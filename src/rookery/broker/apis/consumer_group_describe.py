@@ -28,6 +28,7 @@ _OPERATIONS: Final = (
     Operation.ALTER_CONFIGS,
 )
 _ON_GROUP: Final = sum(1 << operation for operation in _OPERATIONS)
+_CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
@@ -81,7 +82,7 @@ def _member(found: MemberDescription, topic_ids: dict[str, bytes]) -> Member:
         subscribed_topic_regex=member.regex or None,
         assignment=_assignment(found.assigned, topic_ids),
         target_assignment=_assignment(found.target, topic_ids),
-        member_type=_CONSUMER_MEMBER,
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 
 

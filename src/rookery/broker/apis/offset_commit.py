@@ -42,6 +42,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
             request.member_id,
             request.generation_id_or_member_epoch,
             request.group_instance_id,
+            call.version,
         ),
         [event for _, event in wanted],
     )

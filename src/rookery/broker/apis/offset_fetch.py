@@ -12,10 +12,11 @@ from typing import Final
 
 from rookery.broker.call import Call
 from rookery.broker.groups.requests import reach_head
+from rookery.broker.groups.seats import Seat
 from rookery.broker.registry import handles
 from rookery.cluster.state.groups import CommittedOffset
 from rookery.cluster.state.topics import Topic
-from rookery.errors import ErrorCode
+from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.offset_fetch import (
     OFFSET_FETCH,
     OffsetFetchRequest,
@@ -37,22 +38,44 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
     # A coordinator that was replaced and does not know it would tell what is no longer true.
     await reach_head(call)
     if call.version >= _BATCHED:
-        return OffsetFetchResponse(groups=[_group(call, request, one) for one in request.groups])
+        codes = [await _check(call, one) for one in request.groups]
+        return OffsetFetchResponse(
+            groups=[
+                _group(call, request, one, code)
+                for one, code in zip(request.groups, codes, strict=True)
+            ]
+        )
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)
-    one = _group(call, request, asked)
+    one = _group(call, request, asked, await _check(call, asked))
     if one.error_code is not ErrorCode.NONE:
         return OFFSET_FETCH.refuse(request, one.error_code)
     return OffsetFetchResponse(topics=one.topics)
 
 
-def _group(
-    call: Call, request: OffsetFetchRequest, asked: OffsetFetchRequestGroup
-) -> OffsetFetchResponseGroup:
-    group_id, code = asked.group_id, ErrorCode.NONE
+async def _check(call: Call, asked: OffsetFetchRequestGroup) -> ErrorCode:
+    """Say whether the group is ours, and whether a member that says its epoch is in it."""
+    group_id, groups = asked.group_id, call.services.groups
     if not group_id:
-        code = ErrorCode.INVALID_GROUP_ID
-    elif call.services.is_draining or not call.services.groups.is_ours(group_id):
-        code = ErrorCode.NOT_COORDINATOR
+        return ErrorCode.INVALID_GROUP_ID
+    if call.services.is_draining or not groups.is_ours(group_id):
+        return ErrorCode.NOT_COORDINATOR
+    if asked.member_id is None and asked.member_epoch < 0:
+        return ErrorCode.NONE
+
+    def check(seat: Seat) -> ErrorCode:
+        assert seat.machine is not None  # noqa: S101 (no seat is free without one)
+        return seat.machine.check_fetch(asked.member_id, asked.member_epoch)
+
+    try:
+        return await groups.run(group_id, check)
+    except ApiError as error:
+        return error.code
+
+
+def _group(
+    call: Call, request: OffsetFetchRequest, asked: OffsetFetchRequestGroup, code: ErrorCode
+) -> OffsetFetchResponseGroup:
+    group_id = asked.group_id
     if code is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=code)
     look = _Look(call, group_id, request.require_stable)

@@ -23,8 +23,9 @@ Dead answers COORDINATOR_NOT_AVAILABLE to all. A new member, unless it is static
 from version 4 on (KIP-394), and is waited for while its session time-out lasts.
 
 Kept before anything is answered: a generation's number and members when joining is complete, its
-assignment when the leader syncs, that the group is empty, a static member's new id. A successor
-thus goes on in the midst of a rebalance, and no generation ever means two memberships.
+assignment when the leader syncs, that the group is empty, a static member's new id; and that it
+was a consumer group, whose rebalance a successor has to go on with. A successor thus goes on in the
+midst of a rebalance, and no generation ever means two memberships.
 
 Where Kafka differs: it forgets a held request whose member has left or asked again, here each is
 answered; it counts a JoinGroup whose client hung up, here the member has its session time-out to
@@ -36,6 +37,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from rookery.broker.groups import classicbody
+from rookery.broker.groups.embedded import CONSUMER
 from rookery.broker.groups.joining import join
 from rookery.broker.groups.machine import Effect, Event, Gone, Persist, Request, Tick
 from rookery.broker.groups.rebalance import Rebalance, State, refusal
@@ -53,7 +55,6 @@ from rookery.wire.messages.leave_group import (
 from rookery.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from rookery.wire.protocols.consumer import read_subscription
 
-CONSUMER: Final = "consumer"
 _NAMES_PROTOCOL_SINCE: Final = 5
 _BATCHED_SINCE: Final = 3
 
@@ -126,6 +127,11 @@ class Classic:
         """The number of the last generation; 0 before the first."""
         return self._group.generation
 
+    @property
+    def group(self) -> Rebalance:
+        """The group under the law, for its migration."""
+        return self._group
+
     def on(self, event: Event, now_ms: int) -> list[Effect]:
         """Take an event; return what is to be done, in this order."""
         match event:
@@ -135,14 +141,14 @@ class Classic:
                 self._on_gone(event, now_ms)
             case Tick():
                 self._group.expire(now_ms)
-        return self._effects()
+        return self.effects()
 
     def close(self, code: ErrorCode) -> list[Effect]:
         """Let the group be dead here (it was deleted, or has another coordinator now)."""
         for member in self._group.roster.members.values():
             self._group.release(member, code)
         self._group.die()
-        return self._effects()
+        return self.effects()
 
     def check_commit(
         self,
@@ -151,6 +157,7 @@ class Classic:
         instance_id: str | None,
         *,
         is_transactional: bool = False,
+        version: int = 0,  # noqa: ARG002 (members of a classic group may use any)
     ) -> ErrorCode:
         """Say whether a member may commit offsets; -1 and "" are a client without membership.
 
@@ -170,6 +177,10 @@ class Classic:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if group.state is State.COMPLETING and not is_transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:  # noqa: ARG002
+        """Let anybody see offsets: classic members do not say who they are."""
         return ErrorCode.NONE
 
     def subscribes(self, topic: str) -> bool:
@@ -206,8 +217,8 @@ class Classic:
             group.state.value, group.protocol_type or "", protocol, group.generation, members
         )
 
-    def _effects(self) -> list[Effect]:
-        """Return what the event that was taken asks for, its persist first."""
+    def effects(self) -> list[Effect]:
+        """Return what was asked for since the last look, the persist first."""
         is_kept = self._group.take_mark()
         effects: list[Effect] = [Persist(classicbody.keep(self._group))] if is_kept else []
         effects += self._group.take_replies()
@@ -302,12 +313,13 @@ class Classic:
         )
         if code is not ErrorCode.NONE:
             return code
+        if group.state is State.PREPARING:
+            # Whatever it names: it may have joined when this was a consumer group still.
+            return ErrorCode.REBALANCE_IN_PROGRESS
         named = (message.protocol_type, message.protocol_name)
         expected = (group.protocol_type, group.protocol)
-        if request.version >= _NAMES_PROTOCOL_SINCE and named != expected:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        is_preparing = group.state is State.PREPARING
-        return ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE
+        is_named = request.version < _NAMES_PROTOCOL_SINCE or named == expected
+        return ErrorCode.NONE if is_named else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
     def _leave(self, request: Request, message: LeaveGroupRequest, now_ms: int) -> None:
         group = self._group

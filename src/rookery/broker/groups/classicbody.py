@@ -16,7 +16,7 @@ from rookery.errors import ApiError, Corrupt, ProtocolError
 from rookery.wire.message import GroupId, MemberId, Message, i8, i32
 from rookery.wire.protocols import prefixed
 
-_PHASES: Final = {State.EMPTY: 0, State.COMPLETING: 1, State.STABLE: 2}
+_PHASES: Final = {State.EMPTY: 0, State.COMPLETING: 1, State.STABLE: 2, State.PREPARING: 3}
 _STATES: Final = {phase: state for state, phase in _PHASES.items()}
 
 

@@ -20,6 +20,8 @@ Members go there one by one, each by its own heartbeats, and nobody stops for th
 A partition is given to its next owner only after the last one said that it does not own it any
 more. One that does not say so within its rebalance time-out is forgotten, and fenced.
 
+Members that speak the classic protocol are in it while a group migrates (`classicmembers`).
+
 Kept before anything is answered: whatever an answer is based on. A heartbeat that changes nothing
 is answered at once, after a look at the group's topics.
 
@@ -31,16 +33,17 @@ ask no sooner than the others.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rookery.broker.groups.assign import Places
+from rookery.broker.groups.classicmembers import answer as answer_classic
 from rookery.broker.groups.consumerbeat import check, invalid, is_full, owned
-from rookery.broker.groups.consumerbody import by_topic
+from rookery.broker.groups.consumerbody import by_name, by_topic
 from rookery.broker.groups.consumergroup import ConsumerGroup
 from rookery.broker.groups.consumermember import AWAY, JOINING, LEAVING, Member
 from rookery.broker.groups.machine import Effect, Event, Gone, Persist, Reply, Request, Tick
 from rookery.broker.groups.reconcile import NONE
-from rookery.broker.groups.settings import ConsumerSettings
+from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.message import Message
 from rookery.wire.messages.consumer_group_heartbeat import (
@@ -50,13 +53,16 @@ from rookery.wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
+MEMBER_EPOCH_SINCE: Final = 9
+"""The version of OffsetCommit that knows of member epochs."""
+
 
 class MemberDescription(NamedTuple):
     """A member as ConsumerGroupDescribe shows it."""
 
     member: Member
     assigned: dict[str, list[int]]
-    """Partitions by topic name."""
+    """Partitions by topic name; also those that it must give up, and has not yet."""
     target: dict[str, list[int]]
 
 
@@ -80,18 +86,31 @@ class Consumer:
         self._group = group
 
     @classmethod
-    def new(cls, group_id: str, settings: ConsumerSettings, epoch: int = 0) -> Consumer:
+    def new(
+        cls,
+        group_id: str,
+        settings: ConsumerSettings,
+        epoch: int = 0,
+        classic: ClassicSettings | None = None,
+    ) -> Consumer:
         """Return a group that nobody has joined yet; its epochs come after the one given."""
-        return cls(ConsumerGroup(group_id, settings, epoch))
+        return cls(ConsumerGroup(group_id, settings, epoch, classic))
 
     @classmethod
-    def load(cls, group_id: str, body: bytes, settings: ConsumerSettings, now_ms: int) -> Consumer:
+    def load(
+        cls,
+        group_id: str,
+        body: bytes,
+        settings: ConsumerSettings,
+        now_ms: int,
+        classic: ClassicSettings | None = None,
+    ) -> Consumer:
         """Return a group as its last coordinator kept it; every member gets its full time.
 
         Raises:
             Corrupt: the body is none of a consumer group.
         """
-        group = ConsumerGroup(group_id, settings)
+        group = ConsumerGroup(group_id, settings, classic=classic)
         group.restore(body, now_ms)
         return cls(group)
 
@@ -120,6 +139,11 @@ class Consumer:
         """The group's epoch."""
         return self._group.epoch
 
+    @property
+    def group(self) -> ConsumerGroup:
+        """The group under the law, for its migration."""
+        return self._group
+
     def on(self, event: Event, now_ms: int) -> list[Effect]:
         """Take an event; return what is to be done, in this order."""
         replies: list[Effect] = []
@@ -142,6 +166,7 @@ class Consumer:
         instance_id: str | None,
         *,
         is_transactional: bool = False,
+        version: int = MEMBER_EPOCH_SINCE,
     ) -> ErrorCode:
         """Say whether a member may commit offsets; -1 and "" are a client without membership.
 
@@ -153,8 +178,17 @@ class Consumer:
         member = self._group.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        is_current = generation == member.epoch
-        return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
+        is_classic = member.classic is not None
+        if version < MEMBER_EPOCH_SINCE and not is_classic and not is_transactional:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return _check_epoch(member, generation)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Say whether a member may see offsets; None and -1 are a client without membership."""
+        if member_id is None and epoch < 0:
+            return ErrorCode.NONE
+        member = self._group.members.get(member_id or "")
+        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, epoch)
 
     def subscribes(self, topic: str) -> bool:
         """Whether a member reads the topic: its offsets are in use."""
@@ -166,12 +200,12 @@ class Consumer:
     def description(self) -> Description:
         """Return what ConsumerGroupDescribe shows."""
         group = self._group
-        ids = {name: topic.id for name, topic in group.subscriptions.topics.items()}
+        ids = group.topic_ids
         members = [
             MemberDescription(
                 member,
-                _by_name(member.holding.assigned, ids),
-                _by_name(group.target.get(member.member_id, NONE), ids),
+                by_name(member.holding.all_places, ids),
+                by_name(group.target.get(member.member_id, NONE), ids),
             )
             for member in group.members.values()
         ]
@@ -184,7 +218,7 @@ class Consumer:
     def _answer(self, request: Request, now_ms: int) -> Message:
         message = request.message
         if not isinstance(message, ConsumerGroupHeartbeatRequest):
-            raise TypeError(f"a consumer group has no answer to a {type(message).__name__}")
+            return answer_classic(self._group, request, now_ms)
         try:
             check(message, request.version)
             if message.member_epoch in (LEAVING, AWAY):
@@ -211,6 +245,7 @@ class Consumer:
         is_joining = message.member_epoch == JOINING
         member = self._join(request, message) if is_joining else self._known(message)
         before = member.subscription
+        group.end_classic(member)
         group.is_dirty |= member.update(request, message)
         group.refresh(request.topics, is_changed=member.subscription != before)
         gets_new = group.reconcile(member, owned(message), now_ms)
@@ -234,6 +269,7 @@ class Consumer:
         )
         return (
             says_nothing
+            and member.classic is None
             and message.member_epoch == member.epoch
             and self._group.is_settled(member)
             and self._group.subscriptions.is_current(request.topics)
@@ -281,7 +317,7 @@ class Consumer:
         if holder.member_id == member_id and holder.epoch != AWAY:
             # The same process: our last answer was lost, or it begins anew and owns nothing.
             group.send_away(holder)
-        if holder.epoch != AWAY:
+        if holder.epoch != AWAY and holder.classic is None:
             raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"instance id {message.instance_id!r} is in use by member {holder.member_id!r}",
@@ -298,7 +334,7 @@ class Consumer:
         Raises:
             ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or FENCED_MEMBER_EPOCH.
         """
-        member = self._identified(message)
+        member = self._group.identify(message.member_id, message.instance_id)
         says = owned(message)
         owns_its_own = says is not None and says <= member.holding.assigned
         heard_not = message.member_epoch == member.previous_epoch and owns_its_own
@@ -310,31 +346,8 @@ class Consumer:
             )
         return member
 
-    def _identified(self, message: ConsumerGroupHeartbeatRequest) -> Member:
-        """Return who it is, by its id and its instance id."""
-        group = self._group
-        if message.instance_id is not None:
-            holder = group.static.get(message.instance_id)
-            if holder is not None and holder != message.member_id:
-                raise ApiError(
-                    ErrorCode.FENCED_INSTANCE_ID,
-                    f"instance id {message.instance_id!r} is in use by member {holder!r}",
-                )
-        member = group.members.get(message.member_id)
-        is_other = (
-            message.instance_id is not None
-            and member is not None
-            and (member.instance_id != message.instance_id)
-        )
-        if member is None or is_other:
-            raise ApiError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"group {group.group_id!r} has no member {message.member_id!r}",
-            )
-        return member
-
     def _leave(self, message: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-        member = self._identified(message)
+        member = self._group.identify(message.member_id, message.instance_id)
         if message.member_epoch == AWAY:
             self._group.send_away(member)
         else:
@@ -371,7 +384,9 @@ def _assignment(places: Places) -> Assignment:
     )
 
 
-def _by_name(places: Places, ids: dict[str, bytes]) -> dict[str, list[int]]:
-    """Gather partitions by their topic's name, without topics that are gone."""
-    gathered = by_topic(places)
-    return {name: gathered[topic_id] for name, topic_id in ids.items() if topic_id in gathered}
+def _check_epoch(member: Member, epoch: int) -> ErrorCode:
+    """Say whether a member is in the epoch it believes in."""
+    if epoch == member.epoch:
+        return ErrorCode.NONE
+    is_classic = member.classic is not None
+    return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rookery.broker.groups.assign import Places
-from rookery.broker.groups.consumermember import Member
+from rookery.broker.groups.consumermember import ClassicTerms, Member
 from rookery.broker.groups.reconcile import Holding
 from rookery.errors import ApiError, Corrupt, ProtocolError
 from rookery.wire.message import (
@@ -15,13 +15,18 @@ from rookery.wire.message import (
     PartitionId,
     TopicId,
     TopicName,
+    field,
     i32,
 )
 from rookery.wire.protocols import prefixed
 
 
-class ConsumerGroupBody(Message, versions=range(1), flexible=0):
-    """A consumer group at the last moment that counts."""
+class ConsumerGroupBody(Message, versions=range(2), flexible=0):
+    """A consumer group at the last moment that counts.
+
+    Versions:
+        1 has members that speak the classic protocol.
+    """
 
     group_id: GroupId
     epoch: i32
@@ -57,6 +62,21 @@ class KeptMember(Message):
     assigned: list[KeptPlaces]
     revoked: list[KeptPlaces]
     target: list[KeptPlaces]
+    classic: KeptTerms | None = field(since=1, default=None)
+
+
+class KeptTerms(Message):
+    """On what terms a member joined that speaks the classic protocol."""
+
+    session_timeout_ms: i32
+    protocols: list[KeptProtocol]
+
+
+class KeptProtocol(Message):
+    """An assignor that a classic member understands, and what it must know of the member."""
+
+    name: str
+    metadata: bytes
 
 
 class KeptPlaces(Message):
@@ -67,8 +87,9 @@ class KeptPlaces(Message):
 
 
 def write_body(group: ConsumerGroupBody) -> bytes:
-    """Write a group, version first."""
-    return prefixed.write(group, 0)
+    """Write a group, version first: the oldest that can say it, for brokers that are older."""
+    is_mixed = any(member.classic is not None for member in group.members)
+    return prefixed.write(group, 1 if is_mixed else 0)
 
 
 def read_body(body: bytes) -> ConsumerGroupBody:
@@ -95,6 +116,12 @@ def by_topic(places: Places) -> dict[bytes, list[int]]:
     return gathered
 
 
+def by_name(places: Places, ids: dict[str, bytes]) -> dict[str, list[int]]:
+    """Gather partitions by their topic's name, without topics that are gone."""
+    gathered = by_topic(places)
+    return {name: gathered[topic_id] for name, topic_id in ids.items() if topic_id in gathered}
+
+
 def from_member(member: Member, target: Places) -> KeptMember:
     """Return what is kept of a member."""
     return KeptMember(
@@ -113,6 +140,7 @@ def from_member(member: Member, target: Places) -> KeptMember:
         assigned=_from_places(member.holding.assigned),
         revoked=_from_places(member.holding.revoked),
         target=_from_places(target),
+        classic=None if member.classic is None else _from_terms(member.classic),
     )
 
 
@@ -133,12 +161,27 @@ def to_member(kept: KeptMember) -> Member:
         assignor=kept.assignor,
         holding=holding,
         previous_epoch=kept.previous_epoch,
+        classic=None if kept.classic is None else _to_terms(kept.classic),
     )
 
 
 def to_places(kept: Iterable[KeptPlaces]) -> Places:
     """Return the partitions that were kept."""
     return frozenset((one.topic_id, partition) for one in kept for partition in one.partitions)
+
+
+def _from_terms(terms: ClassicTerms) -> KeptTerms:
+    return KeptTerms(
+        session_timeout_ms=terms.session_timeout_ms,
+        protocols=[
+            KeptProtocol(name=name, metadata=metadata) for name, metadata in terms.protocols.items()
+        ],
+    )
+
+
+def _to_terms(kept: KeptTerms) -> ClassicTerms:
+    protocols = {protocol.name: protocol.metadata for protocol in kept.protocols}
+    return ClassicTerms(kept.session_timeout_ms, protocols)
 
 
 def _from_places(places: Places) -> list[KeptPlaces]:

@@ -25,19 +25,32 @@ from rookery.broker.groups.consumermember import AWAY, Member
 from rookery.broker.groups.deadlines import Deadlines
 from rookery.broker.groups.machine import TopicInfo, Topics
 from rookery.broker.groups.reconcile import NONE, Target, reconcile
-from rookery.broker.groups.settings import ConsumerSettings
+from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.broker.groups.subscriptions import Subscriptions
+from rookery.errors import ApiError, ErrorCode
 
-_SESSION: Final = "session "
-_REVOCATION: Final = "revocation "
+# What is awaited of a member, as the first word of the deadline's key.
+_SESSION: Final = "session"
+_REVOCATION: Final = "revocation"
+_JOIN: Final = "join"
+_SYNC: Final = "sync"
+_AWAITED: Final = (_SESSION, _REVOCATION, _JOIN, _SYNC)
 
 
 class ConsumerGroup:
     """One group's state."""
 
-    def __init__(self, group_id: str, settings: ConsumerSettings, epoch: int = 0) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        settings: ConsumerSettings,
+        epoch: int = 0,
+        classic: ClassicSettings | None = None,
+    ) -> None:
         self.group_id = group_id
         self.settings = settings
+        self.classic = classic or ClassicSettings()
+        """What members must keep to that speak the classic protocol."""
         self.epoch = epoch
         self.target_epoch = epoch
         self.assignor = next(iter(ASSIGNORS))
@@ -66,7 +79,7 @@ class ConsumerGroup:
         }
         for one in kept.members:
             member = to_member(one)
-            self._seat(member)
+            self.seat(member)
             self.target[member.member_id] = to_places(one.target)
             self.touch(member, now_ms)
             if member.holding.revoked:
@@ -93,12 +106,28 @@ class ConsumerGroup:
 
     # -- members -----------------------------------------------------------------------------
 
+    @property
+    def classic_members(self) -> list[Member]:
+        """The members that speak the classic protocol."""
+        return [member for member in self.members.values() if member.classic is not None]
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether it has members, and all of them speak the classic protocol."""
+        return bool(self.members) and all(one.classic for one in self.members.values())
+
+    @property
+    def topic_ids(self) -> dict[str, bytes]:
+        """The ids of the topics that members read, by name."""
+        return {name: topic.id for name, topic in self.subscriptions.topics.items()}
+
     def add(self, member: Member) -> None:
         """Take in a new member."""
-        self._seat(member)
+        self.seat(member)
         self.begin_epoch()
 
-    def _seat(self, member: Member) -> None:
+    def seat(self, member: Member) -> None:
+        """Have a member, and what it holds; what the group makes of it is the caller's business."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
@@ -113,7 +142,7 @@ class ConsumerGroup:
     def replace(self, member: Member, successor: Member) -> None:
         """Let another member have the place of one that is away, and what was kept for it."""
         self._unseat(member)
-        self._seat(successor)
+        self.seat(successor)
         self.target[successor.member_id] = self.target.pop(member.member_id, NONE)
         self.is_dirty = True
 
@@ -122,24 +151,68 @@ class ConsumerGroup:
         del self.members[member.member_id]
         if member.instance_id is not None:
             del self.static[member.instance_id]
-        self.deadlines.cancel(_SESSION + member.member_id)
-        self.deadlines.cancel(_REVOCATION + member.member_id)
+        self._await_nothing(member)
+
+    def _await_nothing(self, member: Member) -> None:
+        for what in _AWAITED:
+            self.deadlines.cancel(_key(what, member))
+
+    def identify(self, member_id: str, instance_id: str | None) -> Member:
+        """Return who it is, by its id and its instance id.
+
+        Raises:
+            ApiError: FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID.
+        """
+        holder = self.static.get(instance_id, member_id) if instance_id is not None else member_id
+        if holder != member_id:
+            raise ApiError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"instance id {instance_id!r} is in use by member {holder!r}",
+            )
+        member = self.members.get(member_id)
+        if member is None or instance_id not in (None, member.instance_id):
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {self.group_id!r} has no member {member_id!r}",
+            )
+        return member
 
     def send_away(self, member: Member) -> None:
         """Let a static member be away: it owns nothing, but nobody else gets what it shall own."""
         self._release(member.holding.all_places)
-        self.deadlines.cancel(_REVOCATION + member.member_id)
+        self.deadlines.cancel(_key(_REVOCATION, member))
         member.go_away()
         self.is_dirty = True
 
     def touch(self, member: Member, now_ms: int) -> None:
         """Give a member a full session time-out."""
-        self.deadlines.set(_SESSION + member.member_id, now_ms + self.settings.session_timeout_ms)
+        terms = member.classic or self.settings
+        self.deadlines.set(_key(_SESSION, member), now_ms + terms.session_timeout_ms)
+
+    def await_join(self, member: Member, now_ms: int) -> None:
+        """Have a classic member join again, which has been told to."""
+        key = _key(_JOIN, member)
+        if key not in self.deadlines:
+            self.deadlines.set(key, now_ms + member.rebalance_timeout_ms)
+
+    def await_sync(self, member: Member, now_ms: int) -> None:
+        """Have a classic member that joined come for what it may own."""
+        self.deadlines.cancel(_key(_JOIN, member))
+        self.deadlines.set(_key(_SYNC, member), now_ms + member.rebalance_timeout_ms)
+
+    def end_sync(self, member: Member) -> None:
+        """Await no SyncGroup of a member any more."""
+        self.deadlines.cancel(_key(_SYNC, member))
+
+    def end_classic(self, member: Member) -> None:
+        """Await nothing any more that only a classic member does."""
+        self.deadlines.cancel(_key(_JOIN, member))
+        self.deadlines.cancel(_key(_SYNC, member))
 
     def expire(self, now_ms: int) -> None:
-        """Forget members that are silent, or do not let go what others shall have."""
+        """Forget members that are silent, or do not do what the others wait for."""
         for key in self.deadlines.take(now_ms):
-            member = self.members.get(key.removeprefix(_SESSION).removeprefix(_REVOCATION))
+            member = self.members.get(key.partition(" ")[2])
             if member is not None:
                 self.remove(member)
 
@@ -192,7 +265,7 @@ class ConsumerGroup:
         member.hold(after)
         self.is_dirty = True
         if not after.revoked:
-            self.deadlines.cancel(_REVOCATION + key)
+            self.deadlines.cancel(_key(_REVOCATION, member))
         elif after.revoked != before.revoked:
             self._await_revocation(member, now_ms)
         return after.assigned != before.assigned
@@ -201,6 +274,11 @@ class ConsumerGroup:
         """Whether a member has all that it shall have."""
         has_all = not member.holding.revoked and not member.holding.is_waiting
         return member.epoch == self.epoch == self.target_epoch and has_all
+
+    def is_next_free(self, member: Member) -> bool:
+        """Whether a member that waits for partitions could have all of them now."""
+        wanted = self.target.get(member.member_id, NONE) - member.holding.assigned
+        return not any(place in self._owners for place in wanted)
 
     def unsettled(self) -> Iterator[Member]:
         """Return the members that are not where they shall be; those who are away do not count."""
@@ -214,4 +292,8 @@ class ConsumerGroup:
 
     def _await_revocation(self, member: Member, now_ms: int) -> None:
         due_ms = now_ms + member.rebalance_timeout_ms
-        self.deadlines.set(_REVOCATION + member.member_id, due_ms)
+        self.deadlines.set(_key(_REVOCATION, member), due_ms)
+
+
+def _key(what: str, member: Member) -> str:
+    return f"{what} {member.member_id}"

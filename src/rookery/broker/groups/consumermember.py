@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from rookery.broker.groups.machine import Request
 from rookery.broker.groups.reconcile import Holding
@@ -13,6 +13,33 @@ JOINING: Final = 0
 LEAVING: Final = -1
 AWAY: Final = -2
 """The epoch of a static member that left and will be back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicTerms:
+    """On what terms a member joined that speaks the classic protocol."""
+
+    session_timeout_ms: int
+    protocols: dict[str, bytes]
+    """What each of its assignors must know of the member, the favourite first."""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol that it is told the group goes by: its favourite."""
+        return next(iter(self.protocols))
+
+    @property
+    def size_bytes(self) -> int:
+        """What its metadata takes where the group is kept."""
+        return sum(len(name) + len(metadata) for name, metadata in self.protocols.items())
+
+
+class Subscription(NamedTuple):
+    """What a member that speaks the classic protocol wants."""
+
+    names: frozenset[str]
+    rack_id: str | None
+    rebalance_timeout_ms: int
 
 
 @dataclass(slots=True)
@@ -33,6 +60,8 @@ class Member:
     holding: Holding = field(default=Holding(JOINING))
     previous_epoch: int = LEAVING
     """The epoch before: an answer may be lost, and then the member does not know the new one."""
+    classic: ClassicTerms | None = None
+    """Set while it speaks the classic protocol."""
 
     @property
     def epoch(self) -> int:
@@ -47,11 +76,12 @@ class Member:
 
     def go_away(self) -> None:
         """Own nothing until it is back; what it shall have is kept for it."""
-        self.holding, self.previous_epoch = Holding(AWAY), AWAY
+        self.holding, self.previous_epoch, self.classic = Holding(AWAY), AWAY, None
 
     def update(self, request: Request, message: ConsumerGroupHeartbeatRequest) -> bool:
         """Take over what a heartbeat says anew; return whether anything changed."""
         before = self._described()
+        self.classic = None
         self.client_id, self.client_host = request.client_id, request.client_host
         if message.instance_id is not None:
             self.instance_id = message.instance_id
@@ -67,6 +97,16 @@ class Member:
             self.regex = message.subscribed_topic_regex
         return self._described() != before
 
+    def update_classic(self, request: Request, wants: Subscription, terms: ClassicTerms) -> bool:
+        """Take over what a JoinGroup says; return whether anything changed."""
+        before = self._described()
+        self.client_id, self.client_host = request.client_id, request.client_host
+        self.rebalance_timeout_ms = wants.rebalance_timeout_ms
+        self.rack_id = wants.rack_id if wants.rack_id is not None else self.rack_id
+        self.names, self.regex, self.assignor = wants.names, "", None
+        self.classic = terms
+        return self._described() != before
+
     @property
     def subscription(self) -> tuple[frozenset[str], str, str | None]:
         """What decides on the group's assignment."""
@@ -74,7 +114,11 @@ class Member:
 
     def _described(self) -> tuple[object, ...]:
         who = self.instance_id, self.rack_id, self.client_id, self.client_host
-        return *who, self.rebalance_timeout_ms, self.subscription
+        terms = self.classic
+        # In their order, which says what the member likes best.
+        protocols = None if terms is None else list(terms.protocols.items())
+        speaks = None if terms is None else terms.session_timeout_ms, protocols
+        return *who, self.rebalance_timeout_ms, self.subscription, speaks
 
     def succeed(self, member_id: str) -> Member:
         """Return a static member that takes this one's place under another id."""

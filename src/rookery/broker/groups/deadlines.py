@@ -25,6 +25,9 @@ class Deadlines:
         """
         return self._heap[0][0] if self._due else None
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._due
+
     def set(self, key: str, due_ms: int) -> None:
         """Let the key be due then, and at no other moment."""
         self._due[key] = due_ms

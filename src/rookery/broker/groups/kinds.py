@@ -1,38 +1,30 @@
 """Which machine a group has: that of the protocol its members speak.
 
-A group without members takes the protocol of whoever comes next. Its numbers go on: no epoch of
-one protocol is ever a generation of the other.
+A group without members takes the protocol of whoever comes next. One with members changes it when
+the first member of the consumer protocol joins, and when the last one leaves, if the migration
+policy lets it; members of a consumer group may speak either. Its numbers go on: no epoch of one
+protocol is ever a generation of the other.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from rookery.broker.groups.classic import Classic
 from rookery.broker.groups.consumer import Consumer
-from rookery.broker.groups.machine import Effect, Event, Machine, Reply, Request
-from rookery.broker.groups.migration import other_protocol
+from rookery.broker.groups.consumermember import JOINING
+from rookery.broker.groups.machine import Effect, Event, Machine, Persist, Reply, Request
+from rookery.broker.groups.migration import downgrade, other_protocol, upgrade, why_not_up
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
-from rookery.errors import Corrupt, ErrorCode
-from rookery.wire.message import Api, Message
+from rookery.errors import Corrupt, ErrorCode, ProtocolError
 from rookery.wire.messages.consumer_group_heartbeat import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
 )
-from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest
-from rookery.wire.messages.join_group import JOIN_GROUP, JoinGroupRequest
-from rookery.wire.messages.leave_group import LEAVE_GROUP, LeaveGroupRequest
-from rookery.wire.messages.sync_group import SYNC_GROUP, SyncGroupRequest
+from rookery.wire.messages.join_group import JoinGroupRequest
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
-
-_CLASSIC_APIS: Final[dict[type[Message], Api[Any, Any]]] = {
-    JoinGroupRequest: JOIN_GROUP,
-    SyncGroupRequest: SYNC_GROUP,
-    HeartbeatRequest: HEARTBEAT,
-    LeaveGroupRequest: LEAVE_GROUP,
-}
 
 
 class Kinds:
@@ -53,41 +45,76 @@ class Kinds:
         if kind == CLASSIC:
             return Classic.load(group_id, body, self._classic, now_ms)
         if kind == CONSUMER:
-            return Consumer.load(group_id, body, self._consumer, now_ms)
+            return Consumer.load(group_id, body, self._consumer, now_ms, self._classic)
         raise Corrupt(f"group {group_id!r} is of kind {kind!r}, which this broker does not know")
 
     def on(
         self, group_id: str, machine: Machine, event: Event, now_ms: int
     ) -> tuple[Machine, list[Effect]]:
         """Have a machine take an event; return the group's machine from now on, and the effects."""
-        if isinstance(event, Request) and _speaks_other(machine, event.message):
-            if not machine.is_empty or not _is_for_members(event.message):
-                return machine, [Reply(event.token, _refusal(event.message))]
+        if isinstance(event, Request) and _wants_other(machine, event):
+            if not machine.is_empty:
+                return self._upgrade(machine, event, now_ms)
             machine = other_protocol(group_id, machine, self._classic, self._consumer)
-        return machine, machine.on(event, now_ms)
+        effects = machine.on(event, now_ms)
+        if isinstance(machine, Consumer) and self._goes_down(machine, effects):
+            return self._downgrade(machine, effects, now_ms)
+        return machine, effects
+
+    def _upgrade(
+        self, machine: Machine, event: Request, now_ms: int
+    ) -> tuple[Machine, list[Effect]]:
+        """Let the first member of the consumer protocol in, if its request does not fail."""
+        message = event.message
+        assert isinstance(machine, Classic)  # noqa: S101 (`_wants_other` saw to it)
+        assert isinstance(message, ConsumerGroupHeartbeatRequest)  # noqa: S101 (likewise)
+        if message.member_epoch != JOINING:
+            return machine, [_refuse(event, message, "nobody of the consumer protocol is in it")]
+        reason = why_not_up(machine.group, self._consumer)
+        if reason:
+            return machine, [_refuse(event, message, reason)]
+        try:
+            upgraded = upgrade(machine.group, self._consumer, event.topics, now_ms)
+        except ProtocolError as error:
+            return machine, [_refuse(event, message, str(error))]
+        effects = upgraded.on(event, now_ms)
+        if not _is_kept(effects):
+            return machine, effects
+        return upgraded, [*effects, *machine.close(ErrorCode.REBALANCE_IN_PROGRESS)]
+
+    def _goes_down(self, machine: Consumer, effects: list[Effect]) -> bool:
+        """Whether an event has left classic members only."""
+        is_allowed = self._consumer.may_downgrade
+        if not is_allowed or not _is_kept(effects) or not machine.group.is_classic:
+            return False
+        return len(machine.group.members) <= self._classic.max_size
+
+    def _downgrade(
+        self, machine: Consumer, effects: list[Effect], now_ms: int
+    ) -> tuple[Machine, list[Effect]]:
+        """Have a classic group kept instead of what the event asked to be kept."""
+        downgraded = downgrade(machine.group, now_ms)
+        replies = [effect for effect in effects if isinstance(effect, Reply)]
+        return downgraded, [*downgraded.effects(), *replies]
 
 
-def _speaks_other(machine: Machine, message: Message) -> bool:
-    """Whether a request is none of the protocol that a group's members speak."""
-    is_heartbeat = isinstance(message, ConsumerGroupHeartbeatRequest)
-    return is_heartbeat is not isinstance(machine, Consumer)
+def _wants_other(machine: Machine, request: Request) -> bool:
+    """Whether a request asks for another machine than its group has."""
+    if isinstance(machine, Classic):
+        return isinstance(request.message, ConsumerGroupHeartbeatRequest)
+    return machine.is_empty and isinstance(request.message, JoinGroupRequest)
 
 
-def _is_for_members(message: Message) -> bool:
-    """Whether a request may come from somebody who is no member yet."""
-    return isinstance(message, ConsumerGroupHeartbeatRequest | JoinGroupRequest)
+def _is_kept(effects: list[Effect]) -> bool:
+    """Whether an event has changed what is kept of a group."""
+    return any(isinstance(effect, Persist) for effect in effects)
 
 
-def _refusal(message: Message) -> Message:
-    """Answer somebody who speaks another protocol than the members."""
-    if isinstance(message, ConsumerGroupHeartbeatRequest):
-        response = CONSUMER_GROUP_HEARTBEAT.refuse(message, ErrorCode.GROUP_ID_NOT_FOUND)
-        response.error_message = f"the members of group {message.group_id!r} speak the old protocol"
-        return response
-    is_join = isinstance(message, JoinGroupRequest)
-    code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_join else ErrorCode.UNKNOWN_MEMBER_ID
-    refused: Message = _CLASSIC_APIS[type(message)].refuse(message, code)
-    return refused
+def _refuse(request: Request, message: ConsumerGroupHeartbeatRequest, reason: str) -> Reply:
+    """Tell a member of the consumer protocol that the group is a classic one, and stays so."""
+    response = CONSUMER_GROUP_HEARTBEAT.refuse(message, ErrorCode.GROUP_ID_NOT_FOUND)
+    response.error_message = f"group {message.group_id!r} is no consumer group: {reason}"
+    return Reply(request.token, response)
 
 
 def kind_of(machine: Machine | None) -> str:

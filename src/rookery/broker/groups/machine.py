@@ -121,8 +121,15 @@ class Machine(Protocol):
         instance_id: str | None,
         *,
         is_transactional: bool = False,
+        version: int = 9,
     ) -> ErrorCode:
-        """Say whether a member may commit offsets; -1 and "" are a client without membership."""
+        """Say whether a member may commit offsets; -1 and "" are a client without membership.
+
+        The version is that of OffsetCommit, which members of new groups must be able to read.
+        """
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Say whether a member may see offsets; None and -1 are a client without membership."""
 
     def subscribes(self, topic: str) -> bool:
         """Whether a member reads the topic: its offsets are in use."""

@@ -1,12 +1,30 @@
-"""From one group protocol to the other."""
+"""From one group protocol to the other, with members or without.
+
+    classic ──the first member of the consumer protocol joins──► consumer, and mixed at first
+       ▲                                                              │
+       └──────the last one goes, and classic members are left─────────┘
+
+Upwards, everybody keeps what it has: a classic generation becomes the epoch in which all members
+are, and what they were assigned becomes both what they own and what they shall own. Downwards,
+members have to join again, unless all of them have what they shall have.
+"""
 
 from __future__ import annotations
 
+from rookery.broker.groups.assign import Place, Places
 from rookery.broker.groups.classic import Classic
 from rookery.broker.groups.consumer import Consumer
-from rookery.broker.groups.machine import Machine
-from rookery.broker.groups.rebalance import Rebalance
+from rookery.broker.groups.consumerbody import by_name
+from rookery.broker.groups.consumergroup import ConsumerGroup
+from rookery.broker.groups.consumermember import ClassicTerms, Member
+from rookery.broker.groups.embedded import CONSUMER, assigned_places, assignment_bytes, places_of
+from rookery.broker.groups.machine import Machine, Topics
+from rookery.broker.groups.rebalance import Rebalance, State
+from rookery.broker.groups.reconcile import Holding
+from rookery.broker.groups.roster import Member as ClassicMember
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
+from rookery.errors import ProtocolError
+from rookery.wire.protocols.consumer import read_subscription
 
 
 def other_protocol(
@@ -18,4 +36,98 @@ def other_protocol(
         group.generation = machine.epoch
         return Classic(group)
     generation = machine.generation if isinstance(machine, Classic) else 0
-    return Consumer.new(group_id, consumer, generation)
+    return Consumer.new(group_id, consumer, generation, classic)
+
+
+def why_not_up(group: Rebalance, settings: ConsumerSettings) -> str:
+    """Return what keeps a classic group with members from going up; empty if nothing does."""
+    if not settings.may_upgrade:
+        return f"the migration policy is {settings.migration_policy}"
+    if group.protocol_type != CONSUMER:
+        return f"its protocol type is {group.protocol_type!r}"
+    if len(group.roster) > settings.max_size:
+        return f"it has {len(group.roster)} members; {settings.max_size} are allowed"
+    return ""
+
+
+def upgrade(before: Rebalance, settings: ConsumerSettings, topics: Topics, now_ms: int) -> Consumer:
+    """Return the consumer group that a classic group becomes; the classic one stays as it is.
+
+    Raises:
+        ProtocolError: what its members say is not the consumers' embedded protocol.
+    """
+    group = ConsumerGroup(before.group_id, settings, before.generation, before.settings)
+    taken: set[Place] = set()
+    for classic in before.roster.members.values():
+        member = _upgraded(classic, before, topics, frozenset(taken))
+        taken |= member.holding.assigned
+        group.seat(member)
+        group.target[member.member_id] = member.holding.assigned
+        group.touch(member, now_ms)
+    return Consumer(group)
+
+
+def _upgraded(classic: ClassicMember, group: Rebalance, topics: Topics, taken: Places) -> Member:
+    """Return a classic member as one of a consumer group: with all it has, and nothing more."""
+    terms = ClassicTerms(classic.session_timeout_ms, dict(classic.protocols))
+    read_subscription(terms.protocols[terms.protocol])  # the one that later assignments go by
+    subscription = read_subscription(terms.protocols[group.protocol or terms.protocol])
+    if classic.assignment:
+        owned = assigned_places(classic.assignment, topics)
+    else:
+        # Nothing is known of it but what it said itself: a rebalance was broken off.
+        owned = places_of(subscription.owned_partitions, topics)
+    return Member(
+        member_id=classic.member_id,
+        instance_id=classic.instance_id,
+        rack_id=subscription.rack_id or None,
+        client_id=classic.client_id,
+        client_host=classic.client_host,
+        rebalance_timeout_ms=classic.rebalance_timeout_ms,
+        names=frozenset(subscription.topics),
+        # A partition has one owner here, whatever the members' own assignor may have done.
+        holding=Holding(group.generation, owned - taken),
+        previous_epoch=group.generation,
+        classic=terms,
+    )
+
+
+def downgrade(before: ConsumerGroup, now_ms: int) -> Classic:
+    """Return the classic group that a consumer group becomes, all of whose members are classic.
+
+    Its generation is the last epoch that a member was told: whoever has come that far goes on
+    heartbeating, and is told to join again.
+    """
+    group = Rebalance(before.group_id, before.classic)
+    group.state, group.generation = State.STABLE, before.target_epoch
+    group.protocol_type = CONSUMER
+    ids = before.topic_ids
+    favourites = set()
+    for member in before.members.values():
+        classic = _downgraded(member, ids)
+        group.roster.add(classic)
+        favourites.add(next(iter(classic.protocols)))
+    group.protocol = group.roster.choose_protocol()
+    group.resume(now_ms)
+    group.mark()
+    has_all = before.epoch == before.target_epoch and next(before.unsettled(), None) is None
+    if not has_all or favourites != {group.protocol}:
+        group.prepare(now_ms)
+    return Classic(group)
+
+
+def _downgraded(member: Member, ids: dict[str, bytes]) -> ClassicMember:
+    if member.classic is None:
+        raise ProtocolError(f"member {member.member_id!r} does not speak the classic protocol")
+    terms = member.classic
+    parts = by_name(member.holding.all_places, ids)
+    return ClassicMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=terms.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocols=dict(terms.protocols),
+        assignment=assignment_bytes(parts, terms.protocols[terms.protocol]),
+    )

@@ -36,6 +36,8 @@ class Committer:
     member_id: str
     generation: int
     instance_id: str | None
+    version: int = 9
+    """That of the OffsetCommit."""
 
     @property
     def is_member(self) -> bool:
@@ -54,7 +56,9 @@ async def commit(
 
     def propose(seat: Seat) -> _Proposals:
         assert seat.machine is not None  # noqa: S101 (no seat is free without one)
-        code = seat.machine.check_commit(who.member_id, who.generation, who.instance_id)
+        code = seat.machine.check_commit(
+            who.member_id, who.generation, who.instance_id, version=who.version
+        )
         if not seat.epoch:
             code = ErrorCode.ILLEGAL_GENERATION  # there is no such group, so it has none
         if code is not ErrorCode.NONE:

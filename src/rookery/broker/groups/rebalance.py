@@ -261,6 +261,8 @@ class Rebalance:
             self.touch(member, now_ms)
         if self.state is State.COMPLETING:
             self._await_syncs(now_ms)
+        elif self.state is State.PREPARING:
+            self.deadlines.set(_PHASE, now_ms + self.roster.rebalance_timeout_ms)
 
     def _await_syncs(self, now_ms: int) -> None:
         self.unsynced.update(self.roster.members)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,17 @@ class ConsumerSettings:
     """How many members a group may have (Kafka's group.consumer.max.size)."""
     max_bytes: int = field(default=1_048_576, metadata={"min": 1_024, "max": 67_108_864})
     """How long the members' subscriptions may be together: they are kept in the cluster log."""
+    migration_policy: Literal["disabled", "upgrade", "downgrade", "bidirectional"] = "bidirectional"
+    """Which way a group with members may change its protocol (Kafka's
+    group.consumer.migration.policy): up, when the first member of the new protocol joins a classic
+    group; down, when the last one leaves. One without members takes whatever comes next."""
+
+    @property
+    def may_upgrade(self) -> bool:
+        """Whether a classic group with members may become a consumer group."""
+        return self.migration_policy in ("upgrade", "bidirectional")
+
+    @property
+    def may_downgrade(self) -> bool:
+        """Whether a consumer group whose members are all classic may become a classic group."""
+        return self.migration_policy in ("downgrade", "bidirectional")

@@ -1,0 +1,158 @@
+"""Consumer groups that become classic groups, and migrating groups that change coordinators."""
+
+from __future__ import annotations
+
+from rookery.broker.groups.classic import Classic
+from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
+from rookery.errors import ErrorCode
+from tests.broker.groups.beats import Cluster
+from tests.broker.groups.migrating import (
+    NONE,
+    REBALANCE_IN_PROGRESS,
+    both,
+    consumer,
+    settle,
+    shares,
+    six,
+    waiting,
+)
+from tests.broker.groups.mixing import (
+    REBALANCE_MS,
+    ClassicReader,
+    Mixed,
+)
+
+# -- downwards -------------------------------------------------------------------------------------
+
+
+@both
+def test_when_the_last_one_leaves_the_others_rebalance_by_themselves(assignor: str) -> None:
+    group = six()
+    new = consumer(group, "new")
+    old = [ClassicReader(group, "t", assignor=assignor) for _ in range(2)]
+    settle(new, *old)
+    generation = old[0].generation
+    assert group.consumer.epoch == generation
+
+    new.leave()
+
+    assert group.kind == "classic"
+    assert group.machine.state_name == "PreparingRebalance"
+    assert isinstance(group.machine, Classic)
+    assert group.machine.generation == generation
+    assert [one.heartbeat() for one in old] == [REBALANCE_IN_PROGRESS] * 2
+    assert group.machine.check_commit(old[0].member_id, generation, None) is NONE
+    settle(*old)
+    assert shares(group, *old) == [3, 3]
+    assert group.machine.generation > generation
+
+
+def test_when_the_last_one_is_silent_the_others_go_down_too() -> None:
+    group = six(session_timeout_ms=5_000)
+    new, old = consumer(group, "new"), ClassicReader(group, "t")
+    settle(new, old)
+
+    group.pass_time(5_000)
+
+    assert group.kind == "classic"
+    settle(old)
+    assert shares(group, old) == [6]
+
+
+def test_the_last_of_all_leaves_an_empty_consumer_group() -> None:
+    group = six()
+    new = consumer(group, "new")
+    settle(new)
+    new.leave()
+
+    assert (group.kind, group.machine.state_name) == ("consumer", "Empty")
+
+
+def test_more_than_a_classic_group_may_have_stay_in_a_consumer_group() -> None:
+    one = ClassicSettings(initial_rebalance_delay_ms=0, max_size=1)
+    group = Mixed(Cluster(t=6), ConsumerSettings(), one)
+    new = consumer(group, "new")
+    old = [ClassicReader(group, "t") for _ in range(2)]
+    settle(new, *old)
+    new.leave()
+    settle(*old)
+    assert (group.kind, shares(group, *old)) == ("consumer", [3, 3])
+
+    old[0].leave()
+    settle(old[1])
+    assert (group.kind, shares(group, old[1])) == ("classic", [6])
+
+
+def test_one_behind_the_others_is_sent_to_join_when_the_group_goes_down() -> None:
+    group = six()
+    new, old = consumer(group, "new"), ClassicReader(group, "t")
+    settle(new, old)
+    consumer(group, "third").beat()  # a new epoch, of which the classic one has not heard
+    group.beat(member_id="third", member_epoch=-1)
+    new.leave()
+
+    assert group.kind == "classic"
+    assert old.heartbeat() is ErrorCode.ILLEGAL_GENERATION
+    settle(old)
+    assert shares(group, old) == [6]
+
+
+# -- failover --------------------------------------------------------------------------------------
+
+
+@both
+def test_a_mixed_group_survives_its_coordinator(assignor: str) -> None:
+    group = six()
+    new = consumer(group, "new")
+    old = [ClassicReader(group, "t", assignor=assignor) for _ in range(2)]
+    settle(new, *old)
+    before = group.consumer.description()
+
+    group.fail_over()
+
+    assert group.consumer.description() == before
+    assert [one.heartbeat() for one in old] == [NONE] * 2
+    assert new.beat() is NONE
+    settle(new, *old)
+    assert shares(group, new, *old) == [2, 2, 2]
+
+
+def test_a_group_on_its_way_down_goes_on_with_the_next_coordinator() -> None:
+    group = six()
+    new = consumer(group, "new")
+    old = [ClassicReader(group, "t") for _ in range(2)]
+    settle(new, *old)
+    new.leave()
+
+    group.fail_over()
+
+    assert group.machine.state_name == "PreparingRebalance"
+    assert [one.heartbeat() for one in old] == [REBALANCE_IN_PROGRESS] * 2
+    settle(*old)
+    assert shares(group, *old) == [3, 3]
+
+
+def test_one_that_does_not_come_after_a_failover_is_not_waited_for_forever() -> None:
+    group = six()
+    new = consumer(group, "new")
+    old = [ClassicReader(group, "t") for _ in range(2)]
+    settle(new, *old)
+    new.leave()
+    group.fail_over()
+    old[0].step()
+    assert waiting(old[0]) == [True]
+    for _ in range(10):
+        group.pass_time(REBALANCE_MS // 10)
+        old[1].heartbeat()  # it lives, but does not join
+    assert waiting(old[0]) == [False]
+    settle(old[0])
+    assert shares(group, old[0]) == [6]
+
+
+def test_a_group_without_classic_members_is_kept_as_older_brokers_can_read_it() -> None:
+    group = six()
+    new, old = consumer(group, "new"), ClassicReader(group, "t")
+    settle(new)
+    assert group.kept[1][:2] == b"\0\0"
+    settle(old, new)
+    assert group.kept[1][:2] == b"\0\1"
