@@ -230,6 +230,7 @@ def rd_latency(bootstrap: str, topic: str, count: int, size: int) -> dict[str, f
 
 _RATE = re.compile(r"([\d.]+) records/sec \(([\d.]+) MB/sec\)")
 _P99 = re.compile(r"([\d.]+) ms 99th")
+_PERCENTILES = re.compile(r"50th = ([\d.]+), 99th = ([\d.]+)")
 
 
 def java_produce(java: Java, bootstrap: str, topic: str, count: int, size: int) -> dict[str, float]:
@@ -267,6 +268,19 @@ def java_consume(java: Java, bootstrap: str, topic: str, count: int) -> dict[str
         "records/s": float(found["fetch.nMsg.sec"]),
         "MB/s": float(found["fetch.MB.sec"]) * 1.048576,
     }
+
+
+def java_latency(java: Java, bootstrap: str, count: int) -> dict[str, float]:
+    """Run EndToEndLatency: one record is sent when the one before was read; whole milliseconds."""
+    done = java.tool(
+        "kafka-e2e-latency", "--bootstrap-server", bootstrap, "--topic", "java-e2e",
+        "--num-records", str(count), "--producer-acks", "all", "--record-size", "100",
+        timeout=600,
+    )  # fmt: skip
+    found = _PERCENTILES.search(done.stdout)
+    if found is None:
+        raise SystemExit(f"cannot read {done.stdout[-200:]!r}")
+    return {"p50 ms": float(found[1]), "p99 ms": float(found[2])}
 
 
 @dataclass
@@ -330,6 +344,14 @@ def scenarios() -> list[Scenario]:
             "end to end at 1 000/s",
             lambda served, _java, quick: child(
                 "latency", served.bootstrap, "e2e", "2000" if quick else "8000", "100"
+            ),
+            "p99 ms",
+            is_lower_better=True,
+        ),
+        Scenario(
+            "Java end to end, one by one",
+            lambda served, java, quick: java_latency(
+                java, served.bootstrap, 1_000 if quick else 10_000
             ),
             "p99 ms",
             is_lower_better=True,
@@ -401,6 +423,7 @@ def make_topics(java: Java, served: Served) -> None:
     """Make all topics before the clock runs."""
     for topic, partitions in (
         ("rd1k", 4), ("rd100", 4), ("many", 100), ("java1k", 4), ("java100", 4), ("e2e", 1),
+        ("java-e2e", 1),
     ):  # fmt: skip
         java.tool(
             "kafka-topics", "--bootstrap-server", served.bootstrap, "--create", "--topic", topic,
