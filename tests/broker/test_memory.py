@@ -24,3 +24,19 @@ async def test_what_was_freed_is_given_back() -> None:
 
     assert resident_bytes() - before < 32 * MEBIBYTE
     assert len(kept) == 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells, and only glibc gives back")
+async def test_what_was_in_use_at_the_first_look_is_given_back_at_the_next() -> None:
+    memory = Memory()
+    before = resident_bytes()
+    blocks = [bytearray(b"\x01") * 100_000 for _ in range(1000)]
+    kept = blocks[::50]
+    await memory.tidy()
+    assert resident_bytes() - before > 64 * MEBIBYTE
+
+    del blocks
+    await memory.tidy()
+
+    assert resident_bytes() - before < 32 * MEBIBYTE
+    assert len(kept) == 20

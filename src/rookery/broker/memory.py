@@ -13,6 +13,7 @@ INTERVAL_MS: Final = 3_000
 """How often to look."""
 # Giving back less is not worth that the pages have to be asked for again.
 _GROWTH_BYTES: Final = 32 * 1024 * 1024
+_WORTH_BYTES: Final = 1024 * 1024
 _STATUS: Final = Path("/proc/self/statm")
 
 
@@ -29,12 +30,18 @@ class Memory:
 
     def __init__(self) -> None:
         self._lowest = resident_bytes()
+        self._is_hopeful = False
 
     async def tidy(self) -> None:
-        """Give back what is free, if the process has grown much since that was last done."""
+        """Give back what is free, if the process has grown much since that was last done.
+
+        And again at the next look, as long as that helps: much of it may have been in use.
+        """
         now = resident_bytes()
-        if now - self._lowest < _GROWTH_BYTES:
+        has_grown = now - self._lowest >= _GROWTH_BYTES
+        if not has_grown and not self._is_hopeful:
             self._lowest = min(self._lowest, now)
             return
         await asyncio.to_thread(heap.give_back)
         self._lowest = resident_bytes()
+        self._is_hopeful = has_grown or now - self._lowest >= _WORTH_BYTES
