@@ -94,9 +94,11 @@ def test_metadata_names_each_worker_with_its_own_port(three: BrokerProcess) -> N
     ports = {one.port for one in brokers.values()}
     assert ports == {three.port + 1, three.port + 2, three.port + 3}
     assert set(brokers) == {1, 2, 3}
-    # The shared port leads to any of them, and all of them know all.
-    for _ in range(10):
-        assert brokers_seen(three.port) == {1, 2, 3}
+    # The shared port leads to any of them, and soon all of them know all.
+    wait_for(
+        lambda: all(brokers_seen(three.port) == {1, 2, 3} for _ in range(10)),
+        "not all know all",
+    )
 
 
 def test_a_worker_that_dies_comes_back_as_the_same_node(three: BrokerProcess) -> None:
