@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
+from scale import cpu, show
 
 from rookery.errors import ErrorCode
 from rookery.net.upstream import Upstream, UpstreamSettings, connect
@@ -45,18 +45,6 @@ MEMBERS = 100
 PARTITIONS = 1_000
 SESSION_MS = 45_000
 OK = ErrorCode.NONE
-_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def show(what: str, value: float, unit: str, goal: str = "") -> None:
-    """Print one figure."""
-    print(f"{what:<62} {value:>12,.2f} {unit:<10} {goal}", flush=True)
-
-
-def cpu(pid: int) -> float:
-    """Return how many seconds of CPU a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 # Ten thousand groups.
