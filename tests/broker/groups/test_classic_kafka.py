@@ -31,6 +31,7 @@ from rookery.wire.messages.offset_commit import (
 )
 from rookery.wire.messages.sync_group import SYNC_GROUP, SyncGroupResponse
 from tests.broker.groups.driving import Driver, Token
+from tests.broker.groups.likeness import Likeness
 
 # What is held is not answered for so long; what is not, is answered long before.
 _HELD_SECONDS = 0.3
@@ -62,16 +63,14 @@ class Recorder(Driver):
         return super().send(message, version)
 
 
-class Both:
+class Both(Likeness):
     """Two groups that are asked the same, and must answer alike but for the ids they make up."""
 
     def __init__(self, upstream: Upstream, port: int) -> None:
-        self.group_id = f"classic-{next(_NUMBERS)}"
+        super().__init__(f"classic-{next(_NUMBERS)}")
         self.ours = Recorder()
         self.upstream = upstream
         self.port = port
-        self.theirs: dict[str, str] = {}
-        """Kafka's member ids by ours."""
         self.links: list[Upstream] = []
         self.calls: list[asyncio.Future[Any]] = []
 
@@ -104,7 +103,7 @@ class Both:
         message, version = self.ours.last
         link = await connect("127.0.0.1", self.port)
         self.links.append(link)
-        request = self._translate(message)
+        request = self.translate(message)
         call = link.call(APIS[type(message).__name__], version, request, _ANSWER_MS)
         self.calls.append(asyncio.ensure_future(call))
         return Sent(token, self.calls[-1])
@@ -117,7 +116,7 @@ class Both:
             assert not done, f"ours is held, Kafka said {sent.theirs.result()}"
         else:
             theirs = await sent.theirs
-            self._learn(mine, theirs)
+            self.learn(mine, theirs)
             assert self._seen(mine, is_ours=True) == self._seen(theirs, is_ours=False)
         await self._compare_states()
         return mine
@@ -128,41 +127,12 @@ class Both:
         assert await self.compare(sent) is None
         return sent
 
-    def _translate(self, message: Message) -> Message:
-        changes: dict[str, object] = {"group_id": self.group_id}
-        if hasattr(message, "member_id"):
-            changes["member_id"] = self._their_id(message.member_id)
-        for name in ("assignments", "members"):
-            if hasattr(message, name):
-                parts = [
-                    part.replace(member_id=self._their_id(part.member_id))
-                    for part in getattr(message, name)
-                ]
-                changes[name] = parts
-        return message.replace(**changes)
-
-    def _their_id(self, member_id: str) -> str:
-        return self.theirs.get(member_id, member_id)
-
-    def _learn(self, mine: Any, theirs: Any) -> None:
-        if isinstance(mine, JoinGroupResponse) and mine.member_id and theirs.member_id:
-            self.theirs.setdefault(mine.member_id, theirs.member_id)
-
     def _seen(self, answer: Any, *, is_ours: bool) -> object:
         """Return what both must agree on."""
         names = self.theirs if is_ours else {}
         match answer:
             case JoinGroupResponse():
-                return (
-                    answer.error_code,
-                    answer.generation_id,
-                    answer.protocol_type,
-                    answer.protocol_name,
-                    names.get(answer.leader, answer.leader),
-                    names.get(answer.member_id, answer.member_id),
-                    answer.skip_assignment,
-                    sorted((m.group_instance_id or "", m.metadata) for m in answer.members),
-                )
+                return self.joined(answer, names)
             case SyncGroupResponse():
                 named = (answer.protocol_type, answer.protocol_name)
                 return answer.error_code, *named, answer.assignment
@@ -212,7 +182,7 @@ class Both:
         request = OffsetCommitRequest(
             group_id=self.group_id,
             generation_id_or_member_epoch=generation,
-            member_id=self._their_id(member_id),
+            member_id=self.their_id(member_id),
             group_instance_id=instance_id,
             topics=[OffsetCommitRequestTopic(name=self.group_id, partitions=[part])],
         )

@@ -57,6 +57,7 @@ from rookery.wire.messages.offset_fetch import (
 from rookery.wire.messages.sync_group import SYNC_GROUP, SyncGroupResponse
 from rookery.wire.protocols.consumer import read_assignment
 from tests.broker.groups.beats import Cluster, Reader
+from tests.broker.groups.likeness import Likeness
 from tests.broker.groups.mixing import (
     COOPERATIVE,
     EAGER,
@@ -111,18 +112,16 @@ class Recorder(Mixed):
         return token
 
 
-class Both:
+class Both(Likeness):
     """Two groups that are asked the same, and must answer alike but for the ids they make up."""
 
     def __init__(
         self, upstream: Upstream, port: int, settings: ConsumerSettings = BIDIRECTIONAL
     ) -> None:
-        self.group_id = f"mixed-{next(_NUMBERS)}"
+        super().__init__(f"mixed-{next(_NUMBERS)}")
         self.ours = Recorder(Cluster(), settings)
         self.upstream = upstream
         self.port = port
-        self.theirs: dict[str, str] = {}
-        """Kafka's member ids by ours."""
         self.links: list[Upstream] = []
         self.open: list[Sent] = []
         self.deals_alike = True
@@ -206,7 +205,7 @@ class Both:
         link = await connect("127.0.0.1", self.port)
         self.links.append(link)
         api = _APIS[type(message).__name__]
-        call = link.call(api, version, self._translate(message), _ANSWER_MS)
+        call = link.call(api, version, self.translate(message), _ANSWER_MS)
         return Sent(message, token, asyncio.ensure_future(call))
 
     async def _settle(self) -> None:
@@ -219,25 +218,8 @@ class Both:
                 continue
             theirs = await sent.theirs
             self.open.remove(sent)
-            if isinstance(mine, JoinGroupResponse) and mine.member_id and theirs.member_id:
-                self.theirs.setdefault(mine.member_id, theirs.member_id)
+            self.learn(mine, theirs)
             assert self._seen(mine, is_ours=True) == self._seen(theirs, is_ours=False), sent.message
-
-    def _translate(self, message: Message) -> Message:
-        changes: dict[str, object] = {"group_id": self.group_id}
-        if hasattr(message, "member_id"):
-            changes["member_id"] = self._their_id(message.member_id)
-        for name in ("assignments", "members"):
-            if hasattr(message, name):
-                parts = [
-                    part.replace(member_id=self._their_id(part.member_id))
-                    for part in getattr(message, name)
-                ]
-                changes[name] = parts
-        return message.replace(**changes)
-
-    def _their_id(self, member_id: str) -> str:
-        return self.theirs.get(member_id, member_id)
 
     def _seen(self, answer: Any, *, is_ours: bool) -> object:
         """Return what both must agree on."""
@@ -248,16 +230,7 @@ class Both:
                     return answer.error_code
                 return answer.member_id, answer.member_epoch, self._places(answer.assignment)
             case JoinGroupResponse():
-                return (
-                    answer.error_code,
-                    answer.generation_id,
-                    answer.protocol_type,
-                    answer.protocol_name,
-                    names.get(answer.leader, answer.leader),
-                    names.get(answer.member_id, answer.member_id),
-                    answer.skip_assignment,
-                    sorted((m.group_instance_id or "", m.metadata) for m in answer.members),
-                )
+                return self.joined(answer, names)
             case SyncGroupResponse():
                 named = (answer.protocol_type, answer.protocol_name)
                 return answer.error_code, *named, self._parts(answer.assignment)
@@ -286,7 +259,7 @@ class Both:
         assert (theirs.error_code, theirs.group_state) == (NONE, mine.state)
         assert theirs.group_epoch == mine.epoch
         assert {
-            self._their_id(one.member.member_id): (
+            self.their_id(one.member.member_id): (
                 one.member.instance_id,
                 one.member.epoch,
                 0 if one.member.classic else 1,
@@ -321,7 +294,7 @@ class Both:
         request = OffsetCommitRequest(
             group_id=self.group_id,
             generation_id_or_member_epoch=epoch,
-            member_id=self._their_id(member_id),
+            member_id=self.their_id(member_id),
             topics=[OffsetCommitRequestTopic(name=self.group_id, partitions=[part])],
         )
         answer = await self._call(OFFSET_COMMIT, version, request)
@@ -331,7 +304,7 @@ class Both:
 
     async def fetch(self, member_id: str | None, epoch: int) -> None:
         """Ask whether a member may see offsets."""
-        theirs = self._their_id(member_id) if member_id is not None else None
+        theirs = self.their_id(member_id) if member_id is not None else None
         asked = OffsetFetchRequestGroup(
             group_id=self.group_id, member_id=theirs, member_epoch=epoch, topics=None
         )
