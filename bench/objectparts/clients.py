@@ -154,8 +154,61 @@ def consume(
     return {"MB/s": count * size / spent / 1e6, "first ms": first * 1e3}
 
 
+# A reader that, as the one of the store above, looks at no record.
+
+
+def fetch(
+    *, bootstrap: str, topic: str, count: int, size: int, partitions: int, readers: int = 2
+) -> dict[str, float]:
+    """Fetch all batches from the beginning, over a few connections, and count the offsets."""
+    from rookery.client.client import Client  # noqa: PLC0415
+    from rookery.client.fetch import FetchSettings  # noqa: PLC0415
+    from rookery.model.partition import TopicPartition  # noqa: PLC0415
+
+    settings = FetchSettings(partition_max_bytes=4 * MEBIBYTE)
+    firsts: list[float] = []
+
+    async def reader(client: Client, numbers: range, begun: float) -> int:
+        ends = {TopicPartition(topic, one): await _end(client, topic, one) for one in numbers}
+        positions = dict.fromkeys(ends, 0)
+        while positions:
+            for place, found in (await client.fetcher.fetch(positions, settings)).items():
+                positions[place] = found.next_offset
+                if positions[place] >= ends[place]:
+                    del positions[place]
+            firsts.append(time.perf_counter() - begun)
+        return sum(ends.values())
+
+    async def work() -> tuple[int, float]:
+        clients = [Client(bootstrap) for _ in range(readers)]
+        for client in clients:
+            await _end(client, topic, 0)  # connects
+        begun = time.perf_counter()
+        crew = [
+            reader(client, range(first, partitions, readers), begun)
+            for first, client in enumerate(clients)
+        ]
+        found = sum(await asyncio.gather(*crew))
+        spent = time.perf_counter() - begun
+        for client in clients:
+            await client.close()
+        return found, spent
+
+    found, spent = run(work())
+    if found < count:
+        raise SystemExit(f"only {found} of {count} records came")
+    return {"MB/s": count * size / spent / 1e6, "first ms": min(firsts) * 1e3}
+
+
+async def _end(client: Any, topic: str, partition: int) -> int:
+    from rookery.model.partition import TopicPartition  # noqa: PLC0415
+
+    return int(await client.offsets.end(TopicPartition(topic, partition)))
+
+
 CLIENTS: Final[dict[str, Callable[..., dict[str, float]]]] = {
     "put": put, "get": get, "produce": produce, "consume": consume,
+    "fetch": fetch,
 }  # fmt: skip
 
 

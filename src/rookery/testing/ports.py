@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import socket
-import sys
-from collections import deque
+import tempfile
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 HOST: Final = "127.0.0.1"
@@ -17,37 +19,34 @@ HOST: Final = "127.0.0.1"
 _FIRST, _LAST, _BLOCK = 20_000, 32_000, 40
 _offsets = itertools.count(os.getpid() * _BLOCK)
 
-# A port is given long before its server listens, and is its server's own while that is down. So
-# each is claimed, until this process ends or has been given many more.
-_claims: deque[socket.socket] = deque()
-_MOST_CLAIMS: Final = 3000
-
 
 def free_port() -> int:
-    """Return a port that nobody listens on and that no process has been given of late."""
+    """Return a port that nobody listens on and that no other process has been given."""
     for _ in range(_LAST - _FIRST):
         port = _FIRST + next(_offsets) % (_LAST - _FIRST)
-        if _claim(port):
-            if _is_free(port):
-                return port
-            _claims.pop().close()
+        if _claim(port) and _is_free(port):
+            return port
     raise OSError(f"no free TCP port between {_FIRST} and {_LAST} on {HOST}")
 
 
 def _claim(port: int) -> bool:
-    """Tell all processes of this machine that the port is taken; return whether it was not."""
-    claim = socket.socket(socket.AF_UNIX)
-    if sys.platform == "linux":
-        try:
-            # A name without a file: the system forgets it with this process.
-            claim.bind(f"\0rookery-testing-port-{port}")
-        except OSError:
-            claim.close()
-            return False
-    _claims.append(claim)
-    if len(_claims) > _MOST_CLAIMS:
-        _claims.popleft().close()
+    """Take a port for this process, until it ends; return False if another one has it.
+
+    A port is given long before its server listens, and is its server's own while that is down.
+    """
+    try:
+        # One byte of the file is one port: a single descriptor holds any number of claims.
+        fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
     return True
+
+
+@cache
+def _claims() -> int:
+    path = Path(tempfile.gettempdir()) / f"rookery-testing-ports-{os.getuid()}"
+    # Never closed: that would give back every claim.
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _is_free(port: int) -> bool:
