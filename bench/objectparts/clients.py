@@ -154,7 +154,48 @@ def consume(
     return {"MB/s": count * size / spent / 1e6, "first ms": first * 1e3}
 
 
-# A reader that, as the one of the store above, looks at no record.
+# As the clients of the store above, these look at no record: what is measured is the broker's own.
+
+
+def send(
+    *, bootstrap: str, topic: str, count: int, size: int, partitions: int, batch: int
+) -> dict[str, float]:
+    """Send one batch again and again to all partitions, several requests on the way to each."""
+    import pyarrow as pa  # noqa: PLC0415 (not every client needs it)
+
+    from rookery.client.client import Client  # noqa: PLC0415
+    from rookery.client.connections import Lane  # noqa: PLC0415
+    from rookery.records.columns import encode  # noqa: PLC0415
+    from rookery.wire.messages import produce as wire  # noqa: PLC0415
+
+    rows = pa.record_batch({"value": [os.urandom(size)] * (batch // (size + 20))})
+    [data] = encode(rows)
+    rounds = -(-count // (rows.num_rows * partitions))
+
+    async def work() -> float:
+        async with Client(bootstrap) as client:
+            view = await client.topic(topic)
+            address = client.metadata.node(view.partitions[0].leader).address
+            link = await client.router.connections.get(address, Lane.PRODUCE)
+            version = link.versions.choose(wire.PRODUCE)
+
+            async def one(number: int) -> int:
+                rows_of = wire.PartitionProduceData(index=number % partitions, records=data)
+                topics = [
+                    wire.TopicProduceData(name=topic, topic_id=view.id, partition_data=[rows_of])
+                ]
+                request = wire.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
+                answer = await link.call(wire.PRODUCE, version, request, 60_000)
+                code = answer.responses[0].partition_responses[0].error_code
+                if code:
+                    raise SystemExit(f"a batch was refused: {code.name}")
+                return rows.num_rows * size
+
+            begun = time.perf_counter()
+            moved = await _in_flight(rounds * partitions, 8 * partitions, one)
+            return moved / (time.perf_counter() - begun)
+
+    return {"MB/s": run(work()) / 1e6}
 
 
 def fetch(
@@ -208,7 +249,7 @@ async def _end(client: Any, topic: str, partition: int) -> int:
 
 CLIENTS: Final[dict[str, Callable[..., dict[str, float]]]] = {
     "put": put, "get": get, "produce": produce, "consume": consume,
-    "fetch": fetch,
+    "fetch": fetch, "send": send,
 }  # fmt: skip
 
 
