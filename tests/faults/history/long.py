@@ -20,6 +20,7 @@ from typing import Final
 from tests.faults.history.nemesis import ALL, FAULTS
 from tests.faults.history.observer import StuckError
 from tests.faults.history.plants.sitecustomize import PLANTS
+from tests.faults.history.producers import PAUSE
 from tests.faults.history.run import PROTOCOLS, Result, Run, Settings
 from tests.faults.history.targets import SQLITE, TARGETS, running
 
@@ -35,6 +36,7 @@ def main() -> int:
     """Run it as often as told; 0 if every promise was kept each time."""
     args = _arguments()
     faults = FAULTS if args.fault == ALL else (args.fault,)
+    os.environ[PAUSE] = args.pause
     if args.plant:
         os.environ |= {"PYTHONPATH": str(_PLANTS), "ROOKERY_TEST_PLANT": args.plant}
     is_well = True
@@ -58,6 +60,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--target", choices=TARGETS, default=SQLITE)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--gap", type=float, default=10, help="seconds between faults, about")
+    parser.add_argument("--pause", default="0.2", help="seconds a producer pauses, at most")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--readers", nargs="*", choices=PROTOCOLS, default=list(PROTOCOLS))
     parser.add_argument("--copiers", nargs="*", choices=PROTOCOLS, default=["classic", "consumer"])

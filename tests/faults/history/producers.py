@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from typing import Final
 
@@ -11,10 +12,17 @@ from tests.faults.history.clients import cause, producer, transactional
 from tests.faults.history.events import History, Op, Place, Source, State
 from tests.faults.history.worker import Worker
 
+PAUSE: Final = "ROOKERY_TEST_PAUSE"
+"""What tells all processes of a run how many seconds a producer pauses at most."""
 _FLUSH_SECONDS: Final = 60.0
 _CALL_SECONDS: Final = 5.0
 # So many calls of one kind; together longer than a transaction may last.
 _TRIES: Final = 5
+
+
+def pause_seconds() -> float:
+    """Return how long a producer pauses at most between two batches or transactions."""
+    return float(os.environ.get(PAUSE, "0.2"))
 
 
 class LostError(Exception):
@@ -39,7 +47,7 @@ class PlainProducer(Worker):
         while not self.stopping.is_set():
             for _ in range(self.chance.choice((1, 2, 10, 50))):
                 sender.send(self.chance.choice(self._places))
-            self.stopping.wait(self.chance.random() * 0.2)
+            self.stopping.wait(self.chance.random() * pause_seconds())
             sender.client.poll(0)
             while len(sender.client) > 200 and not self.stopping.is_set():
                 sender.client.poll(0.05)
@@ -77,7 +85,7 @@ class TxnProducer(Worker):
 
     def _transact(self, sender: Sender) -> None:
         places = self._begin(sender)
-        self.stopping.wait(self.chance.random() * 0.2)
+        self.stopping.wait(self.chance.random() * pause_seconds())
         if self.chance.random() < 0.7:
             if sender.commit(self._txn):
                 return
