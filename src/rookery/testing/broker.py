@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from rookery.testing.ports import HOST, free_port
 from rookery.testing.process import Process
 
-_START_SECONDS: Final = 30.0
+_START_SECONDS: Final = 90.0
 _LOOK_SECONDS: Final = 0.01
 
 

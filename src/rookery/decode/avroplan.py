@@ -1,0 +1,386 @@
+"""From a writer's and a reader's Avro schema to what the kernel runs, and to an Arrow type.
+
+Follows "Schema Resolution" of the specification. Unions of null and one other type are that type,
+nullable. Other unions become a struct with one member per branch (`member0`, `member1`, … as Spark
+names them), of which one is set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from rookery.decode import avrovalue
+from rookery.decode.avrokernel import Kind, Op
+from rookery.decode.avroschema import MISSING, AvroField, AvroType
+from rookery.errors import ConfigError
+
+_MAX_DEPTH: Final = 64
+_MAX_BUILDERS: Final = 10_000
+
+_PLAIN: Final[dict[str, tuple[Kind, pa.DataType]]] = {
+    "null": (Kind.NULL, pa.null()),
+    "boolean": (Kind.BOOLEAN, pa.bool_()),
+    "int": (Kind.INT32, pa.int32()),
+    "long": (Kind.INT64, pa.int64()),
+    "float": (Kind.FLOAT32, pa.float32()),
+    "double": (Kind.FLOAT64, pa.float64()),
+    "bytes": (Kind.BINARY, pa.binary()),
+    "string": (Kind.TEXT, pa.string()),
+}
+_LOGICAL: Final[dict[str, pa.DataType]] = {
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("us", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "timestamp-nanos": pa.timestamp("ns", "UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-nanos": pa.timestamp("ns"),
+}
+_NANOS: Final = {"millis": 1_000_000, "micros": 1_000, "nanos": 1}
+_PROMOTIONS: Final = {
+    "int": {"long", "float", "double"},
+    "long": {"float", "double"},
+    "float": {"double"},
+    "string": {"bytes"},
+    "bytes": {"string"},
+}
+_READS: Final = {
+    "null": Op.NULL,
+    "boolean": Op.BOOLEAN,
+    "int": Op.INT,
+    "long": Op.LONG,
+    "float": Op.FLOAT,
+    "double": Op.DOUBLE,
+    "bytes": Op.BYTES,
+    "string": Op.BYTES,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Column:
+    """A builder of the kernel, and what its buffers are in Arrow."""
+
+    kind: Kind
+    type: pa.DataType
+    width: int = 0
+    children: list[Column] = field(default_factory=list)
+    index: int = -1
+    symbols: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """What the kernel is made from, and the columns that its buffers become."""
+
+    root: Column
+    columns: list[Column]
+    nodes: list[tuple[int, int, int, list[int], list[int], bytes]]
+
+
+def columns_of(reader: AvroType) -> list[Column]:
+    """Lay out the columns that a reader's schema fills, the root first.
+
+    Raises:
+        ConfigError: Arrow has no such type, since it holds itself.
+    """
+    found: list[Column] = []
+    _layout(reader, found, ())
+    return found
+
+
+def plan(writer: AvroType, reader: AvroType) -> Plan:
+    """Say how values of the writer's schema are read as those of the reader's.
+
+    What can never fit fails where it occurs, row by row: a branch that no row takes does no harm.
+
+    Raises:
+        ConfigError: the reader's schema cannot be used.
+    """
+    columns = columns_of(reader)
+    planner = _Planner()
+    root = planner.read(writer, reader, columns[0])
+    return Plan(columns[0], columns, planner.ordered(root))
+
+
+# ---- columns
+
+
+def _layout(kind: AvroType, found: list[Column], above: tuple[AvroType, ...]) -> Column:
+    if kind in above or len(above) > _MAX_DEPTH:
+        raise ConfigError(
+            f"Avro schema: {kind.name or kind.kind!r} holds itself or lies too deep; "
+            "a column cannot: leave that field out of the reader's schema"
+        )
+    if len(found) >= _MAX_BUILDERS:
+        raise ConfigError(f"Avro schema: more than {_MAX_BUILDERS} columns")
+    column = Column(Kind.NULL, pa.null(), index=len(found))
+    found.append(column)
+    below = (*above, kind)
+    if kind.kind == "union":
+        return _lay_union(kind, column, found, below)
+    if kind.kind == "record":
+        column.children = [_layout(one.type, found, below) for one in kind.fields]
+        return _as_struct(column, [one.name for one in kind.fields])
+    if kind.kind in {"array", "map"}:
+        return _lay_items(kind, column, found, below)
+    return _lay_plain(kind, column)
+
+
+def _lay_union(
+    kind: AvroType, column: Column, found: list[Column], above: tuple[AvroType, ...]
+) -> Column:
+    branches = _values(kind)
+    if len(branches) == 1:
+        # The column of a nullable type is that of the type.
+        found.pop()
+        return _layout(branches[0], found, above)
+    column.children = [_layout(one, found, above) for one in branches]
+    if not branches:
+        return column
+    return _as_struct(column, [f"member{at}" for at in range(len(branches))])
+
+
+def _values(union: AvroType) -> list[AvroType]:
+    return [one for one in union.branches if one.kind != "null"]
+
+
+def _lay_items(
+    kind: AvroType, column: Column, found: list[Column], above: tuple[AvroType, ...]
+) -> Column:
+    assert kind.items is not None  # noqa: S101 (the parser saw to it)
+    column.kind = Kind.LIST
+    if kind.kind == "array":
+        column.children = [_layout(kind.items, found, above)]
+        column.type = pa.list_(column.children[0].type)
+        return column
+    entries = Column(Kind.STRUCT, pa.null(), index=len(found))
+    found.append(entries)
+    key = Column(Kind.TEXT, pa.string(), index=len(found))
+    found.append(key)
+    value = _layout(kind.items, found, above)
+    entries.children = [key, value]
+    entries.type = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", value.type)])
+    column.children = [entries]
+    column.type = pa.map_(pa.string(), value.type)
+    return column
+
+
+def _as_struct(column: Column, names: list[str]) -> Column:
+    column.kind = Kind.STRUCT
+    column.type = pa.struct(
+        [(name, child.type) for name, child in zip(names, column.children, strict=True)]
+    )
+    return column
+
+
+def _lay_plain(kind: AvroType, column: Column) -> Column:
+    if kind.logical == "decimal":
+        column.kind, column.width = Kind.DECIMAL, kind.precision
+        column.type = pa.decimal128(kind.precision, kind.scale)
+    elif kind.kind == "fixed":
+        column.kind, column.width, column.type = Kind.FIXED, kind.size, pa.binary(kind.size)
+    elif kind.kind == "enum":
+        column.kind, column.type, column.symbols = Kind.INT32, pa.string(), kind.symbols
+    else:
+        column.kind, column.type = _PLAIN[kind.kind]
+        column.type = _LOGICAL.get(kind.logical, column.type)
+    return column
+
+
+# ---- nodes
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    op: Op
+    out: Column | None = None
+    size: int = 0
+    children: list[_Node] = field(default_factory=list)
+    table: list[int] = field(default_factory=list)
+    constant: bytes = b""
+
+
+class _Planner:
+    def __init__(self) -> None:
+        # Types that hold themselves can be skipped: their node is then its own descendant.
+        self._skips: dict[AvroType, _Node] = {}
+
+    def read(  # noqa: PLR0911 (one for each kind of type)
+        self, writer: AvroType, reader: AvroType, out: Column
+    ) -> _Node:
+        """Make the node that reads the writer's type into the reader's column."""
+        if writer.kind == "union":
+            branches = [self.read(one, reader, out) for one in writer.branches]
+            return _Node(Op.UNION, children=branches)
+        if reader.kind == "union":
+            return self._read_to_union(writer, reader, out)
+        if not _matches(writer, reader):
+            return _Node(Op.FAIL)
+        if writer.kind == "record":
+            return self._read_record(writer, reader, out)
+        if writer.kind in {"array", "map"}:
+            return self._read_items(writer, reader, out)
+        if writer.kind == "enum":
+            return _Node(Op.ENUM, out, table=_symbols(writer, reader))
+        if writer.kind == "fixed":
+            return _Node(Op.FIXED, out, writer.size)
+        return _Node(_READS[writer.kind], out, _factor(writer, reader, out))
+
+    def _read_to_union(self, writer: AvroType, reader: AvroType, out: Column) -> _Node:
+        if writer.kind == "null":
+            return _Node(Op.NULL if _has_null(reader) else Op.FAIL, out)
+        branches = _values(reader)
+        at = _chosen(writer, branches)
+        if at is None:
+            return _Node(Op.FAIL)
+        if len(branches) == 1:
+            return self.read(writer, branches[0], out)
+        inner = self.read(writer, branches[at], out.children[at])
+        return _Node(Op.MEMBER, out, at, [inner])
+
+    def _read_record(self, writer: AvroType, reader: AvroType, out: Column) -> _Node:
+        places = dict(zip((one.name for one in reader.fields), out.children, strict=True))
+        wanted = _matched(writer, reader)
+        node = _Node(Op.RECORD, out)
+        for one in writer.fields:
+            mine = wanted.get(one.name)
+            if mine is None:
+                node.children.append(self._skip(one.type))
+            else:
+                node.children.append(self.read(one.type, mine.type, places[mine.name]))
+        given = {one.name for one in wanted.values()}
+        for mine in reader.fields:
+            if mine.name not in given:
+                node.children.append(self._default(mine, places[mine.name]))
+        return node
+
+    def _default(self, mine: AvroField, out: Column) -> _Node:
+        if mine.default is MISSING:
+            return _Node(Op.FAIL)
+        data = avrovalue.encode(mine.type, mine.default, mine.name)
+        return _Node(Op.CONSTANT, children=[self.read(mine.type, mine.type, out)], constant=data)
+
+    def _read_items(self, writer: AvroType, reader: AvroType, out: Column) -> _Node:
+        assert writer.items is not None  # noqa: S101 (the parser saw to it)
+        assert reader.items is not None  # noqa: S101
+        inner = out.children[0]
+        if writer.kind == "array":
+            return _Node(Op.ARRAY, out, children=[self.read(writer.items, reader.items, inner)])
+        # On the wire a map is an array of its entries.
+        key, value = inner.children
+        children = [_Node(Op.BYTES, key), self.read(writer.items, reader.items, value)]
+        return _Node(Op.ARRAY, out, children=[_Node(Op.RECORD, inner, children=children)])
+
+    def _skip(self, writer: AvroType) -> _Node:
+        if writer in self._skips:
+            return self._skips[writer]
+        node = self._skips[writer] = _Node(_READS.get(writer.kind, Op.FIXED), size=writer.size)
+        if writer.kind == "record":
+            node.op = Op.RECORD
+            node.children = [self._skip(one.type) for one in writer.fields]
+        elif writer.kind == "union":
+            node.op = Op.UNION
+            node.children = [self._skip(one) for one in writer.branches]
+        elif writer.kind == "enum":
+            node.op, node.table = Op.ENUM, list(range(len(writer.symbols)))
+        elif writer.items is not None:
+            node.op, inner = Op.ARRAY, self._skip(writer.items)
+            is_map = writer.kind == "map"
+            entry = _Node(Op.RECORD, children=[_Node(Op.BYTES), inner])
+            node.children = [entry if is_map else inner]
+        return node
+
+    def ordered(self, root: _Node) -> list[tuple[int, int, int, list[int], list[int], bytes]]:
+        """Number the nodes, the root first, and write them as the kernel wants them."""
+        numbers, order = {root: 0}, [root]
+        for node in order:
+            for child in node.children:
+                if child not in numbers:
+                    numbers[child] = len(order)
+                    order.append(child)
+        return [
+            (
+                int(node.op),
+                node.out.index if node.out else -1,
+                node.size,
+                [numbers[child] for child in node.children],
+                node.table,
+                node.constant,
+            )
+            for node in order
+        ]
+
+
+def _has_null(reader: AvroType) -> bool:
+    return any(one.kind == "null" for one in reader.branches)
+
+
+def _matched(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
+    """Tell which of the reader's fields takes each of the writer's: by name, else by alias."""
+    by_name = {one.name: one for one in reader.fields}
+    names = {one.name for one in writer.fields}
+    found = {name: by_name[name] for name in names if name in by_name}
+    for mine in reader.fields:
+        if mine.name not in names:
+            alias = next((one for one in mine.aliases if one in names and one not in found), None)
+            if alias is not None:
+                found[alias] = mine
+    return found
+
+
+def _chosen(writer: AvroType, branches: list[AvroType]) -> int | None:
+    """Choose the reader's branch for a type: the most alike of those that it fits."""
+    for test in (_has_same_name, _is_called_alike, _is_same_kind, _matches):
+        for at, branch in enumerate(branches):
+            if test(writer, branch) and _matches(writer, branch):
+                return at
+    return None
+
+
+def _has_same_name(writer: AvroType, reader: AvroType) -> bool:
+    return writer.kind == reader.kind and writer.name == reader.name
+
+
+def _is_called_alike(writer: AvroType, reader: AvroType) -> bool:
+    names = {reader.name, *reader.aliases}
+    return writer.kind == reader.kind and _last(writer.name) in {_last(one) for one in names}
+
+
+def _is_same_kind(writer: AvroType, reader: AvroType) -> bool:
+    return writer.kind == reader.kind
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _matches(writer: AvroType, reader: AvroType) -> bool:
+    # Names decide between the branches of a union only: readers call their records as they like.
+    if writer.kind != reader.kind:
+        return reader.kind in _PROMOTIONS.get(writer.kind, ()) and reader.logical != "decimal"
+    if writer.logical == "decimal" == reader.logical and (
+        (writer.precision, writer.scale) != (reader.precision, reader.scale)
+    ):
+        return False
+    return writer.kind != "fixed" or writer.size == reader.size
+
+
+def _symbols(writer: AvroType, reader: AvroType) -> list[int]:
+    places = {symbol: at for at, symbol in enumerate(reader.symbols)}
+    other = places.get(reader.default, -1) if reader.default is not None else -1
+    return [places.get(symbol, other) for symbol in writer.symbols]
+
+
+def _factor(writer: AvroType, reader: AvroType, out: Column) -> int:
+    """Tell what a number is multiplied by to become the column's; below zero it is divided."""
+    if "timestamp" not in reader.logical:
+        return 1
+    logical = writer.logical if "timestamp" in writer.logical else reader.logical
+    written = _NANOS[logical.rpartition("-")[2]]
+    wanted = 1 if out.type.unit == "ns" else 1_000  # type: ignore[attr-defined]  # a timestamp's
+    return written // wanted if written >= wanted else -(wanted // written)

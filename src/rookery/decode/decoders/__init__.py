@@ -1,0 +1,1 @@
+"""One decoder a module; the module's name is the decoder's."""

@@ -1,0 +1,198 @@
+"""JSON objects to a struct: missing fields are null, unknown ones are left out.
+
+Whole blocks go through Arrow's parser. Only what that refuses is looked at row by row
+(`jsonrows`), which finds the reasons, and reads what Arrow cannot: maps, and binary as base64.
+Times are ISO 8601 text; those without a zone are UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from pyarrow import json as arrow_json
+
+from rookery.decode import ddl, jsonrows
+from rookery.decode.framing import decode_framed
+from rookery.decode.port import Array, BadRow, Decoded, Decoder, DecoderSettings, bad_row
+from rookery.decode.rows import compute, decode_present, halve, moved, spread, to_list
+from rookery.errors import ConfigError
+
+_MAX_BLOCK_BYTES: Final = 64 << 20
+"""Arrow counts a block in 31 bits, and parsing needs a few times its size."""
+_ROW: Final = re.compile(r"in row (\d{1,9})$")
+"""Where Arrow says which row it cannot parse."""
+
+
+class _Json:
+    def __init__(self, schema: pa.Schema, *, is_framed: bool) -> None:
+        self._schema = schema
+        self._is_framed = is_framed
+        self._type = pa.struct(list(schema))
+        self._convert = jsonrows.converter(self._type)
+        self._reads_blocks = all(_is_parsed_by_arrow(field.type) for field in schema)
+        # Arrow reads dates as numbers of days only; as text they are cast afterwards.
+        self._parsed = pa.schema([field.with_type(_undated(field.type)) for field in schema])
+
+    @property
+    def type(self) -> pa.DataType:
+        return self._type
+
+    def decode(self, column: Array) -> Decoded:
+        whole = self._decode_framed if self._is_framed else self._decode
+        return decode_present(column, self._type, whole)
+
+    def _decode_framed(self, column: Array) -> Decoded:
+        # The fields are named in every value, so the writer's schema is not needed.
+        return decode_framed(column, self._type, lambda _, payload: self._decode(payload))
+
+    def _decode(self, column: Array) -> Decoded:
+        if not self._reads_blocks:
+            return self._singly(to_list(column))
+        is_object = _are_objects(column)
+        others = compute.indices_nonzero(compute.invert(is_object))
+        if not len(others):
+            return halve(column, self._type, self._block, self._singly)
+        rows = compute.indices_nonzero(is_object)
+        found = halve(column.take(rows), self._type, self._block, self._singly)
+        rest = self._singly(to_list(column.take(others)))
+        values = spread([(rows, found.values), (others, rest.values)], len(column), self._type)
+        bad = moved(found.bad, rows) + moved(rest.bad, others)
+        return Decoded(values, tuple(sorted(bad, key=lambda one: one.row)))
+
+    def _block(self, column: Array) -> Array | int | None:
+        text = _joined(column)
+        if text is None:
+            return None
+        try:
+            table = arrow_json.read_json(
+                cast("Any", pa.BufferReader(text)),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
+                parse_options=arrow_json.ParseOptions(
+                    explicit_schema=self._parsed, unexpected_field_behavior="ignore"
+                ),
+            )
+            # A row could hold two objects: then the rows are not those that went in.
+            if table.num_rows != len(column):
+                return None
+            batch = table.combine_chunks().to_batches()[0]
+            return pa.StructArray.from_arrays(batch.columns, fields=list(self._parsed)).cast(
+                self._type
+            )
+        except pa.ArrowException as error:
+            found = _ROW.search(str(error))
+            return int(found[1]) if found else None
+
+    def _singly(self, rows: list[bytes]) -> Decoded:
+        values: list[dict[str, Any] | None] = []
+        bad: list[tuple[int, bytes, str]] = []
+        for row, data in enumerate(rows):
+            try:
+                values.append(self._converted(data))
+            except jsonrows.Wrong as error:
+                values.append(None)
+                bad.append((row, data, str(error)))
+        whole = self._built(rows, values, bad)
+        if not bad or not self._reads_blocks:
+            return Decoded(whole, tuple(bad_row(row, reason) for row, _, reason in bad))
+        return self._with_second_looks(whole, bad)
+
+    def _built(
+        self,
+        rows: list[bytes],
+        values: list[dict[str, Any] | None],
+        bad: list[tuple[int, bytes, str]],
+    ) -> Array:
+        try:
+            return pa.array(values, self._type)
+        except (pa.ArrowException, ValueError, OverflowError):
+            # All was checked; but should Arrow refuse it even so, it is one row's fault.
+            for row, value in enumerate(values):
+                try:
+                    pa.array([value], self._type)
+                except (pa.ArrowException, ValueError, OverflowError) as error:
+                    values[row] = None
+                    bad.append((row, rows[row], f"not decoded: {error}"))
+            bad.sort()
+            return pa.array(values, self._type)
+
+    def _converted(self, data: bytes) -> dict[str, Any]:
+        value = jsonrows.loads(data)
+        if not isinstance(value, dict):
+            raise jsonrows.Wrong("not an object: the value must begin with {")
+        found: dict[str, Any] = self._convert(value, "")
+        return found
+
+    def _with_second_looks(self, whole: Array, bad: list[tuple[int, bytes, str]]) -> Decoded:
+        """Let Arrow see again what was refused: what it takes in a block it must take alone.
+
+        Else a row's neighbours would decide about it.
+        """
+        still: list[BadRow] = []
+        for row, data, reason in bad:
+            one = pa.array([data], pa.binary())
+            found = self._block(one) if jsonrows.is_unsure(data, reason) else None
+            if found is None or isinstance(found, int):
+                still.append(bad_row(row, reason))
+            else:
+                whole = pa.concat_arrays([whole.slice(0, row), found, whole.slice(row + 1)])
+        return Decoded(whole, tuple(still))
+
+
+def _are_objects(column: Array) -> Array:
+    """Tell which rows begin and end as an object does, without space around it.
+
+    Such rows, with a line feed between, can not run into each other: a closing brace, a line feed
+    and an opening brace are JSON between two objects only, for strings must escape a line feed.
+    """
+    found: Array = compute.and_(compute.starts_with(column, "{"), compute.ends_with(column, "}"))
+    return found
+
+
+def _joined(column: Array) -> pa.Buffer | None:
+    """Join the rows by line feeds; None if that is too much for a block, or not UTF-8."""
+    size = compute.sum(compute.binary_length(column)).as_py() + len(column)
+    if size > _MAX_BLOCK_BYTES:
+        return None
+    try:
+        column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
+    rows = pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column)
+    return cast("pa.Buffer", compute.binary_join(rows, b"\n")[0].as_buffer())
+
+
+def _is_parsed_by_arrow(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return all(_is_parsed_by_arrow(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return _is_parsed_by_arrow(kind.value_type)
+    return not (pa.types.is_map(kind) or pa.types.is_binary(kind) or pa.types.is_large_list(kind))
+
+
+def _undated(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_undated(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_undated(kind.value_type)))
+    return pa.string() if pa.types.is_date32(kind) else kind
+
+
+def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interface)
+    """Make a decoder for the fields of `schema`, which is DDL text or an Arrow schema."""
+    schema = settings.schema
+    if isinstance(schema, str):
+        schema = ddl.parse(schema)
+    if not isinstance(schema, pa.Schema) or not len(schema):
+        raise ConfigError(
+            'decoder json: set schema to the fields wanted, such as "id long, name string"'
+        )
+    for field in schema:
+        if not jsonrows.supports(field.type):
+            raise ConfigError(f"decoder json: field {field.name!r} cannot be {field.type} in JSON")
+    return _Json(_nullable(schema), is_framed=settings.registry is not None)
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(nullable=True) for field in schema])

@@ -1,0 +1,152 @@
+"""Protobuf messages to a struct, by `ptars` (Rust).
+
+Readers see one message type: that of a FileDescriptorSet, or of a subject's version. What writers
+know beyond that is left out, as Protobuf does. Framed values name their message by its place in the
+writer's file: behind the frame come a count and the indexes, or one zero for the first message.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from rookery.decode.avrovalue import zigzag
+from rookery.decode.descriptors import SERIALIZED, from_registry, from_set, index_path, message_in
+from rookery.decode.framing import decode_framed
+from rookery.decode.port import Array, BadRow, Decoded, Decoder, DecoderSettings, bad_row
+from rookery.decode.registry import Registry, UnknownSchema
+from rookery.decode.rows import (
+    Part,
+    compute,
+    decode_present,
+    halve,
+    moved,
+    one_by_one,
+    spread,
+    without_head,
+)
+from rookery.errors import ConfigError
+
+
+class _Protobuf:
+    def __init__(self, descriptor: Any, registry: Registry | None) -> None:
+        self._descriptor = descriptor
+        self._registry = registry
+        self._handler = _handler(descriptor)
+        self._type = _nullable(pa.struct(list(self._handler.schema())))
+        self._prefixes: dict[int, tuple[bytes, ...]] = {}
+
+    @property
+    def type(self) -> pa.DataType:
+        return self._type
+
+    def decode(self, column: Array) -> Decoded:
+        whole = self._decode if self._registry is None else self._decode_framed
+        return decode_present(column, self._type, whole)
+
+    def _decode(self, column: Array) -> Decoded:
+        return halve(column, self._type, self._block, one_by_one(self._type, self._row))
+
+    def _block(self, column: Array) -> Array | None:
+        found = self._convert(column)
+        return None if isinstance(found, str) else found
+
+    def _row(self, data: bytes) -> Array | str:
+        return self._convert(pa.array([data], pa.binary()))
+
+    def _convert(self, column: Array) -> Array | str:
+        try:
+            batch = self._handler.array_to_record_batch(column)
+            return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)).cast(
+                self._type
+            )
+        except (ValueError, pa.ArrowException) as error:
+            return f"not a {self._descriptor.full_name}: {error}"
+        except BaseException as error:
+            # Some damaged values make Rust panic, which is no `Exception` in Python.
+            if type(error).__name__ != "PanicException":
+                raise
+            return f"not a {self._descriptor.full_name}: it cannot be parsed"
+
+    def _decode_framed(self, column: Array) -> Decoded:
+        return decode_framed(column, self._type, self._of_schema)
+
+    def _of_schema(self, schema_id: int, payload: Array) -> Decoded:
+        """Decode the rows that hold our message; others of the same file are bad."""
+        is_left = pa.repeat(True, len(payload))  # noqa: FBT003 (a value, not a flag)
+        parts: list[Part] = []
+        bad: list[BadRow] = []
+        for prefix in self._prefixes_of(schema_id):
+            is_ours = compute.and_(is_left, compute.starts_with(payload, prefix))
+            is_left = compute.and_not(is_left, is_ours)
+            rows = compute.indices_nonzero(is_ours)
+            found = self._decode(without_head(payload.take(rows), len(prefix)))
+            parts.append((rows, found.values))
+            bad += moved(found.bad, rows)
+        reason = f"another message than {self._descriptor.full_name}, or no message indexes"
+        bad += [bad_row(row, reason) for row in compute.indices_nonzero(is_left).to_pylist()]
+        return Decoded(spread(parts, len(payload), self._type), tuple(bad))
+
+    def _prefixes_of(self, schema_id: int) -> tuple[bytes, ...]:
+        """Return what the values of a writer's file begin with, if they hold our message."""
+        found = self._prefixes.get(schema_id)
+        if found is None:
+            assert self._registry is not None  # noqa: S101 (framed values only)
+            try:
+                files = from_registry(self._registry.schema(schema_id, SERIALIZED), self._registry)
+                path = index_path(message_in(files, self._descriptor.full_name))
+            except ConfigError as error:
+                # Whoever registered it, and named it in a row, is at fault: not our settings.
+                raise UnknownSchema(f"schema {schema_id} cannot be used: {error}") from None
+            found = (zigzag(len(path)) + b"".join(map(zigzag, path)),)
+            if path == [0]:
+                found += (b"\0",)
+            self._prefixes[schema_id] = found
+        return found
+
+
+def _handler(descriptor: Any) -> Any:
+    try:
+        import ptars  # noqa: PLC0415 (only if Protobuf is used)
+    except ImportError as error:
+        raise ConfigError(f"decoder protobuf: {error}; install rookery[decode]") from None
+    config = ptars.PtarsConfig(
+        timestamp_unit="us", time_unit="us", duration_unit="us", enum_repr="string"
+    )
+    return ptars.HandlerPool([descriptor.file], config=config).get_for_message(descriptor)
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    # A bad row is null, and so is all that lies in it.
+    if pa.types.is_struct(kind):
+        return pa.struct([_nullable_field(field) for field in kind])
+    if pa.types.is_map(kind):
+        arrow: Any = pa  # the stubs know maps of types only, not of fields
+        found: pa.DataType = arrow.map_(kind.key_type, _nullable_field(kind.item_field))
+        return found
+    if pa.types.is_list(kind):
+        return pa.list_(_nullable_field(kind.value_field))
+    return kind
+
+
+def _nullable_field(field: pa.Field[Any]) -> pa.Field[Any]:
+    return pa.field(field.name, _nullable(field.type), nullable=True)
+
+
+def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interface)
+    """Make a decoder for a message of `schema` (a FileDescriptorSet) or of a subject."""
+    registry = settings.registry
+    if isinstance(settings.schema, bytes):
+        files = from_set(settings.schema)
+    elif registry is not None and settings.schema is None and settings.subject is not None:
+        try:
+            found = registry.latest(settings.subject, settings.version, SERIALIZED)
+            files = from_registry(found, registry)
+        except UnknownSchema as error:
+            raise ConfigError(f"decoder protobuf: {error}; check subject and version") from None
+    else:
+        raise ConfigError(
+            "decoder protobuf: set schema to a FileDescriptorSet as bytes, or registry and subject"
+        )
+    return _Protobuf(message_in(files, settings.message), registry)

@@ -1,0 +1,22 @@
+"""Bytes as they are."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from rookery.decode.port import Array, Decoded, Decoder, DecoderSettings
+from rookery.decode.rows import as_binary
+
+
+class _Raw:
+    @property
+    def type(self) -> pa.DataType:
+        return pa.binary()
+
+    def decode(self, column: Array) -> Decoded:
+        return Decoded(as_binary(column))
+
+
+def open(settings: DecoderSettings) -> Decoder:  # noqa: A001, ARG001 (the plug's interface)
+    """Make the decoder."""
+    return _Raw()

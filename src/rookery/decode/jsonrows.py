@@ -1,0 +1,284 @@
+"""JSON one row at a time: slower than whole blocks, but it knows what is wrong, and where.
+
+Values are checked against the Arrow type by hand, so that a reason can name the field.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, cast
+
+import pyarrow as pa
+
+_Convert = Callable[[Any, str], Any]
+_MAX_TEXT: Final = 40
+_TOO_DEEP: Final = "not decoded: nested too deeply"
+_TOO_LONG: Final = "not decoded: a number is too long"
+
+
+class Wrong(Exception):  # noqa: N818 (never leaves the decoder)
+    """A value does not fit its field."""
+
+
+class _Object(dict[str, Any]):
+    """An object that names some of its fields twice."""
+
+    twice: frozenset[str] = frozenset()
+
+
+class _Number(Decimal):
+    """A number with a point or an exponent, as it was written: a double would round decimals."""
+
+
+def loads(data: bytes) -> Any:
+    """Parse one value.
+
+    Raises:
+        Wrong: it is not JSON.
+    """
+    try:
+        return _DECODER.decode(data.decode())
+    except UnicodeDecodeError as error:
+        raise Wrong(f"not UTF-8: {error.reason} at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise Wrong(f"not JSON: {error.msg} at letter {error.pos}") from None
+    except RecursionError:
+        raise Wrong(_TOO_DEEP) from None
+    except (ValueError, InvalidOperation):
+        # Python refuses to read integers of thousands of digits.
+        raise Wrong(_TOO_LONG) from None
+
+
+def is_unsure(data: bytes, reason: str) -> bool:
+    """Tell whether Arrow may take what was refused here: its limits are others."""
+    # It also knows `Inf`, and is not stopped by depth or long numbers in fields nobody asked for.
+    is_limited = reason in {_TOO_DEEP, _TOO_LONG} or b"Inf" in data or b"NaN" in data
+    return is_limited and data.startswith(b"{") and data.endswith(b"}")
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    marked, seen = _Object(found), set[str]()
+    marked.twice = frozenset(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # the set is filled on the way
+    return marked
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_Number)
+
+
+def converter(kind: pa.DataType) -> _Convert:
+    """Make the function that checks a parsed value against a type."""
+    if pa.types.is_struct(kind):
+        return _struct(kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _list(kind)
+    if pa.types.is_map(kind):
+        return _map(kind)
+    return _scalar(kind)
+
+
+def supports(kind: pa.DataType) -> bool:
+    """Tell whether values of this type can be had from JSON."""
+    try:
+        converter(kind)
+    except Wrong:
+        return False
+    return True
+
+
+def _wrong(path: str, expected: object, value: Any) -> Wrong:
+    names: dict[Any, str] = {
+        dict: "an object",
+        _Object: "an object",
+        list: "an array",
+        str: "a string",
+    }
+    text = json.dumps(value) if isinstance(value, bool) else str(value)
+    found = names.get(type(value), text)
+    return Wrong(f"field {path!r}: {expected} expected, {found[:_MAX_TEXT]} found")
+
+
+def _struct(kind: pa.DataType) -> _Convert:
+    fields = [(field.name, converter(field.type)) for field in cast("pa.StructType", kind)]
+
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, dict):
+            raise _wrong(path, "an object", value)
+        twice = getattr(value, "twice", ())
+        found = {}
+        for name, inner in fields:
+            where = f"{path}.{name}" if path else name
+            if name in twice:
+                raise Wrong(f"field {where!r}: it is given twice")
+            one = value.get(name)
+            found[name] = None if one is None else inner(one, where)
+        return found
+
+    return convert
+
+
+def _list(kind: pa.DataType) -> _Convert:
+    inner = converter(kind.value_type)  # type: ignore[attr-defined]  # a list type has it
+
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, list):
+            raise _wrong(path, "an array", value)
+        return [None if one is None else inner(one, f"{path}[]") for one in value]
+
+    return convert
+
+
+def _map(kind: pa.DataType) -> _Convert:
+    if not pa.types.is_string(kind.key_type):  # type: ignore[attr-defined]  # a map type has it
+        raise Wrong(f"{kind}: the keys of JSON objects are strings")
+    inner = converter(kind.item_type)  # type: ignore[attr-defined]  # a map type has it
+
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, dict):
+            raise _wrong(path, "an object", value)
+        if twice := getattr(value, "twice", ()):
+            raise Wrong(f"field {path!r}: key {min(twice)!r} is given twice")
+        return [
+            (_text(key, path), None if one is None else inner(one, f"{path}.{key}"))
+            for key, one in value.items()
+        ]
+
+    return convert
+
+
+def _text(value: Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong(path, "a string", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Wrong(f"field {path!r}: half of a surrogate pair") from None
+    return value
+
+
+def _scalar(kind: pa.DataType) -> _Convert:
+    for test, convert in (
+        (pa.types.is_boolean, _boolean),
+        (pa.types.is_integer, _integer),
+        (pa.types.is_floating, _floating),
+        (pa.types.is_string, lambda _: _text),
+        (pa.types.is_binary, lambda _: _binary),
+        (pa.types.is_decimal, _decimal),
+        (pa.types.is_date32, lambda _: _date),
+        (pa.types.is_timestamp, _timestamp),
+    ):
+        if test(kind):
+            return convert(kind)
+    raise Wrong(f"{kind}: JSON cannot be decoded to this type")
+
+
+def _boolean(kind: pa.DataType) -> _Convert:
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, bool):
+            raise _wrong(path, kind, value)
+        return value
+
+    return convert
+
+
+def _integer(kind: pa.DataType) -> _Convert:
+    bits = kind.bit_width
+    least = 0 if pa.types.is_unsigned_integer(kind) else -(1 << (bits - 1))
+    most = least + (1 << bits) - 1
+
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise _wrong(path, kind, value)
+        return value
+
+    return convert
+
+
+def _floating(kind: pa.DataType) -> _Convert:
+    def convert(value: Any, path: str) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+            raise _wrong(path, kind, value)
+        try:
+            found = float(value)
+        except OverflowError:
+            found = math.inf
+        if math.isinf(found) and not isinstance(value, float):
+            raise _wrong(path, kind, value)
+        if pa.types.is_float64(kind):
+            return found
+        # By Arrow, as whole blocks are read: rounding twice could give another number.
+        return pa.scalar(str(value)).cast(kind).as_py()
+
+    return convert
+
+
+def _decimal(kind: pa.DataType) -> _Convert:
+    precision: int = kind.precision  # type: ignore[attr-defined]  # a decimal type has both
+    scale: int = kind.scale  # type: ignore[attr-defined]
+
+    def convert(value: Any, path: str) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
+            raise _wrong(path, kind, value)
+        try:
+            found = Decimal(value)
+        except InvalidOperation:
+            raise _wrong(path, kind, value) from None
+        if not _fits(found, precision, scale):
+            raise _wrong(path, kind, value)
+        return found
+
+    return convert
+
+
+def _fits(value: Decimal, precision: int, scale: int) -> bool:
+    if not value.is_finite():
+        return False
+    # Not by `normalize`, which rounds to the precision of Python's context.
+    _, digits, exponent = value.as_tuple()
+    places, count = -int(exponent), len(digits)
+    while count > 1 and digits[count - 1] == 0:
+        count, places = count - 1, places - 1
+    return not any(digits) or (places <= scale and count - places <= precision - scale)
+
+
+def _binary(value: Any, path: str) -> bytes:
+    try:
+        return base64.b64decode(_text(value, path), validate=True)
+    except (binascii.Error, ValueError):
+        raise Wrong(f"field {path!r}: not base64") from None
+
+
+def _date(value: Any, path: str) -> date:
+    text = _text(value, path)
+    try:
+        found = date.fromisoformat(text)
+    except ValueError:
+        found = None
+    # Python also takes other forms, such as 2026-W46-7, which whole blocks do not.
+    if found is None or found.isoformat() != text:
+        raise Wrong(f"field {path!r}: {text[:_MAX_TEXT]!r} is not a date")
+    return found
+
+
+def _timestamp(kind: pa.DataType) -> _Convert:
+    unit = kind.unit  # type: ignore[attr-defined]  # a timestamp type has it
+
+    def convert(value: Any, path: str) -> Any:
+        text = _text(value, path)
+        # By Arrow, as whole blocks are read: so both ways know the same times.
+        for one in (pa.timestamp(unit, "UTC"), pa.timestamp(unit)):
+            try:
+                return pa.scalar(text, pa.string()).cast(one).cast(pa.int64()).as_py()
+            except pa.ArrowInvalid:
+                continue
+        raise Wrong(f"field {path!r}: {text[:_MAX_TEXT]!r} is not a timestamp")
+
+    return convert

@@ -1,0 +1,133 @@
+"""Rows of a binary column, the halving that finds bad ones, and putting results together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute
+
+from rookery.decode.port import Array, BadRow, Decoded, bad_row
+
+compute: Any = pyarrow.compute
+"""Arrow's functions; the stubs know fewer of their overloads than there are."""
+
+_LEAF: Final = 64
+"""Blocks of so few rows are not halved any further but taken row by row."""
+
+Block = Callable[[Array], "Array | int | None"]
+"""Decodes all rows of a column without nulls, or none: then it may tell which is to blame."""
+
+Singly = Callable[[list[bytes]], Decoded]
+"""Decodes rows one by one, for their reasons."""
+
+Part = tuple[Array, Array]
+"""Row numbers, and the value of each."""
+
+
+def as_binary(column: Array) -> Array:
+    """Return the column as `binary`: what is `string` is a view, views and large ones are cast."""
+    return column if column.type == pa.binary() else column.cast(pa.binary())
+
+
+def nulls(length: int, kind: pa.DataType) -> Array:
+    """Make a column of nulls."""
+    # Through `Any`: the stubs ask for one kind of type each, and not for all.
+    arrow: Any = pa
+    found: Array = arrow.nulls(length, kind)
+    return found
+
+
+def to_list(column: Array) -> list[Any]:
+    """Return the values of a column; those without nulls have no None among them."""
+    return list(column.to_pylist())
+
+
+def without_head(column: Array, size: int) -> Array:
+    """Leave out the first bytes of every row."""
+    # Not by `binary_slice`, which allocates its widest possible row for every row.
+    found: Array = compute.binary_replace_slice(column, 0, size, b"")
+    return found
+
+
+def decode_present(column: Array, kind: pa.DataType, decode: Callable[[Array], Decoded]) -> Decoded:
+    """Decode what is not null, and put the nulls back."""
+    column = as_binary(column)
+    if column.null_count == 0:
+        return decode(column)
+    rows = compute.indices_nonzero(column.is_valid())
+    part = decode(column.drop_null())
+    return Decoded(spread([(rows, part.values)], len(column), kind), tuple(moved(part.bad, rows)))
+
+
+def moved(bad: Iterable[BadRow], rows: Array) -> list[BadRow]:
+    """Tell where bad rows of a part lie in the whole."""
+    return [BadRow(rows[one.row].as_py(), one.reason, one.schema_id) for one in bad]
+
+
+def spread(parts: list[Part], length: int, kind: pa.DataType) -> Array:
+    """Put the values of each part at its rows of a column; rows that no part names are null."""
+    if not length or not any(len(rows) for rows, _ in parts):
+        return nulls(length, kind)
+    rows = pa.concat_arrays([rows for rows, _ in parts]).cast(pa.int64())
+    values = pa.concat_arrays([values for _, values in parts])
+    found: Array = values.take(compute.inverse_permutation(rows, max_index=length - 1))
+    return found
+
+
+def halve(column: Array, kind: pa.DataType, block: Block, singly: Singly) -> Decoded:
+    """Decode a column block-wise; halve blocks that fail until the bad rows are found.
+
+    So one bad record costs a few more calls, not a slow path for all of its neighbours.
+    """
+    parts: list[Array] = []
+    bad: list[BadRow] = []
+    waiting = [(0, len(column))] if len(column) else []
+    while waiting:
+        begin, end = waiting.pop()
+        piece = column.slice(begin, end - begin)
+        values = block(piece) if end - begin > 1 else None
+        if values is not None and not isinstance(values, int):
+            parts.append(values)
+        elif end - begin <= _LEAF:
+            found = singly(to_list(piece))
+            bad += [BadRow(begin + one.row, one.reason) for one in found.bad]
+            parts.append(found.values)
+        elif values is None:
+            middle = (begin + end) // 2
+            waiting += [(middle, end), (begin, middle)]
+        else:
+            waiting += reversed(_around(begin, begin + min(values, end - begin - 1), end))
+    return Decoded(pa.concat_arrays(parts) if parts else nulls(0, kind), tuple(bad))
+
+
+def _around(begin: int, row: int, end: int) -> list[tuple[int, int]]:
+    """Cut a block at the row to blame: what lies before it, itself, and the rest.
+
+    Where one is bad others often are: so the rest is cut small at first, and larger further on.
+    Tried whole each time, many bad rows would cost the square of their number.
+    """
+    found = [(begin, row), (row, row + 1)] if row > begin else [(row, row + 1)]
+    at, size = row + 1, max(_LEAF, 2 * (row - begin))
+    while at < end:
+        found.append((at, min(at + size, end)))
+        at, size = at + size, 2 * size
+    return found
+
+
+def one_by_one(kind: pa.DataType, decode: Callable[[bytes], Array | str]) -> Singly:
+    """Make a `Singly` of a function that decodes one row to a column of one, or says why not."""
+
+    def singly(rows: list[bytes]) -> Decoded:
+        parts: list[Array] = []
+        bad: list[BadRow] = []
+        for row, data in enumerate(rows):
+            found = decode(data)
+            if isinstance(found, str):
+                bad.append(bad_row(row, found))
+                found = nulls(1, kind)
+            parts.append(found)
+        return Decoded(pa.concat_arrays(parts) if parts else nulls(0, kind), tuple(bad))
+
+    return singly
