@@ -30,6 +30,7 @@ from rookery.cluster.entry import (
     write_entry,
 )
 from rookery.cluster.events.log import Committed
+from rookery.cluster.events.sinks import SinkPartStaged
 from rookery.cluster.port import ClusterLog, Trimmed
 from rookery.cluster.state.state import Applied, Outcome, State
 from rookery.errors import Conflict, Corrupt, Unavailable
@@ -69,9 +70,7 @@ class _Proposal:
         self.events = events
         self.payload = payload
         self.payload_bytes = sum(map(len, payload))
-        self.extents = sum(
-            len(event.extents) if isinstance(event, Committed) else 1 for event in events
-        )
+        self.extents = sum(map(_extents, events))
         self.event_bytes = sum(map(_size, events))
         self.future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
 
@@ -403,6 +402,13 @@ class Replica:
         for proposal in waiting:
             if not proposal.future.done():
                 proposal.future.set_exception(error)
+
+
+def _extents(event: Message) -> int:
+    """Return how much of an entry's bound for extents an event takes up."""
+    if isinstance(event, Committed):
+        return len(event.extents)
+    return len(event.runs) if isinstance(event, SinkPartStaged) else 1
 
 
 def _size(event: Message) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass
 from functools import cache
@@ -52,7 +53,7 @@ class Setting:
 
     def variable(self, section: str) -> str:
         """Return its environment variable."""
-        return "_".join(("ROOKERY", section, *self.path)).upper().replace("-", "_")
+        return re.sub("[-.]", "_", "_".join(("ROOKERY", section, *self.path)).upper())
 
     def shown(self, value: object) -> str:
         """Return a value as an error message may show it."""

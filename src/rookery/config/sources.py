@@ -77,7 +77,7 @@ def misspelt_variables(
     Only a warning: others (Kubernetes, for a service of our name) make variables with our prefix.
     """
     known = [setting.variable(section) for setting in settings]
-    prefix = f"ROOKERY_{section}_".upper().replace("-", "_")
+    prefix = re.sub("[-.]", "_", f"ROOKERY_{section}_".upper())
     for name in sorted(environ):
         if name.startswith(prefix) and name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
@@ -112,38 +112,51 @@ class TomlFile:
     def given(
         self, settings: Sequence[Setting], section: str, problems: Problems
     ) -> Iterator[Given]:
-        """Yield what the section gives; note what is no setting."""
+        """Yield what the section gives, which may lie in another; note what is no setting."""
         by_path = {setting.path: setting for setting in settings}
-        table = self._root.get(section, {})
+        above, table = self._table(section)
         if not isinstance(table, dict):
-            place = self._place((_normal(section),))
-            problems.add(f"{section}: must be a table, written [{section}] ({place})")
+            problems.add(f"{section}: must be a table, written [{section}] ({self._place(above)})")
             return
-        for path, value in self._walk(table, (_normal(section),), by_path, problems):
-            source = self._place((_normal(section), *path))
-            yield Given(by_path[path], value, is_text=False, source=source)
+        for path, value in self._walk(table, above, by_path, problems):
+            yield Given(by_path[path], value, is_text=False, source=self._place((*above, *path)))
+
+    def names(self, section: str) -> list[str]:
+        """Return the tables that lie in a section."""
+        _, table = self._table(section)
+        inner = table if isinstance(table, dict) else {}
+        return sorted(name for name, value in inner.items() if isinstance(value, dict))
+
+    def _table(self, section: str) -> tuple[tuple[str, ...], object]:
+        """Find a section, and the keys that lead there."""
+        keys = section.split(".")
+        found: object = self._root
+        for key in keys:
+            found = found.get(key, {}) if isinstance(found, dict) else found
+        return tuple(map(_normal, keys)), found
 
     def _walk(
         self,
         table: Mapping[str, object],
-        above: tuple[str, ...],
+        section: tuple[str, ...],
         known: Collection[tuple[str, ...]],
         problems: Problems,
+        above: tuple[str, ...] = (),
     ) -> Iterator[tuple[tuple[str, ...], object]]:
         seen: set[str] = set()
         for key, value in table.items():
             name = _normal(key)
-            full = (*above, name)
-            path = full[1:]
-            shown = ".".join((*above, key)).replace("_", "-")
+            path = (*above, name)
+            full = (*section, *path)
+            shown = ".".join((*section, *above, key)).replace("_", "-")
             if name in seen:
                 problems.add(f"{shown}: given twice, as {key} too ({self._place(full)})")
             elif path in known:
                 yield path, value
             elif isinstance(value, dict) and any(one[: len(path)] == path for one in known):
-                yield from self._walk(value, full, known, problems)
+                yield from self._walk(value, section, known, problems, path)
             else:
-                names = {one[len(above) - 1] for one in known if one[: len(above) - 1] == above[1:]}
+                names = {one[len(above)] for one in known if one[: len(above)] == above}
                 hint = _suggestion(name, names)
                 problems.add(f"{shown}: unknown{hint} ({self._place(full)})")
             seen.add(name)

@@ -51,6 +51,8 @@ class Manifest(Message, versions=range(1), flexible=0):
     extents: list[ManifestExtent]  # in the order in which their bytes lie
     earlier: list[EarlierObject]
     ends: list[TransactionEnd] = field(tag=0, factory=list)
+    sinks: list[ManifestSink] = field(tag=1, factory=list)
+    staged_for: str = field(tag=2, default="")  # the sink's batch that it counts with, or not
 
 
 class ManifestTopic(Message):
@@ -119,6 +121,17 @@ class EndOffset(Message):
     commit_ms: i64
     retention_ms: i64
     metadata: str
+
+
+class ManifestSink(Message):
+    """What a sink had got last, when the writer had committed its batch."""
+
+    sink_id: str
+    query_id: str
+    batch_id: i64
+    source_offsets: str
+    entry: i64  # of the cluster log, which committed it
+    stamp_ms: i64
 
 
 def write_head(manifest: Manifest) -> bytes:

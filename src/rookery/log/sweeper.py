@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from rookery.clock import Clock
 from rookery.cluster.events.log import ObjectsCondemned, ObjectsDropped
+from rookery.cluster.events.sinks import SinkAborted
 from rookery.cluster.replica import Replica
 from rookery.formats.keys import is_stored, split_object_id
 
@@ -77,6 +78,7 @@ class Sweeper:
 
     async def _condemn(self) -> int:
         state = self._replica.state
+        await self._give_up_overdue()
         await self._look_for_orphans()
         written = self._journals_written()
         empty = {
@@ -92,6 +94,12 @@ class Sweeper:
             [outcome] = await self._replica.propose([ObjectsCondemned(object_ids=some)])
             count += len(outcome.value)
         return count
+
+    async def _give_up_overdue(self) -> None:
+        """Let go what was staged for a sink and never committed; that condemns it, too."""
+        overdue = self._replica.state.sinks.overdue(self._clock.now_ms())
+        for some in _pieces(overdue, _AT_ONCE):
+            await self._replica.propose([SinkAborted(object_ids=some)])
 
     async def _look_for_orphans(self) -> None:
         """List, now and then: whatever a dead incarnation has left and no row names."""

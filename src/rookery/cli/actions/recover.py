@@ -135,6 +135,11 @@ def _unplaced(made: Plan, placed: list[Placed], *, is_dry: bool) -> Iterator[str
     for one in made.unplaced:
         parts = ", ".join(f"{part.topic}-{part.partition}: {part.end_offset}" for part in one.parts)
         yield f"unplaced   {one.key}: {one.records:,} records without offsets ({parts})"
+        if one.staged_for:
+            yield (
+                f"           → written for {one.staged_for}, which writes them again if they were "
+                "not committed; they are set aside"
+            )
         if one.object_id in ends:
             end = ends[one.object_id]
             again = f"; {end.refused:,} were there already" if end.refused else ""

@@ -99,3 +99,13 @@ class GroupExpired(Message, key=66, versions=range(1), flexible=0):
     group_id: GroupId
     epoch: i32
     version: i64
+
+
+class OffsetsPublished(Message, key=67, versions=range(1), flexible=0):
+    """A process that reads without a broker has read so far; void for a group that has members.
+
+    Nobody coordinates such a group: its offsets are for those who watch how far it is behind.
+    """
+
+    group_id: GroupId
+    offsets: list[OffsetCommitted]

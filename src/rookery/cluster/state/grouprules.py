@@ -16,6 +16,7 @@ from rookery.wire.message import Message
 
 _NOT_COORDINATOR: Final = Outcome(ErrorCode.NOT_COORDINATOR)
 _MOVED: Final = Outcome(ErrorCode.REBALANCE_IN_PROGRESS)
+_HAS_MEMBERS: Final = Outcome(ErrorCode.NON_EMPTY_GROUP)
 
 
 class Known(Protocol):
@@ -116,6 +117,18 @@ def _remove(
     return OK
 
 
+def _published(
+    known: Known, entry: Entry, event: events.OffsetsPublished, _done: Applied
+) -> Outcome:
+    group = known.groups.by_id.get(event.group_id)
+    if group is not None and group.kind:
+        return _HAS_MEMBERS
+    if group is None:
+        group = known.groups.by_id[event.group_id] = Group(event.group_id)
+    codes = [_commit(known, group, one, entry.stamp_ms) for one in event.offsets]
+    return Outcome(ErrorCode.NONE, codes)
+
+
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
     events.GroupClaimed: _claimed,
     events.GroupPersisted: _persisted,
@@ -124,4 +137,5 @@ HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
     events.OffsetsExpired: _offsets_expired,
     events.GroupDeleted: _deleted,
     events.GroupExpired: _expired,
+    events.OffsetsPublished: _published,
 }

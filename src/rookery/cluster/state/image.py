@@ -19,6 +19,13 @@ from rookery.cluster.state.brokerimage import (
 from rookery.cluster.state.groupimage import GroupImage, group_image, read_group
 from rookery.cluster.state.objects import Segment
 from rookery.cluster.state.partition import Partition
+from rookery.cluster.state.sinkimage import (
+    SinkImage,
+    StagedImage,
+    read_sinks,
+    sink_images,
+    staged_images,
+)
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.cluster.state.topicimage import (
     ConfigImage,
@@ -39,6 +46,7 @@ from rookery.wire.message import (
     ProducerId,
     Records,
     TopicName,
+    field,
     i16,
     i64,
 )
@@ -66,6 +74,8 @@ class StateImage(Message, versions=range(1), flexible=0):
     processes: list[ProcessImage]
     groups: list[GroupImage]
     transactions: list[TransactionImage]
+    sinks: list[SinkImage] = field(tag=0, factory=list)
+    staged: list[StagedImage] = field(tag=1, factory=list)
 
 
 class CondemnedImage(Message):
@@ -181,6 +191,8 @@ def _image(state: State) -> StateImage:
         processes=process_images(state.brokers),
         groups=[group_image(group) for group in state.groups],
         transactions=[transaction_image(one) for one in state.transactions],
+        sinks=sink_images(state.sinks),
+        staged=staged_images(state.sinks),
     )
 
 
@@ -208,6 +220,9 @@ def _state(image: StateImage) -> State:
         state.transactions.add(read_transaction(transaction))
     for partition in (one for each in state.topics for one in each.partitions):
         _count_rows(state, partition)
+    state.sinks = read_sinks(image.sinks, image.staged)
+    for object_id in state.sinks.staged:
+        state.objects.add_row(object_id)  # held, as if a row lived in it
     return state
 
 

@@ -32,7 +32,8 @@ class Objects:
 
     def __init__(self) -> None:
         self.rows: dict[int, int] = {}
-        """How many rows live in each object; a negative one is the payload of that entry."""
+        """How many rows live in each object, and one more if it is staged for a sink; a negative
+        one is the payload of that entry."""
         self.segments: dict[int, Segment] = {}
         """Segments that are staged, committed or condemned."""
         self.condemned: dict[int, int] = {}

@@ -19,7 +19,7 @@ from rookery.cluster.entry import Entry
 from rookery.cluster.events import brokers as broker_events
 from rookery.cluster.events import log as log_events
 from rookery.cluster.events import topics as topic_events
-from rookery.cluster.state import grouprules, pinrules, producers, txnrules
+from rookery.cluster.state import grouprules, pinrules, producers, sinkrules, txnrules
 from rookery.cluster.state.brokers import Brokers
 from rookery.cluster.state.groups import Groups
 from rookery.cluster.state.objects import Objects, Segment
@@ -28,6 +28,7 @@ from rookery.cluster.state.outcome import Appended as Appended  # noqa: PLC0414 
 from rookery.cluster.state.outcome import Applied as Applied  # noqa: PLC0414
 from rookery.cluster.state.outcome import Outcome as Outcome  # noqa: PLC0414
 from rookery.cluster.state.partition import Place, Row
+from rookery.cluster.state.sinks import Sinks
 from rookery.cluster.state.topics import Topic, Topics
 from rookery.cluster.state.txnends import Moment
 from rookery.cluster.state.txns import Transactions
@@ -61,6 +62,7 @@ class State:
         self.objects = Objects()
         self.groups = Groups()
         self.transactions = Transactions()
+        self.sinks = Sinks()
 
     def apply(self, number: int, entry: Entry, events: list[Message]) -> Applied:
         """Apply one entry; it must be the next.
@@ -408,6 +410,7 @@ class State:
         log_events.ProducersExpired: _producers_expired,
         **grouprules.HANDLERS,
         **pinrules.HANDLERS,
+        **sinkrules.HANDLERS,
         **txnrules.HANDLERS,
     }
 

@@ -19,6 +19,7 @@ def check_state(state: State) -> Iterator[Fault]:
             counted.update(partition.objects)
             yield from check_partition(state, topic, partition)
     del counted[0]
+    counted.update(list(state.sinks.staged))  # held until they are committed
     yield from _check_counts(state, counted)
 
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from rookery.cluster.state.brokers import Brokers
 from rookery.cluster.state.objects import Objects, Segment
 from rookery.cluster.state.partition import PRODUCER_IDS, Kind, Partition, Place
+from rookery.cluster.state.sinks import Sink, Sinks
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.formats.keys import is_stored, object_key
 from rookery.formats.manifest import EarlierObject, ManifestExtent
@@ -44,6 +45,8 @@ class Unplaced(NamedTuple):
     created_ms: int
     parts: list[Where]
     """Topics and partitions; as offsets, 0 and the number of records."""
+    staged_for: str = ""
+    """The sink's batch that it was written for, which may never have been committed."""
 
     @property
     def records(self) -> int:
@@ -100,6 +103,7 @@ def rebuild(survey: Survey, namespace: str) -> Rebuilt:
             rebuilt.fresh |= _fresh(chosen)
             lost = _fill(partition, chosen, is_blank=survey.snapshot is None)
             rebuilt.lost += [Where(topic.name, partition.index, *span) for span in lost]
+    _restore_sinks(state, survey)
     _restore_objects(state, survey)
     _restore_names(state, survey)
     _restore_counters(state, survey, rebuilt.number)
@@ -195,7 +199,8 @@ def _unplaced(survey: Survey, state: State, told: dict[int, EarlierObject]) -> I
             continue
         parts = _counted(headed, sent)
         if parts:
-            yield Unplaced(object_id, object_key(object_id), manifest.created_ms, parts)
+            key = object_key(object_id)
+            yield Unplaced(object_id, key, manifest.created_ms, parts, manifest.staged_for)
 
 
 def _counted(headed: Headed, sent: list[ManifestExtent]) -> list[Where]:
@@ -295,6 +300,20 @@ def _restore_objects(state: State, survey: Survey) -> None:
                 key.topic, key.partition, key.base_offset, key.generation is None
             )
     state.objects = objects
+
+
+def _restore_sinks(state: State, survey: Survey) -> None:
+    """Let every sink be where it was told to be last; what was only staged is written anew."""
+    sinks = Sinks()
+    sinks.by_id = state.sinks.by_id
+    for headed in survey.objects.values():
+        for told in headed.manifest.sinks:
+            known = sinks.by_id.get(told.sink_id)
+            if known is None or known.entry < told.entry:
+                sinks.by_id[told.sink_id] = Sink(
+                    told.query_id, told.batch_id, told.source_offsets, told.entry, told.stamp_ms
+                )
+    state.sinks = sinks
 
 
 def _restore_names(state: State, survey: Survey) -> None:

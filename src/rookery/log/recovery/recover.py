@@ -106,7 +106,7 @@ async def carry_out(sources: Sources, made: Plan, *, keep_unplaced: bool) -> Non
     Raises:
         Conflict: the log has entries by now; nothing that counts was written.
     """
-    objects = [one.object_id for one in made.unplaced] if keep_unplaced else []
+    objects = [one.object_id for one in made.unplaced if keep_unplaced or one.staged_for]
     await set_aside(sources, objects, made.leftovers)
     await snapshots.save(sources.store, made.rebuilt.state)
     await sources.cluster_log.begin_after(made.rebuilt.number)
@@ -128,6 +128,7 @@ async def append_unplaced(
         placed = [
             await _append(replica, one.object_id, made.objects[one.object_id])
             for one in made.unplaced
+            if not one.staged_for  # its writer runs the batch again if it was not committed
         ]
         await replica.propose([BrokerLeft()])
     finally:

@@ -1,0 +1,61 @@
+"""Events of sinks: writers that store objects first and have all of them committed together.
+
+    SinkPartStaged … SinkPartStaged ──► SinkCommitted     all of it gets its offsets by this
+                                   └──► SinkAborted       or none of it
+
+A part gives no offsets, so a commit may be as large as it likes although entries are small.
+"""
+
+from __future__ import annotations
+
+from rookery.wire.message import Message, PartitionId, TopicId, field, i32, i64
+
+
+class SinkPartStaged(Message, key=100, versions=range(1), flexible=0):
+    """An object, or a part of what lies in it, waits for its batch to be committed."""
+
+    sink_id: str  # empty: a write of its own, of which nothing is remembered
+    query_id: str
+    batch_id: i64
+    object_id: i64
+    part: i32
+    parts: i32  # of this object
+    position: i64  # of the first run; the others follow it in the object without a gap
+    runs: list[StagedRun]
+
+
+class StagedRun(Message):
+    """Batches of one partition that lie one behind the other, and become one row."""
+
+    topic_id: TopicId
+    partition: PartitionId
+    size: i32
+    records: i32  # offsets that they take up
+    max_timestamp: i64
+
+
+class SinkCommitted(Message, key=101, versions=range(1), flexible=0):
+    """A batch is whole: its objects get their offsets by this, in the order they stand in here.
+
+    Void if the sink has this batch already; refused if another query writes to the sink, or this
+    one is beyond that batch, unless it takes over.
+    """
+
+    sink_id: str
+    query_id: str
+    batch_id: i64
+    object_ids: list[i64]
+    source_offsets: str  # where the batch's source had got to, as text
+    takes_over: bool = field(default=False)
+
+
+class SinkAborted(Message, key=102, versions=range(1), flexible=0):
+    """Objects will not be committed, and are condemned; void for one that is."""
+
+    object_ids: list[i64]
+
+
+class SinkForgotten(Message, key=103, versions=range(1), flexible=0):
+    """A sink is not used any more: what it wrote stays, and its id may begin anew."""
+
+    sink_id: str

@@ -1,0 +1,235 @@
+"""What follows from sinks: a batch is committed whole, and once.
+
+A staged object is held as if a row lived in it, so that nobody sweeps it; its hold ends when its
+batch is committed, aborted or overdue, and in the last two cases it is condemned at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from rookery.cluster.entry import MAX_EVENTS, Entry
+from rookery.cluster.events import sinks as events
+from rookery.cluster.state.objects import Objects
+from rookery.cluster.state.outcome import OK, Applied, Outcome
+from rookery.cluster.state.partition import Partition, Place
+from rookery.cluster.state.sinks import RUN, Batch, Sink, Sinks, Staged
+from rookery.cluster.state.topics import Topic, Topics
+from rookery.errors import ErrorCode
+from rookery.wire.message import Message
+
+MAX_STAGED_MS: Final = 7 * 86_400_000
+"""What is staged and not committed for so long is forgotten: its writer must be gone."""
+MAX_STAGED_RUNS: Final = 1_000_000
+"""What may be staged in a cluster at a time: every replica keeps it in memory."""
+MAX_SINKS: Final = 4096
+"""Sinks that are remembered; `SinkForgotten` makes room."""
+MAX_ID: Final = 255
+"""Characters of a sink's or a query's id."""
+MAX_SOURCE_OFFSETS: Final = 128 * 1024
+"""Bytes of a batch's source offsets, as UTF-8."""
+MAX_OBJECTS: Final = 20_000
+"""Objects of one commit: it fits one entry."""
+
+
+class Ranged(NamedTuple):
+    """The offsets that one partition got by a commit."""
+
+    topic_id: bytes
+    partition: int
+    base_offset: int
+    end_offset: int
+    append_time_ms: int  # -1 where writers set the time
+
+
+class SinkOutcome(NamedTuple):
+    """What came of a commit."""
+
+    is_repeated: bool
+    """The sink had this batch: nothing was done."""
+    ranges: tuple[Ranged, ...]
+
+
+_REPEATED: Final = Outcome(ErrorCode.NONE, SinkOutcome(True, ()))  # noqa: FBT003
+
+
+class Known(Protocol):
+    """The part of the state that sinks depend on."""
+
+    topics: Topics
+    objects: Objects
+    sinks: Sinks
+
+
+def _part_staged(
+    known: Known, entry: Entry, event: events.SinkPartStaged, done: Applied
+) -> Outcome:
+    sinks, objects = known.sinks, known.objects
+    _let_go(known, sinks.overdue(entry.stamp_ms), done.number)
+    batch = Batch(event.sink_id, event.query_id, event.batch_id)
+    if not _is_sound(event):
+        return Outcome(ErrorCode.INVALID_REQUEST)
+    if event.object_id in objects.condemned:
+        return Outcome(ErrorCode.KAFKA_STORAGE_ERROR)
+    if _is_repeated(sinks.by_id.get(event.sink_id), batch):
+        return Outcome(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    if any(known.topics.partition(run.topic_id, run.partition) is None for run in event.runs):
+        return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if sinks.staged_bytes + len(event.runs) * RUN.size > MAX_STAGED_RUNS * RUN.size:
+        return Outcome(ErrorCode.POLICY_VIOLATION)
+    return _stage(known, event, batch, entry.stamp_ms + MAX_STAGED_MS)
+
+
+def _stage(known: Known, event: events.SinkPartStaged, batch: Batch, until_ms: int) -> Outcome:
+    """Add a part to its object, which must be there up to that part, or be new."""
+    sinks = known.sinks
+    staged = sinks.staged.get(event.object_id)
+    if staged is None:
+        if event.part or known.objects.rows.get(event.object_id):
+            return Outcome(ErrorCode.INVALID_REQUEST)
+        staged = sinks.staged[event.object_id] = Staged(batch, event.parts, until_ms)
+        known.objects.add_row(event.object_id)
+    elif staged.batch != batch or (event.part, event.parts) != (staged.staged, staged.parts):
+        return Outcome(ErrorCode.INVALID_REQUEST)
+    sinks.staged_bytes -= len(staged.packed)
+    staged.add(event)
+    sinks.staged_bytes += len(staged.packed)
+    return OK
+
+
+def _is_sound(event: events.SinkPartStaged) -> bool:
+    """Whether a part is within its bounds, and rows can be made of it."""
+    return (
+        len(event.sink_id) <= MAX_ID
+        and len(event.query_id) <= MAX_ID
+        and event.batch_id >= 0
+        and event.object_id > 0
+        and 0 <= event.part < event.parts
+        and event.position >= 0
+        and 0 < len(event.runs) <= MAX_EVENTS
+        and all(run.size > 0 and run.records > 0 for run in event.runs)
+    )
+
+
+def _committed(known: Known, entry: Entry, event: events.SinkCommitted, done: Applied) -> Outcome:
+    batch = Batch(event.sink_id, event.query_id, event.batch_id)
+    last = known.sinks.by_id.get(event.sink_id)
+    if _is_repeated(last, batch):
+        return _REPEATED
+    error = _refusal(known, event, last) or _unready(known, event, batch)
+    if error:
+        return error
+    ranges = _append_all(known, event.object_ids, entry.stamp_ms)
+    done.grown.extend((one.topic_id, one.partition) for one in ranges)
+    if event.sink_id:
+        known.sinks.by_id[event.sink_id] = Sink(
+            event.query_id, event.batch_id, event.source_offsets, done.number, entry.stamp_ms
+        )
+    stale = {*known.sinks.superseded(batch), *known.sinks.overdue(entry.stamp_ms)}
+    _let_go(known, sorted(stale), done.number)
+    return Outcome(ErrorCode.NONE, SinkOutcome(False, ranges))  # noqa: FBT003
+
+
+def _is_repeated(last: Sink | None, batch: Batch) -> bool:
+    return last is not None and (last.query_id, last.batch_id) == batch[1:]
+
+
+def _refusal(known: Known, event: events.SinkCommitted, last: Sink | None) -> Outcome | None:
+    """Say why a batch cannot be the sink's next."""
+    size = len(event.source_offsets.encode())
+    too_long = size > MAX_SOURCE_OFFSETS or len(event.object_ids) > MAX_OBJECTS
+    if too_long or max(len(event.sink_id), len(event.query_id)) > MAX_ID or event.batch_id < 0:
+        return Outcome(ErrorCode.INVALID_REQUEST)
+    if last is None:
+        is_full = bool(event.sink_id) and len(known.sinks.by_id) >= MAX_SINKS
+        return Outcome(ErrorCode.POLICY_VIOLATION) if is_full else None
+    if event.takes_over:
+        return None
+    if last.query_id != event.query_id:
+        return Outcome(ErrorCode.PRODUCER_FENCED, (last.query_id, last.batch_id))
+    if event.batch_id < last.batch_id:
+        return Outcome(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, (last.query_id, last.batch_id))
+    return None
+
+
+def _unready(known: Known, event: events.SinkCommitted, batch: Batch) -> Outcome | None:
+    """Find what is not staged whole for this batch, or belongs to a topic that is gone."""
+    if len(set(event.object_ids)) != len(event.object_ids):
+        return Outcome(ErrorCode.INVALID_REQUEST)
+    for object_id in event.object_ids:
+        staged = known.sinks.staged.get(object_id)
+        if staged is None or staged.batch != batch or not staged.is_whole:
+            return Outcome(ErrorCode.INVALID_TXN_STATE, object_id)
+        for topic_id, partition, *_ in staged.runs():
+            if known.topics.partition(topic_id, partition) is None:
+                return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, object_id)
+    return None
+
+
+class _Growing(NamedTuple):
+    """A partition that a commit writes to."""
+
+    topic: Topic
+    partition: Partition
+    base_offset: int
+    time_ms: int
+    """The time of all its rows; -1 where writers set it."""
+
+
+def _append_all(known: Known, object_ids: Iterable[int], stamp_ms: int) -> tuple[Ranged, ...]:
+    """Make rows of all runs of these objects, in order."""
+    grown: dict[tuple[bytes, int], _Growing] = {}
+    for object_id in object_ids:
+        for topic_id, index, position, size, records, time_ms in known.sinks.take(object_id).runs():
+            one = grown.get((topic_id, index))
+            if one is None:
+                one = grown[topic_id, index] = _begin(known, topic_id, index, stamp_ms)
+            is_append_time = one.time_ms >= 0
+            row_time = one.time_ms if is_append_time else time_ms if time_ms >= 0 else stamp_ms
+            place = Place(object_id, position, size)
+            if one.partition.append(place, records, row_time, is_append_time=is_append_time):
+                known.objects.add_row(object_id)
+        known.objects.free([object_id])  # rows hold it from here on
+    return tuple(
+        Ranged(one.topic.id, one.partition.index, one.base_offset, one.partition.next_offset,
+               one.time_ms)
+        for one in grown.values()
+    )  # fmt: skip
+
+
+def _begin(known: Known, topic_id: bytes, index: int, stamp_ms: int) -> _Growing:
+    topic = known.topics.by_id[topic_id]
+    partition = topic.partitions[index]
+    time_ms = -1
+    if topic.is_append_time:
+        time_ms = partition.append_time = max(partition.append_time, stamp_ms)
+    return _Growing(topic, partition, partition.next_offset, time_ms)
+
+
+def _aborted(known: Known, _entry: Entry, event: events.SinkAborted, done: Applied) -> Outcome:
+    return Outcome(ErrorCode.NONE, _let_go(known, event.object_ids, done.number))
+
+
+def _forgotten(known: Known, _entry: Entry, event: events.SinkForgotten, _done: Applied) -> Outcome:
+    if known.sinks.by_id.pop(event.sink_id, None) is None:
+        return Outcome(ErrorCode.RESOURCE_NOT_FOUND)
+    return OK
+
+
+def _let_go(known: Known, object_ids: Iterable[int], number: int) -> list[int]:
+    """Hold objects no longer, and condemn those in which nothing lives; return these."""
+    chosen = list(object_ids)
+    for object_id in chosen:
+        if object_id in known.sinks.staged:
+            known.sinks.take(object_id)
+            known.objects.free([object_id])
+    return known.objects.condemn(chosen, number)
+
+
+HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
+    events.SinkPartStaged: _part_staged,
+    events.SinkCommitted: _committed,
+    events.SinkAborted: _aborted,
+    events.SinkForgotten: _forgotten,
+}

@@ -1,0 +1,114 @@
+"""Sinks: the last batch of each, and what is staged for the next.
+
+What is staged is packed, 44 bytes a run: a commit of a terabyte is a million of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rookery.cluster.events.sinks import SinkPartStaged
+
+RUN: Final = Struct("<16siqiiq")
+"""A staged run: topic id, partition, position, size, records, highest timestamp."""
+
+
+class Batch(NamedTuple):
+    """What one commit is known by."""
+
+    sink_id: str
+    query_id: str
+    batch_id: int
+
+
+class Sink(NamedTuple):
+    """The last batch that was committed to a sink."""
+
+    query_id: str
+    batch_id: int
+    source_offsets: str
+    entry: int
+    """The entry that committed it."""
+    stamp_ms: int
+
+
+class Staged:
+    """An object that waits for its batch to be committed."""
+
+    __slots__ = ("batch", "packed", "parts", "staged", "until_ms")
+
+    def __init__(self, batch: Batch, parts: int, until_ms: int) -> None:
+        self.batch = batch
+        self.parts = parts
+        self.staged = 0
+        """How many of its parts are there."""
+        self.until_ms = until_ms
+        """When it is forgotten if nobody commits it, by the stamps of entries."""
+        self.packed = b""
+        """Its runs, as `RUN` packs them."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its parts are there."""
+        return self.staged == self.parts
+
+    def add(self, event: SinkPartStaged) -> None:
+        """Take in the next part."""
+        position = event.position
+        packed = [self.packed]
+        for run in event.runs:
+            row = (run.topic_id, run.partition, position, run.size, run.records, run.max_timestamp)
+            packed.append(RUN.pack(*row))
+            position += run.size
+        self.packed = b"".join(packed)
+        self.staged += 1
+
+    def runs(self) -> Iterator[tuple[bytes, int, int, int, int, int]]:
+        """Yield the fields of each run."""
+        return RUN.iter_unpack(self.packed)
+
+
+class Sinks:
+    """Every sink by its id, and every staged object."""
+
+    __slots__ = ("by_id", "staged", "staged_bytes")
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Sink] = {}
+        self.staged: dict[int, Staged] = {}
+        self.staged_bytes = 0
+        """What the packed runs take up."""
+
+    def add(self, object_id: int, one: Staged) -> None:
+        """Take in an object as a snapshot has it."""
+        self.staged[object_id] = one
+        self.staged_bytes += len(one.packed)
+
+    def take(self, object_id: int) -> Staged:
+        """Take an object out."""
+        one = self.staged.pop(object_id)
+        self.staged_bytes -= len(one.packed)
+        return one
+
+    def overdue(self, now_ms: int) -> list[int]:
+        """Find the objects whose batch nobody has committed for too long.
+
+        They are in the order in which they were staged: with the first that is not due the search
+        ends, since this is asked for every part.
+        """
+        due = takewhile(lambda item: item[1].until_ms <= now_ms, self.staged.items())
+        return [object_id for object_id, _ in due]
+
+    def superseded(self, batch: Batch) -> list[int]:
+        """Find what is staged for a sink and can be committed no more once this batch is."""
+        return [
+            object_id
+            for object_id, one in self.staged.items()
+            if one.batch.sink_id == batch.sink_id
+            # Later batches of the same query are on their way; a write of its own knows no other.
+            and (one.batch.query_id != batch.query_id or one.batch.batch_id <= batch.batch_id)
+            and (batch.sink_id or one.batch.query_id == batch.query_id)
+        ]

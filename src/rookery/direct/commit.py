@@ -1,0 +1,225 @@
+"""The end of a sink's batch: one event gives all of its objects their offsets, or none.
+
+What was committed is told in the store, too, as brokers do it (see `formats.manifest`): a cluster
+log that is lost can be rebuilt with these offsets, and with what the sink had got to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from rookery.cluster.events.log import ObjectsCondemned
+from rookery.cluster.events.sinks import SinkCommitted, SinkForgotten
+from rookery.cluster.state.outcome import Outcome
+from rookery.cluster.state.sinkrules import (
+    MAX_ID,
+    MAX_OBJECTS,
+    MAX_SOURCE_OFFSETS,
+    Ranged,
+    SinkOutcome,
+)
+from rookery.cluster.state.sinks import Batch, Sink, Staged
+from rookery.direct.log import DirectLog
+from rookery.direct.staging import abort, propose
+from rookery.errors import ApiError, ConfigError, Conflict, Error, ErrorCode
+from rookery.formats.keys import object_key
+from rookery.formats.manifest import EarlierObject, Manifest, ManifestSink, write_head
+
+log = logging.getLogger(__name__)
+
+_Runs = list[tuple[bytes, int, int]]
+"""Of one object: the topic id, partition and records of each run."""
+
+_TAKE_OVER: Final = (
+    "If the old query writes no more, set takeOver=true for one run, and take it out again; to "
+    "write beside it, choose another sinkId"
+)
+
+
+class Commit(NamedTuple):
+    """What came of a commit."""
+
+    is_repeated: bool
+    """The sink had this batch: nothing was written, and that is as it should be."""
+    ranges: tuple[Ranged, ...]
+    """The offsets that partitions got."""
+
+    @property
+    def records(self) -> int:
+        """How many offsets were given."""
+        return sum(one.end_offset - one.base_offset for one in self.ranges)
+
+
+def check_batch(batch: Batch) -> None:
+    """Refuse ids that cannot be kept.
+
+    Raises:
+        ConfigError: one is too long, or the number is negative.
+    """
+    for name, value in (("sinkId", batch.sink_id), ("query id", batch.query_id)):
+        if len(value) > MAX_ID:
+            raise ConfigError(f"{name} {value[:40]!r}…: at most {MAX_ID} characters")
+    if batch.batch_id < 0:
+        raise ConfigError(f"batchId={batch.batch_id}: must not be negative")
+
+
+async def commit(
+    direct: DirectLog,
+    batch: Batch,
+    object_ids: Sequence[int],
+    *,
+    source_offsets: str = "",
+    takes_over: bool = False,
+) -> Commit:
+    """Commit staged objects, in this order; doing it again is harmless.
+
+    Args:
+        direct: where they are staged.
+        batch: what they were staged for.
+        object_ids: all of them.
+        source_offsets: where the batch's source had got to; `last_commit` returns it.
+        takes_over: let this query go on where another one was, or go back to an earlier batch.
+
+    Raises:
+        Conflict: the sink belongs to another query, is further than this batch, or the objects
+            were given up; nothing was committed.
+        ConfigError: it is more than a commit may hold.
+        Unavailable: it is not known whether it was committed: do it again.
+    """
+    check_batch(batch)
+    _check_bounds(object_ids, source_offsets)
+    state = await direct.barrier()
+    staged = state.sinks.staged
+    runs = {one: _runs(staged[one]) for one in object_ids if one in staged}
+    event = SinkCommitted(
+        **batch._asdict(),
+        object_ids=list(object_ids),
+        source_offsets=source_offsets,
+        takes_over=takes_over,
+    )
+    [outcome] = await propose(direct, [event])
+    if outcome.error is not ErrorCode.NONE:
+        raise _refused(batch, outcome)
+    found: SinkOutcome = outcome.value
+    if found.is_repeated:
+        await abort(direct, object_ids)  # void for those that this very batch consists of
+        return Commit(is_repeated=True, ranges=())
+    await _tell(direct, batch, object_ids, runs, found)
+    return Commit(is_repeated=False, ranges=found.ranges)
+
+
+async def last_commit(direct: DirectLog, sink_id: str) -> Sink | None:
+    """Return what a sink has got last, with its source's offsets; None if it has nothing.
+
+    Raises:
+        Unavailable: the cluster log is out of reach.
+    """
+    state = await direct.barrier()
+    return state.sinks.by_id.get(sink_id)
+
+
+async def forget(direct: DirectLog, sink_id: str) -> bool:
+    """Let a sink's id begin anew; return whether there was such a sink.
+
+    Raises:
+        Unavailable: it is not known whether it is forgotten.
+    """
+    [outcome] = await propose(direct, [SinkForgotten(sink_id=sink_id)])
+    return outcome.error is ErrorCode.NONE
+
+
+def _check_bounds(object_ids: Sequence[int], source_offsets: str) -> None:
+    if len(object_ids) > MAX_OBJECTS:
+        raise ConfigError(
+            f"a batch of {len(object_ids)} objects: at most {MAX_OBJECTS}; make them larger "
+            "(objectBytes), or the batch smaller"
+        )
+    if (size := len(source_offsets.encode())) > MAX_SOURCE_OFFSETS:
+        raise ConfigError(f"source offsets of {size} bytes: at most {MAX_SOURCE_OFFSETS}")
+
+
+def _refused(batch: Batch, outcome: Outcome) -> Conflict | ApiError:
+    what = f"batch {batch.batch_id} of query {batch.query_id!r}"
+    code, value = outcome
+    if code is ErrorCode.PRODUCER_FENCED:
+        query, last = value
+        return Conflict(
+            f"sink {batch.sink_id!r} is written by query {query!r} (up to its batch {last}), so "
+            f"{what} is refused: another checkpoint, or a new one, would write rows again. "
+            f"{_TAKE_OVER}"
+        )
+    if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        _, last = value
+        return Conflict(
+            f"sink {batch.sink_id!r} has batch {last} already, so {what} is refused: its "
+            f"checkpoint was set back, or batchId is not the next one. {_TAKE_OVER}"
+        )
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return Conflict(
+            f"{what}: object {value} is not staged any more (another writer of the sink has "
+            "committed, or too much time has passed), so nothing was committed: run it again"
+        )
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return ApiError(code, f"{what}: a topic was deleted meanwhile; nothing was committed")
+    if code is ErrorCode.POLICY_VIOLATION:
+        return ApiError(code, f"sink {batch.sink_id!r}: the cluster has too many sinks")
+    return ApiError(code, f"{what} cannot be committed: {code.name}")
+
+
+# What is told in the store.
+
+
+def _runs(staged: Staged) -> _Runs:
+    return [(topic_id, index, records) for topic_id, index, _, _, records, _ in staged.runs()]
+
+
+async def _tell(
+    direct: DirectLog,
+    batch: Batch,
+    object_ids: Sequence[int],
+    runs: dict[int, _Runs],
+    found: SinkOutcome,
+) -> None:
+    """Write down which offsets were given; without it only a lost cluster log would be poorer."""
+    try:
+        identity = (await direct.numbers())()
+        manifest = Manifest(
+            object_id=identity,
+            created_ms=direct.clock.now_ms(),
+            seen=direct.state.applied,
+            topics=[],
+            extents=[],
+            earlier=_earlier(object_ids, runs, found.ranges),
+            sinks=_sinks(direct, batch),
+        )
+        await direct.store.create(object_key(identity), [write_head(manifest)])
+        # The sweeper lets it go as soon as a snapshot knows all this, and no sooner.
+        await propose(direct, [ObjectsCondemned(object_ids=[identity])])
+    except Error as error:
+        log.warning("the offsets of %s are in the cluster log alone: %s", batch, error)
+
+
+def _earlier(
+    object_ids: Sequence[int], runs: dict[int, _Runs], ranges: Sequence[Ranged]
+) -> list[EarlierObject]:
+    """Work out the offset of every run: a partition's follow each other."""
+    following = {one[:2]: one.base_offset for one in ranges}
+    times = {one[:2]: one.append_time_ms for one in ranges}
+    told = []
+    for object_id in object_ids:
+        bases, appended = [], []
+        for topic_id, index, records in runs.get(object_id, ()):
+            bases.append(following[topic_id, index])
+            appended.append(times[topic_id, index])
+            following[topic_id, index] += records
+        told.append(EarlierObject(object_id=object_id, base_offsets=bases, append_times=appended))
+    return told
+
+
+def _sinks(direct: DirectLog, batch: Batch) -> list[ManifestSink]:
+    sink = direct.state.sinks.by_id.get(batch.sink_id)
+    if sink is None:
+        return []
+    return [ManifestSink(sink_id=batch.sink_id, **sink._asdict())]

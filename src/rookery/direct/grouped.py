@@ -1,0 +1,40 @@
+"""How far a reader without a broker has come, told as a group's offsets: so lag tools show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rookery.cluster.events.groups import OffsetCommitted, OffsetsPublished
+from rookery.direct.log import DirectLog
+from rookery.errors import ApiError, ErrorCode
+
+_MAX_ID_BYTES = 32_767
+_AT_ONCE = 4_000
+
+
+async def publish(log: DirectLog, group_id: str, offsets: Mapping[tuple[bytes, int], int]) -> None:
+    """Publish the next offset to read in each partition, by topic id and number.
+
+    Partitions that are gone are left out.
+
+    Raises:
+        ApiError: the group has members, who commit offsets of their own.
+        Unavailable: the cluster log is out of reach.
+    """
+    if not group_id or len(group_id.encode()) > _MAX_ID_BYTES:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, f"group {group_id[:80]!r}: not a group's name")
+    rows = [
+        OffsetCommitted(
+            topic_id=topic_id, partition=index, offset=offset, leader_epoch=-1, metadata=""
+        )
+        for (topic_id, index), offset in sorted(offsets.items())
+    ]
+    for at in range(0, len(rows), _AT_ONCE):
+        event = OffsetsPublished(group_id=group_id, offsets=rows[at : at + _AT_ONCE])
+        [outcome] = await log.propose([event])
+        if outcome.error:
+            raise ApiError(
+                outcome.error,
+                f"group {group_id!r} has members, or had: they commit offsets of their own; "
+                "publish under another group's name",
+            )

@@ -1,0 +1,113 @@
+"""The last record of every key, found where a partition is read: no shuffle is needed.
+
+Keys of one partition are in no other, if producers choose partitions by key. Records without a key
+are all kept. A key whose last record is a tombstone (no value) is left out.
+
+A partition that is too large for one task is shared among several by a hash of the key: each reads
+all of it, and keeps its own keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rookery.direct.plan import PlannedRange
+from rookery.records.murmur import partitions
+
+MAX_BYTES: Final = 256 * 1024 * 1024
+"""One task keeps the keys of no more than this."""
+# Keys are sorted out whenever so many rows have come.
+_ROWS: Final = 500_000
+_LARGE_PRIME: Final = (1 << 31) - 1
+_MIX: Final = 0x9E3779B97F4A7C15
+
+
+@dataclass(frozen=True, slots=True)
+class KeyShare:
+    """Which keys a task keeps: those whose hash has this remainder."""
+
+    index: int = 0
+    count: int = 1
+
+
+def shares(ranges: Iterable[PlannedRange], tasks: int) -> list[tuple[list[PlannedRange], KeyShare]]:
+    """Share whole partitions among tasks; large ones by key."""
+    small: list[PlannedRange] = []
+    found: list[tuple[list[PlannedRange], KeyShare]] = []
+    for one in ranges:
+        count = -(-one.size // MAX_BYTES)
+        if count <= 1:
+            small.append(one)
+        else:
+            found += [([one], KeyShare(index, count)) for index in range(count)]
+    bins: list[list[PlannedRange]] = [[] for _ in range(max(1, tasks))]
+    for one in sorted(small, key=lambda one: -one.size):
+        min(bins, key=lambda many: sum(other.size for other in many)).append(one)
+    return found + [(many, KeyShare()) for many in bins if many]
+
+
+def latest(batches: Iterable[pa.RecordBatch], share: KeyShare) -> Iterator[pa.RecordBatch]:
+    """Yield the last record of each key of one partition, in the order of offsets.
+
+    The batches must have the columns key and value.
+    """
+    kept: list[pa.RecordBatch] = []
+    rows = distinct = 0
+    for batch in batches:
+        chosen = _own(batch, share)
+        kept.append(chosen)
+        rows += chosen.num_rows
+        if rows >= max(_ROWS, 2 * distinct):
+            kept = _last(kept)
+            rows = distinct = sum(one.num_rows for one in kept)
+    for batch in _last(kept):
+        found = batch.filter(pc.or_(pc.is_valid(batch["value"]), pc.is_null(batch["key"])))
+        if found.num_rows:
+            yield found
+
+
+def _own(batch: pa.RecordBatch, share: KeyShare) -> pa.RecordBatch:
+    """Leave out the keys of other tasks; the first one has those without a key."""
+    if share.count == 1:
+        return batch
+    is_null = np.asarray(pc.is_null(batch["key"]))
+    is_own = np.where(is_null, share.index == 0, _hashes(batch["key"]) % share.count == share.index)
+    return batch.filter(pa.array(is_own))
+
+
+def _hashes(keys: pa.Array[Any]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Hash keys, otherwise than producers do: all keys of a partition have that in common."""
+    _, offsets, data = keys.buffers()
+    found = partitions(
+        memoryview(offsets) if offsets is not None else bytes(8),
+        memoryview(data) if data is not None else b"",
+        keys.offset,
+        len(keys),
+        False,  # noqa: FBT003 (the offsets have 32 bits)
+        _LARGE_PRIME,
+    )
+    numbers: np.ndarray[Any, np.dtype[np.uint64]] = np.frombuffer(found, np.int32).astype(np.uint64)
+    return (numbers * np.uint64(_MIX)) >> np.uint64(40)
+
+
+def _last(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Keep the last row of each key, and all rows without one."""
+    if not batches:
+        return []
+    table = pa.Table.from_batches(batches).combine_chunks()
+    if not table.num_rows:
+        return []
+    codes = table["key"].combine_chunks().dictionary_encode().indices
+    is_null = np.asarray(codes.is_null())
+    numbers = np.asarray(codes.fill_null(0))
+    rows = np.arange(len(numbers))
+    last = np.full(int(numbers.max()) + 1, -1)
+    last[numbers[~is_null]] = rows[~is_null]  # of equal ones, the later row stays
+    kept = np.sort(np.concatenate([last[last >= 0], rows[is_null]]))
+    return table.take(kept).combine_chunks().to_batches()

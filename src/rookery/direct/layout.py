@@ -1,0 +1,258 @@
+"""Rows to the bytes of one object: by topic and partition, as batches, with a manifest in front.
+
+Batches of one partition that lie behind each other are one run, and become one row of the log; a
+run is no longer than a row may be, so that a reader of one offset has little to look through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rookery.direct.partitioner import Partitioner
+from rookery.direct.targets import Target
+from rookery.errors import ApiError, ConfigError, ErrorCode
+from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
+from rookery.records import batch as batch_format
+from rookery.records import murmur
+from rookery.records.batch import HEADER_SIZE, BatchHeader
+from rookery.records.columns import encode
+from rookery.records.compression import CODECS, Codec
+from rookery.records.crc import checksum
+from rookery.records.writing import Writing
+
+MAX_RUN_BYTES: Final = 1024 * 1024
+"""A run that holds more than one batch is no longer than this."""
+_RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How rows become batches and objects."""
+
+    topic: str = ""
+    """Where all rows go; empty: where their column `topic` says."""
+    compression: str = "none"
+    batch_bytes: int = 1_000_000
+    object_bytes: int = 16 * 1024 * 1024
+    """Rows of about so many bytes go into an object."""
+    uploads: int = 2
+    """Objects that are made and uploaded at a time."""
+
+    def __post_init__(self) -> None:
+        named_codec(self.compression)
+        if not 1024 <= self.batch_bytes <= 64 * 1024 * 1024:
+            raise ConfigError(f"batchBytes={self.batch_bytes}: must be from 1 KiB to 64 MiB")
+        if not 64 * 1024 <= self.object_bytes <= 512 * 1024 * 1024:
+            raise ConfigError(f"objectBytes={self.object_bytes}: must be from 64 KiB to 512 MiB")
+        if not 1 <= self.uploads <= 64:
+            raise ConfigError(f"uploads={self.uploads}: must be from 1 to 64")
+
+
+class Run(NamedTuple):
+    """Batches of one partition that lie one behind the other."""
+
+    topic_id: bytes
+    partition: int
+    size: int
+    records: int
+    max_timestamp: int
+    attributes: int
+
+
+class Built(NamedTuple):
+    """An object that is ready to be stored."""
+
+    object_id: int
+    parts: list[bytes | bytearray]
+    begin: int
+    """Where the first run lies."""
+    runs: list[Run]
+    rows: int
+    size: int
+    crc: int
+    """Of the head and the headers of all batches, which have the checksums of the rest."""
+
+
+class Stamp(NamedTuple):
+    """What an object bears: its id, when it was made, what its writer knew then, whose it is."""
+
+    object_id: int
+    now_ms: int
+    seen: int
+    staged_for: str = ""
+
+
+def named_codec(name: str) -> Codec:
+    """Find a codec.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    for codec in CODECS.values():
+        if codec.name == name:
+            return codec
+    names = ", ".join(codec.name for codec in CODECS.values())
+    raise ConfigError(f"compression={name!r}: there are {names}")
+
+
+def build(
+    rows: pa.RecordBatch,
+    targets: Mapping[str, Target],
+    packing: Packing,
+    partitioner: Partitioner,
+    stamp: Stamp,
+) -> Built:
+    """Make an object of rows; the rows of a partition stay in their order.
+
+    Raises:
+        ApiError: a row cannot be a record of its topic; topic and partition are named.
+    """
+    runs: list[Run] = []
+    batches: list[bytearray] = []
+    for target, part in _by_topic(rows, targets, packing.topic):
+        for partition, some in _by_partition(part, target, partitioner):
+            made = list(_batches(some, target, partition, packing, stamp.now_ms))
+            runs += _runs(made, target, partition)
+            batches += made
+    head = write_head(_manifest(runs, targets, stamp))
+    crc = checksum(head)
+    for batch in batches:
+        # A batch's header has the checksum of all that follows it.
+        crc = checksum(memoryview(batch)[:HEADER_SIZE], crc)
+    size = len(head) + sum(map(len, batches))
+    return Built(stamp.object_id, [head, *batches], len(head), runs, rows.num_rows, size, crc)
+
+
+def _by_topic(
+    rows: pa.RecordBatch, targets: Mapping[str, Target], topic: str
+) -> Iterator[tuple[Target, pa.RecordBatch]]:
+    if topic:
+        yield targets[topic], rows
+        return
+    names = rows.column("topic")
+    found = [str(name) for name in names.unique().to_pylist()]
+    if len(found) == 1:
+        yield targets[found[0]], rows
+        return
+    for name in found:
+        yield targets[name], rows.filter(pc.equal(names, pa.scalar(name)))
+
+
+def _by_partition(
+    rows: pa.RecordBatch, target: Target, partitioner: Partitioner
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    chosen = partitioner.choose(rows, target.name, target.partitions)
+    order, sizes = murmur.gather(chosen, target.partitions)
+    kept = rows.select([name for name in _RECORD_COLUMNS if name in rows.schema.names])
+    if max(sizes) < rows.num_rows:
+        kept = kept.take(
+            pa.Array.from_buffers(pa.int64(), rows.num_rows, [None, pa.py_buffer(order)])
+        )
+    at = 0
+    for partition, size in enumerate(sizes):
+        if size:
+            yield partition, kept.slice(at, size)
+            at += size
+
+
+def _batches(
+    rows: pa.RecordBatch, target: Target, partition: int, packing: Packing, now_ms: int
+) -> Iterator[bytearray]:
+    where = f"topic {target.name} partition {partition}"
+    _check_rows(rows, target, where, now_ms)
+    writing = Writing(
+        codec=named_codec(target.codec or packing.compression),
+        max_batch_bytes=min(packing.batch_bytes, target.max_message_bytes),
+        timestamp_ms=now_ms,
+    )
+    try:
+        yield from encode(rows, writing)
+    except ApiError as error:
+        more = ""
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+            more = (
+                f"; batches have at most {packing.batch_bytes} bytes (option batchBytes), and the "
+                f"topic's max.message.bytes is {target.max_message_bytes}"
+            )
+        raise ApiError(error.code, f"{where}: {error.text}{more}") from error
+
+
+def _check_rows(rows: pa.RecordBatch, target: Target, where: str, now_ms: int) -> None:
+    """Refuse what the topic's settings forbid."""
+    names = rows.schema.names
+    missing = rows.column("key").null_count if "key" in names else rows.num_rows
+    if target.is_compacted and missing:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"{where}: {missing} rows have no key, and the topic is compacted, which needs keys",
+        )
+    if target.is_append_time or "timestamp" not in names:
+        return
+    times = rows.column("timestamp").cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+    if times.null_count == len(times):
+        return
+    first, last = pc.min(times).as_py(), pc.max(times).as_py()
+    if last - now_ms > target.after_max_ms:
+        raise _bad_time(where, last, "after", target.after_max_ms)
+    if now_ms - first > target.before_max_ms:
+        raise _bad_time(where, first, "before", target.before_max_ms)
+
+
+def _bad_time(where: str, time_ms: int, name: str, limit: int) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"{where}: a row's time is {time_ms} ms since 1970, and the topic's "
+        f"message.timestamp.{name}.max.ms is {limit}",
+    )
+
+
+def _runs(batches: Iterable[bytearray], target: Target, partition: int) -> list[Run]:
+    runs: list[Run] = []
+    for batch in batches:
+        header = batch_format.parse(batch)
+        last = runs[-1] if runs else None
+        if last is not None and last.size + len(batch) <= MAX_RUN_BYTES:
+            runs[-1] = last._replace(
+                size=last.size + len(batch),
+                records=last.records + header.last_offset_delta + 1,
+                max_timestamp=max(last.max_timestamp, header.max_timestamp),
+            )
+        else:
+            runs.append(_run(header, len(batch), target, partition))
+    return runs
+
+
+def _run(header: BatchHeader, size: int, target: Target, partition: int) -> Run:
+    records = header.last_offset_delta + 1
+    return Run(target.topic_id, partition, size, records, header.max_timestamp, header.attributes)
+
+
+def _manifest(runs: list[Run], targets: Mapping[str, Target], stamp: Stamp) -> Manifest:
+    places: dict[bytes, int] = {}
+    extents = [_extent(places.setdefault(run.topic_id, len(places)), run) for run in runs]
+    known = {target.topic_id: target for target in targets.values()}
+    return Manifest(
+        object_id=stamp.object_id,
+        created_ms=stamp.now_ms,
+        seen=stamp.seen,
+        topics=[
+            ManifestTopic(topic_id=one, name=known[one].name, partitions=known[one].partitions)
+            for one in places
+        ],
+        extents=extents,
+        earlier=[],
+        staged_for=stamp.staged_for,
+    )
+
+
+def _extent(topic: int, run: Run) -> ManifestExtent:
+    return ManifestExtent(
+        topic=topic, partition=run.partition, size=run.size, kind=0, base_offset=-1,
+        records=run.records, attributes=run.attributes, max_timestamp=run.max_timestamp,
+        producer_id=-1, producer_epoch=-1, base_sequence=-1,
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""A bucket that KafScale wrote itself, as a state: what its listing tells, and its footers.
+
+    {namespace}/{topic}/{partition}/segment-{base offset}.kfs      and an .index beside each
+
+There is no cluster log, so a listing is the only way. A partition ends behind its last segment.
+Transactions are not known: KafScale has none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from hashlib import blake2b
+from typing import Final
+
+from rookery.cluster.state.objects import Segment
+from rookery.cluster.state.partition import Kind, Partition
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.errors import Corrupt
+from rookery.formats.keys import INCARNATION_LIMIT, NUMBER_LIMIT, STORED, object_id
+from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer
+from rookery.formats.segmentkeys import (
+    SEGMENT_ENDING,
+    SegmentKey,
+    check_namespace,
+    parse_segment_key,
+)
+from rookery.store.port import Store
+
+_FAR: Final = (1 << 62) - 1
+
+Sized = tuple[SegmentKey, str, int]
+"""A segment, its key and its size."""
+
+
+async def fill(state: State, store: Store, namespace: str) -> None:
+    """Put all topics of a namespace into a state, as the bucket has them now.
+
+    Raises:
+        Corrupt: a segment does not end as it must.
+        Unavailable: the store is out of reach.
+    """
+    check_namespace(namespace)
+    topics: dict[str, dict[int, list[Sized]]] = defaultdict(lambda: defaultdict(list))
+    for item in await store.list(f"{namespace}/"):
+        found = parse_segment_key(item.key)
+        if found is not None and found.ending == SEGMENT_ENDING and found.generation is None:
+            topics[found.topic][found.partition].append((found, item.key, item.size))
+    for name, partitions in topics.items():
+        topic = Topic(_id_of(namespace, name), name, 1)
+        topic.partitions = [Partition(index) for index in range(max(partitions) + 1)]
+        for index, segments in partitions.items():
+            await _fill(state, store, topic.partitions[index], sorted(segments))
+        if (known := state.topics.by_name.get(name)) is not None:
+            state.topics.remove(known)
+        state.topics.add(topic)
+
+
+async def _fill(state: State, store: Store, partition: Partition, segments: list[Sized]) -> None:
+    """Add the rows of one partition, one for each segment."""
+    for found, key, size in segments:
+        if size < HEADER_BYTES + FOOTER_BYTES:
+            raise Corrupt(f"{key}: is too short for a segment: {size} bytes")
+        number = _object_of(key)
+        state.objects.segments[number] = Segment(
+            found.topic, found.partition, found.base_offset, is_plain=True
+        )
+        partition.base_offsets.append(found.base_offset)
+        partition.objects.append(number)
+        partition.positions.append(0)
+        partition.sizes.append(size)
+        # Nothing tells how late its records are: they may always be late enough.
+        partition.times.append(_FAR)
+        partition.kinds.append(Kind.FINAL | Kind.SEGMENT)
+    _, key, size = segments[-1]
+    footer = parse_footer(await store.read(key, size - FOOTER_BYTES, FOOTER_BYTES), key)
+    partition.log_start = segments[0][0].base_offset
+    partition.next_offset = footer.last_offset + 1
+    partition.cleaned_to = _FAR  # offsets may be missing
+
+
+def _id_of(namespace: str, topic: str) -> bytes:
+    return blake2b(f"{namespace}/{topic}".encode(), digest_size=16).digest()
+
+
+def _object_of(key: str) -> int:
+    """Return a number for a key that is the same in every process."""
+    digest = blake2b(key.encode(), digest_size=16).digest()
+    incarnation = 1 + int.from_bytes(digest[:8], "big") % (INCARNATION_LIMIT - 1)
+    return object_id(
+        incarnation, STORED + int.from_bytes(digest[8:], "big") % (NUMBER_LIMIT - STORED)
+    )

@@ -1,0 +1,234 @@
+"""The open handles on a log that is used without a broker.
+
+A reader learns the newest state by `barrier`, and nobody knows of it. Who writes is a process of
+the cluster: it registers before its first event, says that it lives, and leaves at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from rookery.clock import Clock, Random, SystemClock, SystemRandom
+from rookery.cluster.events.brokers import BrokerBeat, BrokerLeft, ProcessRegistered
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.outcome import Outcome
+from rookery.cluster.state.state import State
+from rookery.direct import listed
+from rookery.direct.place import Place
+from rookery.errors import ConfigError, Error
+from rookery.log import snapshots
+from rookery.log.cache import BlockCache
+from rookery.log.lostlog import check_not_lost
+from rookery.log.objects import Places
+from rookery.log.origin import Handles
+from rookery.log.payloads import EntryReader
+from rookery.log.reader import Reader
+from rookery.log.segmentindex import Layouts
+from rookery.log.settings import CacheSettings
+from rookery.log.tail import Tail
+from rookery.log.uploads import Numbers
+from rookery.wire.buffer import Buffer
+from rookery.wire.message import Message
+
+log = logging.getLogger(__name__)
+
+_BEAT_SECONDS: Final = 3.0
+_LEAVE_SECONDS: Final = 5.0
+# For looking things up: scans read past it.
+_CACHE: Final = CacheSettings(
+    max_bytes=64 * 1024 * 1024, block_bytes=256 * 1024, stored_block_bytes=256 * 1024, max_ahead=0
+)
+
+
+class DirectLog:
+    """A log's state, its bytes and, once it is asked to write, a process of its cluster.
+
+    It belongs to the event loop it was opened on.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        purpose: str = "direct",
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Open the handles; `start` reads the state.
+
+        Args:
+            place: where the log lies.
+            purpose: what others see this process as, if it writes.
+            clock: stamps events.
+            random: makes the process's id.
+
+        Raises:
+            ConfigError: there is nothing where the place points to.
+            Unavailable: something is out of reach.
+        """
+        origin = place.origin()
+        origin.check_there(with_log=True)
+        self.place = place
+        self.clock = clock or SystemClock()
+        self._random = random or SystemRandom()
+        self._purpose = purpose
+        self.handles = Handles(origin)
+        self.store = self.handles.store
+        self.namespace = origin.namespace
+        self.replica = Replica(
+            self.handles.cluster_log, self.clock, lambda: snapshots.load(self.store)
+        )
+        self.places: Places = self.handles.places(lambda: self.state)
+        """Finds objects by id, whatever they are called."""
+        self._entries = EntryReader(self.handles.cluster_log, self.places.read)
+        self._cache = BlockCache(self.places.read, _CACHE, self.places.name)
+        self.layouts = Layouts(self.places, self._cache.read)
+        """The indexes of segments."""
+        self.reader = Reader(
+            self.handles.cluster_log, self._cache, Tail(0), self.places.read, self.layouts
+        )
+        """Reads a few batches, such as those in which a time is looked for."""
+        self._numbers: Numbers | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._joining = asyncio.Lock()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, place: Place, purpose: str = "direct") -> AsyncIterator[DirectLog]:
+        """Open a log for as long as the block lasts.
+
+        Raises:
+            ConfigError: there is no log at the place.
+            Corrupt: what lies there cannot be trusted.
+            Unavailable: something is out of reach.
+        """
+        opened = cls(place, purpose)
+        try:
+            await opened.start()
+            yield opened
+        finally:
+            await opened.close()
+
+    async def start(self) -> None:
+        """Read the state.
+
+        Raises:
+            ConfigError: no cluster has its log here.
+            Corrupt, Unavailable: as `open`.
+        """
+        if self.place.is_listed:
+            await listed.fill(self.state, self.store, self.namespace)
+            return
+        await self.replica.open(follow=False)
+        if not self.state.cluster_id:
+            raise ConfigError(
+                f"{self.handles.origin.name}: no cluster has its log there (yet); start a broker "
+                "with the same store, cluster and namespace, or name another place"
+            )
+        owner = await self.handles.owner()
+        if owner not in (None, self.state.cluster_id):
+            raise ConfigError(
+                f"{self.handles.origin.name} holds the log of cluster {owner}, but the cluster "
+                f"log is that of {self.state.cluster_id}: name the two that belong together"
+            )
+
+    @property
+    def state(self) -> State:
+        """What is known as of the last barrier."""
+        return self.replica.state
+
+    async def barrier(self) -> State:
+        """Learn all that was committed before this call; return the state.
+
+        Raises:
+            Unavailable: the cluster log is out of reach.
+        """
+        if self.place.is_listed:
+            await listed.fill(self.state, self.store, self.namespace)
+        else:
+            await self.replica.barrier()
+        return self.state
+
+    async def read(self, object_id: int, position: int, size: int) -> Buffer:
+        """Return bytes of an object, a journal file or (below zero) an entry's payload.
+
+        Raises:
+            Missing: it is not there any more: learn the state anew, then look again.
+            Corrupt, Unavailable: as `Places.read`.
+        """
+        return await self._entries.read(object_id, position, size)
+
+    @property
+    def incarnation(self) -> int:
+        """The incarnation under which this process writes; 0 while it has none."""
+        return self.replica.incarnation
+
+    async def numbers(self) -> Numbers:
+        """Join the cluster, if need be; return the names for objects that are ours to give.
+
+        After others took this process for dead it joins anew, and the names are new ones.
+
+        Raises:
+            Corrupt: the cluster log was lost.
+            Unavailable: the cluster log is out of reach.
+        """
+        async with self._joining:
+            if self._numbers is None or not self._is_alive or self._numbers.is_nearly_spent:
+                self._numbers = await self._join()
+            return self._numbers
+
+    async def propose(
+        self, events: Sequence[Message], payload: Sequence[Buffer] = ()
+    ) -> list[Outcome]:
+        """Have events happen; return what became of each.
+
+        Raises:
+            Fenced: others took this process for dead meanwhile; nothing happened.
+            Unavailable: it is not known whether they happened.
+        """
+        await self.numbers()
+        return await self.replica.propose(events, payload)
+
+    async def close(self) -> None:
+        """Leave the cluster, if we joined it, and let everything go."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+        if self._numbers is not None and self._is_alive:
+            await self._leave()
+        await self.replica.close()
+        await self.layouts.close()
+        await self._cache.close()
+        await self.handles.close()
+
+    @property
+    def _is_alive(self) -> bool:
+        return self.replica.incarnation in self.state.brokers.sequences
+
+    async def _join(self) -> Numbers:
+        if self.place.is_listed:
+            raise ConfigError(f"layout={self.place.layout}: can be read only")
+        await check_not_lost(self.handles.cluster_log, self.store)
+        event = ProcessRegistered(process_id=self._random.token(16), purpose=self._purpose)
+        numbers = Numbers(await self.replica.register(event))
+        if self._beating is None:
+            self._beating = asyncio.create_task(self._beat())
+        return numbers
+
+    async def _beat(self) -> None:
+        """Say that we live; who was expired joins again when it has something to write."""
+        while True:
+            await asyncio.sleep(_BEAT_SECONDS)
+            if self._is_alive:
+                with suppress(Error):
+                    await self.replica.propose([BrokerBeat()])
+
+    async def _leave(self) -> None:
+        try:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await self.replica.propose([BrokerLeft()])
+        except (Error, TimeoutError) as error:
+            log.warning("could not leave the cluster in order: %s", error)

@@ -1,0 +1,166 @@
+"""Which partitions are read, and from where to where: names, offsets and times to offsets.
+
+The words are those of Spark's Kafka source: earliest, latest, offsets or times for each partition,
+or one time for all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from rookery.cluster.state.partition import Partition
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.direct.log import DirectLog
+from rookery.errors import ConfigError
+from rookery.log import times
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""In the place of offsets, as in Kafka's own requests."""
+
+PerPartition = Mapping[str, Mapping[int, int]]
+"""By topic and partition: an offset, or a time in milliseconds."""
+
+
+class Subject(NamedTuple):
+    """A partition, and the topic it is of."""
+
+    topic: Topic
+    partition: Partition
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"{self.topic.name}-{self.partition.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which partitions are read: of topics by name or by pattern, or some partitions alone."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    """A regular expression that the whole name matches."""
+    assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def find(self, state: State, *, is_strict: bool = True) -> list[Subject]:
+        """Return the partitions as they are now, by topic and number.
+
+        Args:
+            state: the cluster's.
+            is_strict: whether all that are named must exist.
+
+        Raises:
+            ConfigError: one that is named does not.
+        """
+        return list(self._find(state, is_strict=is_strict))
+
+    def _find(self, state: State, *, is_strict: bool) -> Iterator[Subject]:
+        for topic in self._topics(state, is_strict=is_strict):
+            wanted = self.assigned.get(topic.name, range(len(topic.partitions)))
+            for index in sorted(wanted):
+                if index >= len(topic.partitions):
+                    if not is_strict:
+                        continue
+                    raise ConfigError(
+                        f"assign: topic {topic.name} has no partition {index}, only "
+                        f"{len(topic.partitions)}"
+                    )
+                yield Subject(topic, topic.partitions[index])
+
+    def _topics(self, state: State, *, is_strict: bool) -> list[Topic]:
+        if self.pattern:
+            matches = re.compile(self.pattern).fullmatch
+            return [topic for name, topic in sorted(state.topics.by_name.items()) if matches(name)]
+        names = sorted({*self.topics, *self.assigned})
+        missing = [name for name in names if name not in state.topics.by_name]
+        if missing and is_strict:
+            raise ConfigError(f"there is no topic {', '.join(missing)} in this cluster")
+        return [state.topics.by_name[name] for name in names if name not in missing]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """One end of what is read; a time wins over offsets for each, those over one for all."""
+
+    offset: int = EARLIEST
+    """For every partition: EARLIEST or LATEST."""
+    offsets: PerPartition | None = None
+    time_ms: int | None = None
+    """For every partition: the first record that is not older."""
+    times: PerPartition | None = None
+    if_none: Literal["error", "latest"] = "latest"
+    """What to do where all records are older than the time."""
+
+    async def resolve(
+        self, log: DirectLog, subjects: list[Subject], *, is_committed: bool
+    ) -> dict[tuple[bytes, int], int]:
+        """Return the offset for every partition, by topic id and number.
+
+        Raises:
+            ConfigError: a partition is not named, or has no record at its time.
+            Corrupt, Conflict, Unavailable: as `times.first_at`.
+        """
+        self._check_names(subjects)
+        if log.place.is_listed and (self.time_ms is not None or self.times is not None):
+            raise ConfigError(
+                f"layout={log.place.layout}: its segments have no times; read them from an offset "
+                "on, and filter by timestamp"
+            )
+        return {
+            (one.topic.id, one.partition.index): await self._offset(
+                log, one, end_of(one.partition, is_committed=is_committed)
+            )
+            for one in subjects
+        }
+
+    async def _offset(self, log: DirectLog, subject: Subject, end: int) -> int:
+        topic, partition = subject
+        time_ms = self._time(subject)
+        if time_ms is not None:
+            key = (topic.id, partition.index)
+            found = await times.first_at(log.reader, key, partition, time_ms)
+            if found is None or found.offset >= end:
+                if self.if_none == "error":
+                    raise ConfigError(
+                        f"{subject.name} has no record at {time_ms} or later; choose an earlier "
+                        "time, or startingOffsetsByTimestampStrategy=latest"
+                    )
+                return end
+            return found.offset
+        offset = self.offset
+        if self.offsets is not None:
+            offset = self.offsets[topic.name][partition.index]
+        if offset == EARLIEST:
+            return partition.log_start
+        return end if offset == LATEST else offset
+
+    def _time(self, subject: Subject) -> int | None:
+        if self.time_ms is not None:
+            return self.time_ms
+        if self.times is None:
+            return None
+        return self.times[subject.topic.name][subject.partition.index]
+
+    def _check_names(self, subjects: list[Subject]) -> None:
+        """Refuse numbers for some of the partitions: nobody knows what is meant for the others."""
+        given = None if self.time_ms is not None else self.times or self.offsets
+        if given is None:
+            return
+        known = {(one.topic.name, one.partition.index) for one in subjects}
+        named = {(topic, index) for topic, many in given.items() for index in many}
+        if known != named:
+            wrong = ", ".join(f"{topic}-{index}" for topic, index in sorted(known ^ named)[:20])
+            raise ConfigError(
+                "offsets and times must name every partition that is read, and no other; not so: "
+                f"{wrong}"
+            )
+
+
+def end_of(partition: Partition, *, is_committed: bool) -> int:
+    """Return the offset behind the last record that may be read."""
+    return partition.last_stable_offset if is_committed else partition.next_offset

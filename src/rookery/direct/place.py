@@ -1,0 +1,101 @@
+"""Where a log lies that is read or written without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Literal
+
+from rookery.config.clusters import load_cluster
+from rookery.errors import ConfigError
+from rookery.log.origin import Origin
+
+_HELP: Final = (
+    "say where the log lies: store=s3://bucket/prefix (and cluster=etcd://… if the brokers agree "
+    "there), or data=/folder of brokers on this host, or cluster=NAME of a table [clusters.NAME]"
+)
+
+
+_LAYOUTS: Final = ("rookery", "kafscale")
+# A handle on a cluster log that is empty and stays so.
+_NO_LOG: Final = "memory:none"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A cluster's log, by its own names or by a name in the configuration of each host.
+
+    It travels to other processes. What is secret stays at home if a configured name is used.
+    """
+
+    store: str = field(default="", metadata={"secret": True}, repr=False)
+    """The object store of the log, such as s3://bucket/prefix."""
+    cluster: str = field(default="", metadata={"secret": True}, repr=False)
+    """The cluster log, such as etcd://host:2379 (default: in the store); without a colon in it,
+    the name of a cluster in the configuration."""
+    namespace: str = "default"
+    """What the keys of this cluster's segments begin with."""
+    data: str = ""
+    """The folder of brokers on this host, if there is no store."""
+    layout: Literal["rookery", "kafscale"] = "rookery"
+    """Whose objects they are: ours, or segments that KafScale wrote, which have no cluster log."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Place:
+        """Return the place that options name, by the names of the fields; others are left alone.
+
+        Raises:
+            ConfigError: they name none, or contradict each other.
+        """
+        names = {one.name for one in fields(cls)}
+        given: dict[str, Any] = {name: options[name] for name in names & options.keys()}
+        place = cls(**given)
+        place.check()
+        return place
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether what there is can be found out by a listing alone."""
+        return self.layout != "rookery"
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it is the name of a cluster in the configuration."""
+        return bool(self.cluster) and ":" not in self.cluster
+
+    def check(self) -> None:
+        """Refuse what names no place, or two.
+
+        Raises:
+            ConfigError: it must be changed; the text says to what.
+        """
+        if self.is_named and (self.store or self.data):
+            raise ConfigError(
+                f"cluster {self.cluster!r} is the name of a configured cluster, which says where "
+                "its log lies: leave store and data out, or write cluster as a URL"
+            )
+        if self.layout not in _LAYOUTS:
+            raise ConfigError(f"layout={self.layout!r}: choose from {', '.join(_LAYOUTS)}")
+        if self.is_listed and (self.data or (self.cluster and not self.is_named)):
+            raise ConfigError(f"layout={self.layout}: name a store, and no cluster or data folder")
+        if self.store and self.data:
+            raise ConfigError(f"store and data: the log lies in one of them; {_HELP}")
+        if not (self.is_named or self.store or self.data):
+            raise ConfigError(f"no place is named; {_HELP}")
+
+    def origin(self) -> Origin:
+        """Return the names of store and cluster log, looked up on this host.
+
+        Raises:
+            ConfigError: they are not configured here, or cannot be used.
+        """
+        self.check()
+        place = load_cluster(Place, self.cluster) if self.is_named else self
+        place = place if place.is_listed else replace(place, layout=self.layout)
+        if place.is_named:
+            raise ConfigError(f"[clusters.{self.cluster}]: cluster must be a URL")
+        place.check()
+        cluster = _NO_LOG if place.is_listed else place.cluster
+        origin = Origin(place.data, place.store, cluster, place.namespace)
+        origin.check()
+        return origin

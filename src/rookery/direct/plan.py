@@ -1,0 +1,353 @@
+"""Offsets to bytes: which rows of which objects are read, and who reads how much.
+
+Everything comes from the state, never from a listing. A planned range carries what a reader needs,
+so that it can read without the cluster log; if an object has gone meanwhile, it plans anew.
+
+    offset ranges ──► rows (segments cut by their index) ──► tasks of about the same size
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from rookery.cluster.state import aborted
+from rookery.cluster.state.objects import Segment
+from rookery.cluster.state.partition import Partition, Row
+from rookery.cluster.state.state import State
+from rookery.direct.log import DirectLog
+from rookery.formats.layout import Block
+from rookery.log.runs import body
+from rookery.model.uuid import uuid_text
+
+MIB: Final = 1024 * 1024
+# Reading less is not worth another task; reading more is not worth waiting for.
+_SMALL_TASK: Final = 16 * MIB
+_TASK: Final = 128 * MIB
+# An index is asked for if it saves at least so much.
+_WORTH_AN_INDEX: Final = 1 * MIB
+_TWO: Final = 2
+_LOST: Final = "its bytes are lost"
+
+
+class OffsetRange(NamedTuple):
+    """Offsets of one partition that are wanted: from `begin` to before `end`."""
+
+    topic_id: bytes
+    partition: int
+    begin: int
+    end: int
+
+
+class Gap(NamedTuple):
+    """Offsets that were wanted, and are not there any more."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition} offsets {self.begin} to {self.end - 1}: {self.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    """Offsets of one partition, and all that a reader must know to read them."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    begin: int
+    end: int
+    rows: tuple[Row, ...]
+    """Where the bytes lie; markers and what is lost are not among them."""
+    segments: tuple[tuple[int, Segment], ...]
+    """What the segments among the objects are called."""
+    epochs: tuple[tuple[int, int], ...]
+    cleaned_to: int
+    aborted: tuple[tuple[int, int], ...]
+    """Producer ids and first offsets of aborted transactions."""
+    is_committed: bool = True
+    """Whether records of aborted transactions are left out."""
+
+    @property
+    def size(self) -> int:
+        """The bytes to read."""
+        return sum(row.size for row in self.rows)
+
+    @property
+    def offsets(self) -> OffsetRange:
+        """What is wanted, without where it lies."""
+        return OffsetRange(self.topic_id, self.partition, self.begin, self.end)
+
+    def cut(
+        self, rows: Sequence[Row], rest: Sequence[Row]
+    ) -> tuple[PlannedRange, PlannedRange | None]:
+        """Return the part with the first rows, and the one with the rest if there are any."""
+        if not rest:
+            return self, None
+        middle = rest[0].base_offset
+        head = replace(self, end=middle, rows=tuple(rows))
+        return head, replace(self, begin=middle, rows=tuple(rest))
+
+    def split(self, max_records: int) -> list[PlannedRange]:
+        """Return parts of no more than so many offsets each; a row may be in several of them."""
+        if not max_records or self.end - self.begin <= max_records:
+            return [self]
+        return [
+            self._of(begin, min(begin + max_records, self.end))
+            for begin in range(self.begin, self.end, max_records)
+        ]
+
+    def _of(self, begin: int, end: int) -> PlannedRange:
+        rows = [row for row in self.rows if row.base_offset < end and row.end_offset > begin]
+        return replace(self, begin=begin, end=end, rows=tuple(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """How much one task reads."""
+
+    cores: int = 2
+    min_tasks: int = 0
+    """At least so many tasks, if there is enough to read."""
+    max_records: int = 0
+    """A task takes no more offsets than this; 0: no bound."""
+
+    def tasks(self, size: int) -> int:
+        """Return into how many tasks so many bytes are cut."""
+        count = min(-(-size // _SMALL_TASK), self.cores)
+        if size > self.cores * _TASK:
+            count = -(-size // _TASK)
+            count += -count % self.cores
+        return max(count, self.min_tasks, 1)
+
+
+class Planner:
+    """Plans reads from a log's state."""
+
+    def __init__(self, log: DirectLog, *, is_committed: bool = True) -> None:
+        """Plan for readers of committed records, or of all."""
+        self._log = log
+        self._is_committed = is_committed
+        self.gaps: list[Gap] = []
+        """What was wanted and is not there, of all plans so far."""
+
+    async def plan(self, wanted: Sequence[OffsetRange], time_ms: int = -1) -> list[PlannedRange]:
+        """Find the rows of each range; what is surely older than a time is left out.
+
+        Raises:
+            Corrupt, Conflict, Unavailable: an index cannot be read.
+        """
+        found = [self._find(one, time_ms) for one in wanted if one.begin < one.end]
+        return [await self._narrow(one, time_ms) for one in found if one is not None]
+
+    async def tasks(
+        self, ranges: Sequence[PlannedRange], cutting: Cutting
+    ) -> list[list[PlannedRange]]:
+        """Share the ranges among tasks; a partition's offsets go up from task to task.
+
+        Raises:
+            Corrupt, Conflict, Unavailable: an index cannot be read.
+        """
+        size = sum(one.size for one in ranges)
+        sharing = _Sharing(-(-size // cutting.tasks(size)), cutting.max_records)
+        for whole in ranges:
+            for one in whole.split(cutting.max_records):
+                rest: PlannedRange | None = one
+                while rest is not None:
+                    head, rest = await self._cut(rest, sharing.room(rest), sharing.slack)
+                    sharing.add(head)
+        return sharing.tasks
+
+    def _find(self, wanted: OffsetRange, time_ms: int) -> PlannedRange | None:
+        state = self._log.state
+        topic = state.topics.by_id.get(wanted.topic_id)
+        if topic is None or wanted.partition >= len(topic.partitions):
+            name, reason = uuid_text(wanted.topic_id), "the topic was deleted"
+            self.gaps.append(Gap(name, wanted.partition, wanted.begin, wanted.end, reason))
+            return None
+        partition = topic.partitions[wanted.partition]
+        begin, end = self._kept(topic.name, partition, wanted)
+        if begin >= end:
+            return None
+        rows = rows_of(partition, begin, end)
+        for row in rows:
+            if row.is_lost:
+                gap = Gap(topic.name, partition.index, row.base_offset, row.end_offset, _LOST)
+                self.gaps.append(gap)
+        rows = [row for row in rows if row.object_id and row.max_timestamp >= time_ms]
+        return PlannedRange(
+            topic=topic.name,
+            topic_id=topic.id,
+            partition=partition.index,
+            begin=begin,
+            end=end,
+            rows=tuple(rows),
+            segments=_segments(state, rows),
+            epochs=tuple(partition.epochs),
+            cleaned_to=partition.cleaned_to,
+            aborted=self._aborted(partition, begin, end),
+            is_committed=self._is_committed,
+        )
+
+    def _kept(self, topic: str, partition: Partition, wanted: OffsetRange) -> tuple[int, int]:
+        """Return what of the wanted offsets is between the log's start and its end."""
+        start, stop = partition.log_start, partition.next_offset
+        begin, end = min(max(wanted.begin, start), wanted.end), min(wanted.end, stop)
+        if begin > wanted.begin:
+            reason = f"the log begins at {start}"
+            self.gaps.append(Gap(topic, partition.index, wanted.begin, begin, reason))
+        if end < wanted.end:
+            reason = f"the log ends at {stop}"
+            self.gaps.append(Gap(topic, partition.index, max(begin, end), wanted.end, reason))
+        return begin, end
+
+    def _aborted(self, partition: Partition, begin: int, end: int) -> tuple[tuple[int, int], ...]:
+        if not self._is_committed:
+            return ()
+        found = aborted.within(partition.aborted, begin, end)
+        return tuple((one.producer_id, one.first_offset) for one in found)
+
+    async def _narrow(self, one: PlannedRange, time_ms: int) -> PlannedRange:
+        """Leave out what the indexes of segments say is not wanted."""
+        rows: list[Row] = []
+        for row in one.rows:
+            if row.is_segment and _is_worth_looking(row, one, time_ms):
+                blocks = (await self._log.layouts.get(row)).blocks
+                rows += _within(row, blocks, one, time_ms)
+            else:
+                rows.append(row)
+        return replace(one, rows=tuple(rows))
+
+    async def _cut(
+        self, one: PlannedRange, room: int, slack: int
+    ) -> tuple[PlannedRange, PlannedRange | None]:
+        """Cut off what has about so many bytes; segments are cut by their index."""
+        size = 0
+        for index, row in enumerate(one.rows):
+            if row.is_segment and size + row.size - room > slack:
+                blocks = (await self._log.layouts.get(row)).blocks
+                if (parts := _parts(row, blocks, room - size)) is not None:
+                    head, rest = parts
+                    return one.cut((*one.rows[:index], head), (rest, *one.rows[index + 1 :]))
+            size += row.size
+            if size >= room:
+                return one.cut(one.rows[: index + 1], one.rows[index + 1 :])
+        return one, None
+
+
+class _Sharing:
+    """Tasks, filled one after the other."""
+
+    def __init__(self, target: int, max_records: int) -> None:
+        self.tasks: list[list[PlannedRange]] = []
+        self._target = max(target, 1)
+        self._max_records = max_records
+        self.slack = min(self._target // 8, _WORTH_AN_INDEX)
+        """How much more than its share a task may get."""
+        self._size = self._records = 0
+
+    def room(self, one: PlannedRange) -> int:
+        """Return how many bytes of a range shall go into the next task."""
+        is_full = self._size >= self._target or (
+            self._max_records and self._records + one.end - one.begin > self._max_records
+        )
+        if is_full or not self.tasks:
+            self.tasks.append([])
+            self._size = self._records = 0
+        return self._target - self._size
+
+    def add(self, one: PlannedRange) -> None:
+        """Put a range into the task under way."""
+        self.tasks[-1].append(one)
+        self._size += one.size
+        self._records += one.end - one.begin
+
+
+def rows_of(partition: Partition, begin: int, end: int) -> list[Row]:
+    """Return the rows in which offsets from `begin` to before `end` lie."""
+    first = partition.row_of(begin)
+    stop = bisect_left(partition.base_offsets, end)
+    rows = (partition.row(index) for index in range(first, stop))
+    return [row for row in rows if row.end_offset > begin]
+
+
+def _segments(state: State, rows: Sequence[Row]) -> tuple[tuple[int, Segment], ...]:
+    names = state.objects.segments
+    return tuple((row.object_id, names[row.object_id]) for row in rows if row.object_id in names)
+
+
+def _is_worth_looking(row: Row, one: PlannedRange, time_ms: int) -> bool:
+    """Whether much of a segment is not wanted."""
+    unwanted = max(one.begin - row.base_offset, 0) + max(row.end_offset - one.end, 0)
+    share = unwanted / (row.end_offset - row.base_offset)
+    return share * row.size >= _WORTH_AN_INDEX or (time_ms >= 0 and row.size >= _WORTH_AN_INDEX)
+
+
+def _within(row: Row, blocks: Sequence[Block], one: PlannedRange, time_ms: int) -> tuple[Row, ...]:
+    """Return the blocks of a segment that are wanted, those behind each other as one row."""
+    return joined_rows(
+        part
+        for part in block_rows(row, blocks)
+        if part.end_offset > one.begin
+        and part.base_offset < one.end
+        and part.max_timestamp >= time_ms
+    )
+
+
+def joined_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Return rows, but parts of a segment that lie behind each other as one."""
+    found: list[Row] = []
+    for row in rows:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.is_segment
+            and last.object_id == row.object_id
+            and last.position + last.size == row.position
+        ):
+            found[-1] = _joined(last, row)
+        else:
+            found.append(row)
+    return tuple(found)
+
+
+def _parts(row: Row, blocks: Sequence[Block], size: int) -> tuple[Row, Row] | None:
+    """Cut a segment in two, the first of about that size; None if it has one block only."""
+    parts = list(block_rows(row, blocks))
+    if len(parts) < _TWO:
+        return None
+    begin = parts[0].position
+    after = bisect_left(parts, begin + size, 1, len(parts) - 1, key=lambda part: part.position)
+    return _joined(parts[0], parts[after - 1]), _joined(parts[after], parts[-1])
+
+
+def block_rows(row: Row, blocks: Sequence[Block]) -> Iterator[Row]:
+    """Return the blocks of a segment, or of a part of one, as rows of their own."""
+    begin, end = body(row)
+    within = [one for one in blocks if begin <= one.position < end]
+    for index, block in enumerate(within):
+        is_first, is_last = not index, index == len(within) - 1
+        yield row._replace(
+            base_offset=row.base_offset if is_first else block.offset,
+            end_offset=row.end_offset if is_last else within[index + 1].offset,
+            position=block.position,
+            size=block.size,
+            max_timestamp=row.max_timestamp if block.max_timestamp is None else block.max_timestamp,
+        )
+
+
+def _joined(one: Row, other: Row) -> Row:
+    """Return two parts of a segment, and all between them, as one."""
+    return one._replace(
+        end_offset=other.end_offset,
+        size=other.position + other.size - one.position,
+        max_timestamp=max(one.max_timestamp, other.max_timestamp),
+    )

@@ -1,0 +1,304 @@
+"""Planned ranges to Arrow: bytes are read some way ahead, and decoded where the caller is.
+
+    rows ──► loads of some MiB, a few at a time ──► whole batches with final offsets ──► columns
+             (event loop, in its own thread)         (the caller's thread)
+
+What is read is checked: every batch by its CRC, and its offsets against the rows. If an object has
+gone, because the log was rewritten meanwhile, the rest is planned anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from rookery.cluster.state.partition import Partition, Row
+from rookery.cluster.state.state import State
+from rookery.direct.blocking import Kept, LoopThread, shared
+from rookery.direct.place import Place
+from rookery.direct.plan import Gap, PlannedRange, Planner
+from rookery.errors import Conflict, Corrupt
+from rookery.formats.segment import check_offsets
+from rookery.log.openfiles import Missing
+from rookery.log.origin import Handles
+from rookery.log.payloads import EntryReader
+from rookery.log.refine import Refined, refine
+from rookery.log.runs import body
+from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
+from rookery.records.columns import decode
+from rookery.records.kernel import Buffer
+from rookery.records.reading import Fetched, Reading
+
+_LOAD_BYTES: Final = 8 * 1024 * 1024
+_LOAD_ROWS: Final = 2_000
+_LOADS_AHEAD: Final = 3
+_PLANS: Final = 10
+
+
+OnGaps = Callable[[Sequence[Gap]], object]
+"""Learns of offsets that are not there any more; may raise what ends the read."""
+
+
+class Loaded(NamedTuple):
+    """Bytes of a range, and the offsets that they are of."""
+
+    data: list[Buffer]
+    begin: int
+    end: int
+    """Behind the last row that they are of."""
+    is_part: bool
+    """Whether they are a part of a segment: the first and last batch may be cut."""
+    is_last: bool
+    """… and its last part."""
+    is_dense: bool = False
+    """… and must have every offset."""
+
+
+class _Load(NamedTuple):
+    """What is read at once: some rows, or a part of a segment."""
+
+    rows: list[Row]
+    position: int
+    size: int
+    is_last: bool
+
+
+class RangeReader:
+    """Reads planned ranges for synchronous callers; without the cluster log, while it can."""
+
+    def __init__(self, place: Place) -> None:
+        """Open the store, and the cluster log for what lies in it.
+
+        Raises:
+            ConfigError, Unavailable: as `Handles`.
+        """
+        self._place = place
+        self._thread = LoopThread("rookery-read")
+        # Only what hints tell: what the segments are called that are read.
+        self._known = State()
+        try:
+            self._handles, self._read = self._thread.run(self._open())
+        except BaseException:
+            self._thread.close()
+            raise
+
+    async def _open(self) -> tuple[Handles, EntryReader]:
+        origin = self._place.origin()
+        origin.check_there(with_log=True)
+        handles = Handles(origin)
+        places = handles.places(lambda: self._known)
+        return handles, EntryReader(handles.cluster_log, places.read)
+
+    def close(self) -> None:
+        """Let everything go."""
+        try:
+            self._thread.run(self._handles.close())
+        finally:
+            self._thread.close()
+
+    def columns(
+        self, ranges: Sequence[PlannedRange], reading: Reading, when_gone: OnGaps
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the records of ranges, one range after the other, as columns.
+
+        Raises:
+            Corrupt: the bytes are not those that were written.
+            Conflict: the log changes faster than it can be read.
+            Unavailable: store or cluster log is out of reach.
+        """
+        return decode(self.fetched(ranges, when_gone), reading)
+
+    def fetched(self, ranges: Sequence[PlannedRange], when_gone: OnGaps) -> Iterator[Fetched]:
+        """Yield the batches of ranges with their final offsets, not decoded yet."""
+        for one in ranges:
+            yield from self._range(one, when_gone)
+
+    def _range(self, wanted: PlannedRange, when_gone: OnGaps) -> Iterator[Fetched]:
+        """Yield a range; plan the rest anew, should an object be gone."""
+        rest: PlannedRange | None = wanted
+        for _ in range(_PLANS):
+            if rest is None:
+                return
+            position = rest.begin
+            try:
+                for data, end in self._batches(rest):
+                    if len(data):
+                        yield Fetched(
+                            rest.topic, rest.partition, data, rest.begin, rest.end, rest.aborted
+                        )
+                    position = max(position, end)
+            except Missing:
+                rest = plan_again(self._place, rest, position, when_gone)
+            else:
+                return
+        raise Conflict(
+            f"{wanted.topic}-{wanted.partition}: objects were gone {_PLANS} times after they had "
+            "been planned for; run rookery fsck"
+        )
+
+    def _batches(self, one: PlannedRange) -> Iterator[tuple[Buffer, int]]:
+        """Yield whole batches, and the offset behind them."""
+        self._known.objects.segments.update(one.segments)
+        stitch = _Stitch()
+        for loaded in self._thread.iterate(lambda: self._loads(one)):
+            if loaded.is_part:
+                yield from stitch.take(loaded)
+            else:
+                for data in loaded.data:
+                    yield data, loaded.begin
+                yield b"", loaded.end  # all of it was taken by now
+
+    async def _loads(self, one: PlannedRange) -> AsyncIterator[Loaded]:
+        """Read a range, some loads ahead of who takes them."""
+        partition = _stand_in(one)
+        under_way: deque[asyncio.Task[Loaded]] = deque()
+        try:
+            for load in _cut(one.rows):
+                under_way.append(asyncio.create_task(self._load(partition, load)))
+                if len(under_way) > _LOADS_AHEAD:
+                    yield await under_way.popleft()
+            while under_way:
+                yield await under_way.popleft()
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _load(self, partition: Partition, load: _Load) -> Loaded:
+        first, last = load.rows[0], load.rows[-1]
+        if first.is_segment:
+            data = await self._read.read(first.object_id, load.position, load.size)
+            if len(data) != load.size:
+                raise Corrupt(
+                    f"segment {first.object_id}: ends {load.size - len(data)} bytes too soon"
+                )
+            # Gaps are made by compaction alone.
+            is_dense = first.base_offset >= partition.cleaned_to
+            begin, end = first.base_offset, last.end_offset
+            return Loaded([data], begin, end, True, load.is_last, is_dense)  # noqa: FBT003
+        refined = [Refined(partition, row) for row in load.rows]
+        await refine(refined, self._read.read)
+        for one in refined:
+            if one.error is not None:
+                raise one.error
+        data_parts = [part for one in refined for part in _joined(one.parts)]
+        return Loaded(data_parts, first.base_offset, last.end_offset, is_part=False, is_last=True)
+
+
+def plan_again(
+    place: Place, one: PlannedRange, begin: int, when_gone: OnGaps, end: int | None = None
+) -> PlannedRange | None:
+    """Plan a range by the cluster log, from an offset to its end or another; None if empty."""
+    log = shared(place)
+    planner = Planner(log.log, is_committed=one.is_committed)
+
+    async def again() -> list[PlannedRange]:
+        await log.log.barrier()
+        wanted = one.offsets._replace(begin=begin, end=one.end if end is None else end)
+        return await planner.plan([wanted])
+
+    found = log.run(again())
+    if planner.gaps:
+        when_gone(planner.gaps)
+    return found[0] if found else None
+
+
+_READERS: Kept[RangeReader] = Kept(RangeReader)
+
+
+def reader(place: Place) -> RangeReader:
+    """Return this process's reader of a place; it stays open until the process ends."""
+    return _READERS.get(place)
+
+
+class _Stitch:
+    """Puts batches together that were cut where one load ends and the next begins."""
+
+    def __init__(self) -> None:
+        self._rest: list[memoryview] = []
+        self._next = 0
+
+    def take(self, loaded: Loaded) -> Iterator[tuple[Buffer, int]]:
+        view = memoryview(loaded.data[0])
+        self._next = max(self._next, loaded.begin)
+        if self._rest:
+            needed = self._needed(view)
+            self._rest.append(view[:needed])
+            if len(view) < needed:
+                return
+            yield self._whole(b"".join(self._rest), loaded)
+            view, self._rest = view[needed:], []
+        headers = batches.outline(view)
+        end = headers[-1].end if headers else 0
+        if end:
+            yield self._checked(view[:end], headers, loaded)
+        if end < len(view):
+            self._rest = [view[end:]]
+        if loaded.is_last:
+            if self._rest:
+                raise Corrupt(f"a segment ends within the batch behind offset {self._next - 1}")
+            yield b"", loaded.end
+
+    def _needed(self, view: memoryview) -> int:
+        """Return how many bytes are missing of the batch that was cut."""
+        begun = b"".join(self._rest)
+        head = begun + bytes(view[: batches.HEADER_SIZE])
+        if len(head) < batches.HEADER_SIZE:
+            return batches.HEADER_SIZE - len(begun)
+        size = BatchHeader._make((*batches.FIELDS.unpack_from(head), 0)).size
+        if size <= len(begun):
+            raise Corrupt(f"the batch behind offset {self._next - 1} of a segment has no length")
+        return size - len(begun)
+
+    def _whole(self, data: bytes, loaded: Loaded) -> tuple[Buffer, int]:
+        return self._checked(memoryview(data), batches.outline(data), loaded)
+
+    def _checked(
+        self, view: memoryview, headers: list[BatchHeader], loaded: Loaded
+    ) -> tuple[Buffer, int]:
+        check_offsets(headers, self._next, loaded.end - 1, "segment")
+        count = headers[-1].last_offset + 1 - self._next
+        if loaded.is_dense and sum(one.last_offset_delta + 1 for one in headers) != count:
+            raise Corrupt(
+                f"a segment lacks offsets between {self._next} and {headers[-1].last_offset}"
+            )
+        self._next = headers[-1].last_offset + 1
+        return view, self._next
+
+
+def _cut(rows: Sequence[Row]) -> Iterator[_Load]:
+    """Cut rows into what is read at once."""
+    some: list[Row] = []
+    size = 0
+    for row in rows:
+        if some and (row.is_segment or size + row.size > _LOAD_BYTES or len(some) == _LOAD_ROWS):
+            yield _Load(some, 0, 0, is_last=True)
+            some, size = [], 0
+        if row.is_segment:
+            begin, end = body(row)
+            for position in range(begin, end, _LOAD_BYTES):
+                stop = min(position + _LOAD_BYTES, end)
+                yield _Load([row], position, stop - position, is_last=stop == end)
+        else:
+            some.append(row)
+            size += row.size
+    if some:
+        yield _Load(some, 0, 0, is_last=True)
+
+
+def _joined(parts: list[Buffer]) -> list[Buffer]:
+    """Put the head of every batch before its body, if they lie apart."""
+    return parts if len(parts) == 1 else [b"".join(parts)]
+
+
+def _stand_in(one: PlannedRange) -> Partition:
+    """Return a partition that knows what checks of its rows ask for."""
+    partition = Partition(one.partition)
+    partition.epochs = list(one.epochs)
+    partition.cleaned_to = one.cleaned_to
+    return partition

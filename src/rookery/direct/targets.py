@@ -1,0 +1,102 @@
+"""The topics that are written to without a broker: found or made, with the settings that hold."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from rookery.clock import Random, SystemRandom
+from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.direct.log import DirectLog
+from rookery.errors import ApiError, ConfigError, ErrorCode
+
+MAX_PARTITIONS: Final = 10_000
+"""Partitions that a topic may be made with."""
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+# A topic's settings with the brokers' settings that they are inherited from, and the defaults.
+_INHERITED: Final = {
+    "max.message.bytes": ("message.max.bytes", "1048588"),
+    "cleanup.policy": ("log.cleanup.policy", "delete"),
+    "compression.type": ("compression.type", "producer"),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms", "3600000"),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms", str(2**63 - 1)),
+}
+
+
+class Target(NamedTuple):
+    """A topic, and what its settings demand of records."""
+
+    topic_id: bytes
+    name: str
+    partitions: int
+    max_message_bytes: int
+    is_compacted: bool
+    codec: str
+    """The compression that the topic insists on; empty: the writer's choice."""
+    is_append_time: bool
+    after_max_ms: int
+    before_max_ms: int
+
+
+def target_of(state: State, topic: Topic) -> Target:
+    """Return a topic as one to write to."""
+    values = {name: _setting(state, topic, name) for name in _INHERITED}
+    codec = values["compression.type"]
+    return Target(
+        topic.id,
+        topic.name,
+        len(topic.partitions),
+        int(values["max.message.bytes"]),
+        "compact" in values["cleanup.policy"],
+        {"producer": "", "uncompressed": "none"}.get(codec, codec),
+        topic.is_append_time,
+        int(values["message.timestamp.after.max.ms"]),
+        int(values["message.timestamp.before.max.ms"]),
+    )
+
+
+def _setting(state: State, topic: Topic, name: str) -> str:
+    synonym, default = _INHERITED[name]
+    return topic.configs.get(name) or state.broker_configs.get("", {}).get(synonym) or default
+
+
+async def find_target(
+    log: DirectLog, name: str, partitions: int = 0, random: Random | None = None
+) -> Target:
+    """Find a topic, or make it with that many partitions; 0 makes none.
+
+    Raises:
+        ApiError: there is no such topic, or there cannot be one.
+    """
+    state = await log.barrier()
+    topic = state.topics.by_name.get(name)
+    if topic is None:
+        topic = await _create(log, name, partitions, random or SystemRandom())
+    return target_of(log.state, topic)
+
+
+async def _create(log: DirectLog, name: str, partitions: int, random: Random) -> Topic:
+    if not partitions:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"there is no topic {name!r}; create it, or set createTopic to the number of "
+            "partitions that it shall have",
+        )
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise ConfigError(f"createTopic={partitions}: must be from 1 to {MAX_PARTITIONS}")
+    if name in {".", ".."} or not _NAME.fullmatch(name):
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{name[:300]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'",
+        )
+    event = TopicCreated(
+        topic_id=random.token(16), name=name, partitions=partitions, replication_factor=1,
+        configs=[],
+    )  # fmt: skip
+    [outcome] = await log.propose([event])
+    topic = log.state.topics.by_name.get(name)
+    if topic is None:  # another one has made it meanwhile, if it is there
+        raise ApiError(outcome.error, f"topic {name!r} could not be made: {outcome.error.name}")
+    return topic

@@ -1,0 +1,154 @@
+"""Where a cluster's log lies, by name, and the open handles on it: for brokers, and without any.
+
+no store set   journal and SQLite in the data folder, objects in a store beneath it
+a store set    nothing on this host: objects in that store, agreement in the cluster log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from rookery.cluster.open import open_log
+from rookery.cluster.port import Durability
+from rookery.cluster.state.state import State
+from rookery.errors import ConfigError
+from rookery.formats.keys import CLUSTER
+from rookery.formats.segmentkeys import check_namespace
+from rookery.log.files import Files
+from rookery.log.objects import Places
+from rookery.store.counted import CountedStore
+from rookery.store.namespaced import NamespacedStore
+from rookery.store.open import name_of, open_store
+from rookery.store.port import Store
+from rookery.store.prices import Prices
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The names of a cluster's store and of its log; what may be secret in them is never shown."""
+
+    data: str = "rookery-data"
+    """The folder of brokers on one host; not used with a store."""
+    store: str = field(default="", repr=False)
+    """The object store of the log, such as s3://bucket/prefix."""
+    cluster: str = field(default="", repr=False)
+    """The cluster log, such as etcd://host:2379; if empty, in the store itself."""
+    namespace: str = "default"
+    """What the keys of this cluster's segments begin with."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all of it lies in a folder of this host."""
+        return not self.store
+
+    @property
+    def folder(self) -> Path:
+        """The data folder."""
+        return Path(self.data).absolute()
+
+    @property
+    def store_url(self) -> str:
+        """The URL of the store."""
+        return self.store or f"file://{self.folder / 'store'}"
+
+    @property
+    def cluster_url(self) -> str:
+        """The URL of the cluster log: of its own, or in the store, or in the folder."""
+        if self.cluster:
+            return self.cluster
+        if self.store:
+            mark = "&" if "?" in self.store else "?"
+            return f"store:{self.store}{mark}namespace={self.namespace}"
+        return f"sqlite://{self.folder / 'cluster.sqlite'}"
+
+    @property
+    def is_log_in_store(self) -> bool:
+        """Whether the cluster log lies in the store, too."""
+        return self.cluster_url.startswith("store:")
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        return f"folder {self.folder}" if self.is_local else f"store {name_of(self.store)}"
+
+    def check(self) -> None:
+        """Refuse names that contradict each other.
+
+        Raises:
+            ConfigError: they do.
+        """
+        check_namespace(self.namespace)
+        if self.is_local and self.cluster:
+            raise ConfigError(
+                f"cluster {self.cluster!r} without a store: brokers that agree there need "
+                "a place for the log that all of them reach; name it with --store"
+            )
+
+    def check_there(self, *, with_log: bool) -> None:
+        """Refuse folders that are not there: opening would make them, and find them empty.
+
+        Args:
+            with_log: whether the cluster log must be there already.
+
+        Raises:
+            ConfigError: there is nothing where the names point to.
+        """
+        self.check()
+        if self.is_local:
+            _check_data(self.folder, with_log=with_log)
+            return
+        parts = urlsplit(self.store_url)
+        if parts.scheme == "file" and not Path(unquote(parts.path)).is_dir():
+            raise ConfigError(f"store {self.store_url!r}: there is no such folder")
+
+
+def _check_data(folder: Path, *, with_log: bool) -> None:
+    if not folder.is_dir():
+        raise ConfigError(f"data: there is no folder {folder}; name it with --data, or a --store")
+    if with_log and not (folder / "cluster.sqlite").exists():
+        raise ConfigError(
+            f"data: the folder {folder} has no cluster log (cluster.sqlite); if it was lost, stop "
+            "the brokers and run `rookery recover`"
+        )
+
+
+class Handles:
+    """The open handles of one process: cluster log, store and, if there is a folder, journals."""
+
+    def __init__(
+        self, origin: Origin, durability: Durability = "disk", prices: Prices | None = None
+    ) -> None:
+        """Open what an origin names.
+
+        Raises:
+            ConfigError: a name cannot be used.
+            Unavailable: something is out of reach.
+        """
+        origin.check()
+        self.origin = origin
+        self.namespace = origin.namespace
+        self.journals = origin.folder / "journal" if origin.is_local else None
+        """Where journal files are; None if there are none."""
+        self.files = Files(self.journals) if self.journals is not None else None
+        inner = NamespacedStore(open_store(origin.store_url), origin.namespace)
+        self.store: Store = CountedStore(inner, prices)
+        self.cluster_log = open_log(origin.cluster_url, durability=durability)
+
+    async def owner(self) -> str | None:
+        """Return the id of the cluster whose log lies in the store; None if it is nobody's yet."""
+        size = await self.store.size(CLUSTER)
+        return (await self.store.read(CLUSTER)).decode() if size is not None else None
+
+    def places(self, state: Callable[[], State]) -> Places:
+        """Return what reads bytes of any object."""
+        return Places(self.files, self.store, state, self.namespace)
+
+    async def close(self) -> None:
+        """Close all of it."""
+        if self.files is not None:
+            await self.files.close()
+        await self.store.close()
+        await self.cluster_log.close()

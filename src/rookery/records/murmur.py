@@ -1,0 +1,22 @@
+"""Which partition keys belong to, and rows by partition: compiled if it was built, else its twin.
+
+    found = partitions(offsets, data, 0, rows, False, 8)     # as Java's producer does it
+    order, sizes = gather(found, 8)
+
+`_murmur.pyi` is the contract of both modules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rookery import native
+
+if TYPE_CHECKING:
+    from rookery.records import _murmur as _module
+else:
+    _module = native.load("rookery.records._murmur", "rookery.records._murmur_twin")
+
+murmur2 = _module.murmur2
+partitions = _module.partitions
+gather = _module.gather

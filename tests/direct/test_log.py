@@ -1,0 +1,71 @@
+"""A log opened without a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rookery.cluster.events.pins import TopicPinned
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.log import DirectLog
+from rookery.direct.place import Place
+from rookery.errors import ConfigError
+from tests.direct.logs import Cluster, send, until, values
+
+
+def test_nothing_there_is_an_error_and_makes_nothing(tmp_path: Path) -> None:
+    for place in (Place(store=f"file://{tmp_path}/none"), Place(data=f"{tmp_path}/none")):
+        with pytest.raises(ConfigError, match="there is no"):
+            BlockingLog(place)
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_store_without_a_cluster_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    with pytest.raises(ConfigError, match="no cluster has its log there"):
+        async with DirectLog.open(Place(store=f"file://{tmp_path}/store")):
+            pass
+
+
+def test_a_barrier_shows_what_a_live_broker_has_committed(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        send(broker, "t", values(10))
+        with cluster.log as log:
+            assert log.log.state.topics.by_name["t"].partitions[0].next_offset == 10
+            send(broker, "t", values(5))
+            log.run(log.log.barrier())
+            assert log.log.state.topics.by_name["t"].partitions[0].next_offset == 15
+            assert not log.log.state.brokers.processes
+
+
+def test_a_writer_is_a_process_of_the_cluster_until_it_leaves(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker(session_timeout_ms=60_000) as broker:
+        send(broker, "t", values(1))
+        brokers = broker.broker.replica.state.brokers
+        with cluster.log as log:
+            [topic] = log.log.state.topics
+            pin = TopicPinned(topic_id=topic.id, pin_id=bytes(16), until_ms=1 << 60)
+            [outcome] = log.run(log.log.propose([pin]))
+            assert not outcome.error
+            until(lambda: log.log.incarnation in brokers.processes)
+            names = log.run(log.log.numbers())
+            assert names() != names()
+        until(lambda: not brokers.processes)
+
+
+def test_who_was_expired_joins_again_under_a_new_name(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    # The broker takes us for dead long before we say that we live.
+    with cluster.broker(session_timeout_ms=200, beat_interval_ms=50), cluster.log as log:
+        before = log.run(log.log.numbers()).incarnation
+        sequences = log.log.state.brokers.sequences
+
+        def is_expired() -> bool:
+            log.run(log.log.barrier())
+            return before not in sequences
+
+        until(is_expired)
+        assert log.run(log.log.numbers()).incarnation > before

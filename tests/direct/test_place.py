@@ -1,0 +1,83 @@
+"""Places: by their own names, and by a name in the configuration."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from rookery.direct.host import check_host, host_mark
+from rookery.direct.place import Place
+from rookery.errors import ConfigError
+
+SECRET = "s3://bucket/logs?secret_access_key=geheim"  # noqa: S105 (nobody's)
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file that this process's configuration is in."""
+    path = tmp_path / "rookery.toml"
+    monkeypatch.setenv("ROOKERY_CONFIG", str(path))
+    return path
+
+
+def test_options_name_a_place_and_others_are_left_alone() -> None:
+    place = Place.of({"store": "file:///x", "namespace": "n", "subscribe": "t"})
+    assert place == Place(store="file:///x", namespace="n")
+    origin = place.origin()
+    assert origin.cluster_url == "store:file:///x?namespace=n"
+
+
+def test_a_configured_name_says_where_the_log_is(config: Path) -> None:
+    config.write_text(f'[clusters.prod-eu]\nstore = "{SECRET}"\ncluster = "etcd://h:2379"\n')
+    origin = Place(cluster="prod-eu").origin()
+    assert (origin.store, origin.cluster) == (SECRET, "etcd://h:2379")
+
+
+def test_the_environment_can_name_a_cluster(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text("")
+    monkeypatch.setenv("ROOKERY_CLUSTERS_PROD_STORE", SECRET)
+    assert Place(cluster="prod").origin().store == SECRET
+
+
+def test_secrets_stay_at_home(config: Path) -> None:
+    config.write_text(f'[clusters.prod]\nstore = "{SECRET}"\n')
+    place = Place(cluster="prod")
+    assert b"geheim" not in pickle.dumps(place)
+    assert "geheim" not in repr(Place(store=SECRET)) + repr(Place(store=SECRET).origin())
+
+
+def test_a_name_that_is_not_configured_is_refused(config: Path) -> None:
+    config.write_text('[clusters.prod]\nstore = "file:///x"\n')
+    with pytest.raises(ConfigError, match=r"cluster 'prot' is not configured.*did you mean prod"):
+        Place(cluster="prot").origin()
+
+
+def test_an_unknown_key_of_a_cluster_is_refused_with_its_line(config: Path) -> None:
+    config.write_text('[clusters.prod]\nstore = "file:///x"\nstores = "y"\n')
+    with pytest.raises(ConfigError, match=r"clusters.prod.stores: unknown.*rookery.toml:3"):
+        Place(cluster="prod").origin()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"store": "file:///x", "data": "/y"},
+        {"cluster": "prod", "store": "file:///x"},
+        {"data": "/x", "cluster": "etcd://h:2379"},
+    ],
+)
+def test_none_and_two_places_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        Place.of(options).origin()
+
+
+def test_a_folder_is_read_on_its_own_host_alone(tmp_path: Path) -> None:
+    (tmp_path / "cluster.sqlite").touch()
+    place = Place(data=str(tmp_path))
+    check_host(place, host_mark(place))
+    with pytest.raises(ConfigError, match="SQLite"):
+        check_host(place, "another-boot/1/2")
+    assert host_mark(Place(store="file:///x")) == ""

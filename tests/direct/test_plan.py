@@ -1,0 +1,72 @@
+"""Who reads what: all of it, once, and about equally much."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rookery.direct.plan import MIB, Cutting, PlannedRange, Planner
+from tests.direct.logs import Cluster, create, planned, read, read_all, send, values
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """Return a cluster with one topic of segments."""
+    cluster = Cluster(tmp_path_factory.mktemp("plan"))
+    with cluster.broker() as broker:
+        create(broker, "t", 3)
+        send(broker, "t", values(6_000, partitions=3))
+    cluster.rewrite()
+    return cluster
+
+
+def tasks(cluster: Cluster, cutting: Cutting) -> list[list[PlannedRange]]:
+    with cluster.log as log:
+        ranges = planned(log)
+        return log.run(Planner(log.log).tasks(ranges, cutting))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 40])
+def test_tasks_have_all_records_once_and_in_order(cluster: Cluster, count: int) -> None:
+    found = tasks(cluster, Cutting(cores=1, min_tasks=count))
+    assert [row for task in found for row in read(cluster.place, task)] == read_all(cluster)
+    ranges = [one for task in found for one in task]
+    assert all(
+        one.end == other.begin
+        for one, other in pairwise(ranges)
+        if one.partition == other.partition
+    )
+    assert len(found) >= min(count, 20)
+
+
+def test_small_partitions_share_a_task(cluster: Cluster) -> None:
+    assert len(tasks(cluster, Cutting(cores=8))) == 1
+
+
+def test_no_task_has_more_records_than_it_may(cluster: Cluster) -> None:
+    found = tasks(cluster, Cutting(max_records=700))
+    counts = [sum(one.end - one.begin for one in task) for task in found]
+    assert max(counts) <= 700
+    assert sum(counts) == 6_000
+    assert sorted(row for task in found for row in read(cluster.place, task)) == sorted(
+        read_all(cluster)
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [(0, 1), (MIB, 1), (40 * MIB, 3), (400 * MIB, 4), (2_000 * MIB, 16), (2_100 * MIB, 20)],
+)
+def test_tasks_are_neither_small_nor_many(size: int, count: int) -> None:
+    assert Cutting(cores=4).tasks(size) == count
+
+
+def test_a_plan_does_not_need_the_rows_of_others(cluster: Cluster, tmp_path: Path) -> None:
+    with cluster.log as log:
+        ranges = planned(log)
+    assert [one.partition for one in ranges] == [0, 1, 2]
+    assert read(cluster.place, ranges[1:2]) == [
+        row for row in read_all(cluster) if row.partition == 1
+    ]

@@ -1,0 +1,251 @@
+"""Topics read straight from the objects, with every broker stopped."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from rookery.direct.offsets import LATEST, Position
+from rookery.direct.plan import Gap, PlannedRange, Planner
+from rookery.errors import Corrupt
+from rookery.log.settings import RewriteSettings
+from rookery.records import _columns_twin, columns
+from rookery.store.counted import counts
+from rookery.store.meter import READ_BYTES
+from tests.direct.logs import (
+    BASE,
+    COMPACT,
+    SMALL,
+    Cluster,
+    Seen,
+    Sent,
+    create,
+    partitions_of,
+    planned,
+    read,
+    read_all,
+    send,
+    send_aborted,
+    until,
+    values,
+    wanted,
+)
+
+
+def expected(rows: list[Sent], topic: str = "t") -> list[Seen]:
+    """Return what a reader must see of rows of one partition."""
+    return [Seen(topic, 0, i, row.timestamp, row.key, row.value) for i, row in enumerate(rows)]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    """Return a cluster over a store in a folder."""
+    return Cluster(tmp_path)
+
+
+def test_extents_then_segments_give_the_same_records(cluster: Cluster) -> None:
+    rows = values(3_000)
+    with cluster.broker() as broker:
+        send(broker, "t", rows)
+    assert read_all(cluster) == expected(rows)
+    cluster.rewrite()
+    assert read_all(cluster) == expected(rows)
+
+
+def test_merged_objects_give_the_same_records(cluster: Cluster) -> None:
+    rows = values(2_000, partitions=4)
+    with cluster.broker() as broker:
+        create(broker, "t", 4)
+        send(broker, "t", rows)
+        before = read_all(cluster)
+    whole = {"upkeep_interval_ms": 50, "rewrite": _without_segments()}
+    with cluster.broker(**whole) as broker:
+        until(lambda: all(any(one.kinds) for one in partitions_of(broker, "t")))
+        assert all(one.kinds[0] == 2 for one in partitions_of(broker, "t"))
+    assert len(before) == len(rows)
+    assert read_all(cluster) == before
+
+
+def _without_segments() -> RewriteSettings:
+    return replace(SMALL, segment_age_ms=3_600_000, segment_bytes=1 << 29)
+
+
+def test_a_folder_is_read_with_a_live_broker_and_with_none(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, is_local=True)
+    rows = values(1_000)
+    with cluster.broker() as broker:
+        send(broker, "t", rows)
+        assert read_all(cluster) == expected(rows)
+    assert read_all(cluster) == expected(rows)
+    cluster.rewrite()
+    assert read_all(cluster) == expected(rows)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_read(cluster: Cluster, codec: str) -> None:
+    rows = values(500)
+    with cluster.broker() as broker:
+        send(broker, "t", rows, settings={"compression.type": codec})
+    assert read_all(cluster) == expected(rows)
+
+
+def test_aborted_records_are_left_out_unless_asked_for(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        send(broker, "t", values(3), settings={"transactional.id": "good"})
+        send_aborted(broker, "t", [Sent(b"bad")] * 2, "bad")
+        send(broker, "t", values(2))
+    rows = read_all(cluster)
+    assert [row.offset for row in rows] == [0, 1, 2, 7, 8]
+    both = read_all(cluster, is_committed=False)
+    assert [row.offset for row in both] == [0, 1, 2, 4, 5, 7, 8]
+    cluster.rewrite()
+    assert read_all(cluster) == rows
+
+
+def test_an_open_transaction_ends_what_is_read(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        send(broker, "t", values(3))
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "open"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("t", b"not yet", partition=0)
+        producer.flush(30)
+        send(broker, "t", values(2))
+        assert [row.offset for row in read_all(cluster)] == [0, 1, 2]
+        producer.commit_transaction(30)
+        assert len(read_all(cluster)) == 6
+
+
+def test_the_log_s_own_times_are_told(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        create(broker, "t", message_timestamp_type="LogAppendTime")
+        send(broker, "t", values(10))
+    before = read_all(cluster)
+    assert all(row.timestamp > 1_000_000_000_000 for row in before)
+    cluster.rewrite()
+    assert read_all(cluster) == before
+
+
+def test_compacted_offsets_are_gaps_and_no_loss(cluster: Cluster) -> None:
+    rows = values(1_000)
+    with cluster.broker() as broker:
+        create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+        send(broker, "t", rows)
+    with cluster.rewriting(**COMPACT) as broker:
+        until(lambda: partitions_of(broker, "t")[0].cleaned_to > 900)
+    found = read_all(cluster)
+    assert len(found) < 200
+    assert [row for row in expected(rows) if row in found] == found
+    assert {row.key: row for row in found} == {row.key: row for row in expected(rows)}
+
+
+def test_what_retention_took_is_a_gap(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        send(broker, "t", values(500))
+        with cluster.log as log:
+            before = wanted(log)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        [done] = admin.delete_records([TopicPartition("t", 0, 300)]).values()
+        done.result(30)
+    with cluster.log as log:
+        planner = Planner(log.log)
+        ranges = log.run(planner.plan(before))
+    assert planner.gaps == [Gap("t", 0, 0, 300, "the log begins at 300")]
+    assert [row.offset for row in read(cluster.place, ranges)] == list(range(300, 500))
+
+
+def test_objects_that_are_gone_are_planned_anew(cluster: Cluster) -> None:
+    rows = values(2_000)
+    with cluster.broker(inline_bytes=0) as broker:
+        send(broker, "t", rows)
+    with cluster.log as log:
+        old = planned(log)
+    objects = {row.object_id for one in old for row in one.rows if row.object_id > 0}
+    assert objects
+    with cluster.rewriting(delete_delay_ms=0, snapshot_entries=1) as broker:
+        known = broker.broker.replica.state.objects
+        until(lambda: not objects & known.rows.keys())
+    assert read(cluster.place, old) == expected(rows)
+
+
+def test_damage_is_refused(cluster: Cluster) -> None:
+    with cluster.broker(inline_bytes=0) as broker:
+        send(broker, "t", values(200))
+    [path, *_] = sorted((cluster.folder.parent / "store").rglob("objects/**/*"))
+    files = [one for one in path.parent.rglob("*") if one.is_file()] if path.is_dir() else [path]
+    for file in files:
+        data = bytearray(file.read_bytes())
+        data[-20] ^= 1
+        file.chmod(0o644)
+        file.write_bytes(data)
+    with pytest.raises(Corrupt):
+        read_all(cluster)
+
+
+def test_no_listing_and_few_requests(cluster: Cluster) -> None:
+    rows = values(20_000, size=200)
+    with cluster.broker(inline_bytes=0) as broker:
+        send(broker, "t", rows, each=1_000)
+    cluster.rewrite()
+    with cluster.log as log:
+        listed = counts()["list"]
+        ranges = planned(log)
+        size = sum(one.size for one in ranges)
+        made, taken = counts()["read"], READ_BYTES.value
+        assert read(cluster.place, ranges) == expected(rows)
+        requests, got = counts()["read"] - made, READ_BYTES.value - taken
+        assert counts()["list"] == listed
+    segments = sum(len(one.rows) for one in ranges)
+    assert requests == segments
+    assert size * 0.9 < got <= size
+
+
+def test_a_slice_of_time_reads_few_bytes(cluster: Cluster) -> None:
+    rows = values(20_000, size=200)
+    with cluster.broker(inline_bytes=0) as broker:
+        send(broker, "t", rows)
+    cluster.rewrite()
+    with cluster.log as log:
+        full = sum(one.size for one in planned(log))
+        taken = READ_BYTES.value
+        ends = {"start": Position(time_ms=BASE + 10_000), "end": Position(time_ms=BASE + 10_200)}
+        ranges = planned(log, **ends)
+        found = read(cluster.place, ranges)
+    assert found == expected(rows)[10_000:10_200]
+    assert READ_BYTES.value - taken <= 0.05 * full
+
+
+def test_python_alone_reads_the_same(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = values(500)
+    with cluster.broker() as broker:
+        send(broker, "t", rows[:300], settings={"compression.type": "lz4"})
+        send(broker, "t", rows[300:])
+    cluster.rewrite()
+    compiled = read_all(cluster)
+    monkeypatch.setattr(columns, "_columns", _columns_twin)
+    assert read_all(cluster) == compiled == expected(rows)
+
+
+def test_a_planned_range_travels(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        send(broker, "t", values(50))
+    with cluster.log as log:
+        [one] = planned(log)
+    copy: PlannedRange = pickle.loads(pickle.dumps(one))
+    assert copy == one
+
+
+def test_the_end_is_the_one_asked_for(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        send(broker, "t", values(1_000))
+    cluster.rewrite()
+    ends = {
+        "start": Position(offsets={"t": {0: 123}}),
+        "end": Position(LATEST, offsets={"t": {0: 456}}),
+    }
+    assert [row.offset for row in read_all(cluster, **ends)] == list(range(123, 456))
