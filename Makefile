@@ -8,10 +8,10 @@ NATIVE := $(wildcard src/rookery/*/*.pyx src/rookery/*/*.pxd)
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo test check bench fuzz long crash faults clean
+.PHONY: help demo test check bench fuzz long crash faults spark42 large clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml scripts/setup $(NATIVE)
 	@scripts/setup $(PYTHON) $(VENV)
@@ -21,8 +21,9 @@ $(PEERS): scripts/install-peers
 	@scripts/install-peers
 	@mkdir -p $(VENV) && touch $@
 
-demo: $(READY) ## See it work: a million records, a killed broker, and nothing lost
+demo: $(READY) $(PEERS) ## See it work: a killed broker, a killed pipeline, and nothing lost
 	@$(BIN)/rookery demo
+	@$(BIN)/rookery demo --tables --records 200k --report build/report.html
 
 test: $(READY) $(PEERS) ## Run the tests (starts a real Kafka for some of them)
 	@scripts/test
@@ -49,6 +50,12 @@ faults: $(READY) $(PEERS) ## Break brokers under load for hours, and check what 
 	@status=0; for target in sqlite etcd+s3; do for fault in kill pause cut client; do \
 	$(BIN)/python -m tests.faults.history.long --runs 5 --seconds $(or $(SECONDS),300) \
 	--fault $$fault --target $$target || status=1; done; done; exit $$status
+
+spark42: $(READY) $(PEERS) ## Run the tests of Spark on pyspark 4.2, too
+	@scripts/spark42
+
+large: $(READY) ## Pass a batch of GB gigabytes (4) through a driver of one
+	@$(BIN)/python -m tests.spark.large --gigabytes $(or $(GB),4)
 
 clean: ## Remove everything that was built
 	@rm -rf $(VENV) build src/build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

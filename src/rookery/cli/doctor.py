@@ -25,6 +25,7 @@ _USERS_OF_NATIVE = (
     "rookery.records.kernel",
     "rookery.records.columns",
     "rookery.records.sieve",
+    "rookery.records.murmur",
 )
 
 _REINSTALL = "pip install --force-reinstall rookery"
@@ -92,13 +93,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def examine() -> list[Finding]:
-    """Look at the interpreter, the compiled modules and the libraries."""
+    """Look at the interpreter, the compiled modules, the libraries and Spark."""
     return [
         Finding("python", platform.python_implementation(), _python()),
         Finding("platform", platform.system(), platform.platform()),
         *_examine_modules(),
         *(_examine_native(status) for status in _native_report()),
         *(_examine_library(library) for library in _LIBRARIES if _is_expected(library)),
+        *_examine_spark(),
     ]
 
 
@@ -159,6 +161,11 @@ def _examine_library(library: _Library) -> Finding:
         remedy = f"pip install {library.package}"
         return Finding("library", library.module, detail, remedy)
     return Finding("library", library.module, f"{_version(library.package)}: {library.use}")
+
+
+def _examine_spark() -> list[Finding]:
+    look_at_spark = import_module("rookery.cli.actions.sparkcheck").look_at_spark
+    return [Finding("spark", *look) for look in look_at_spark()]
 
 
 def _version(package: str) -> str:

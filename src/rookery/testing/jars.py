@@ -1,4 +1,4 @@
-"""The jars of a real Apache Kafka, fetched once with Maven and kept in a cache folder."""
+"""Jars of others, fetched once with Maven and kept in a cache folder: Kafka, Spark's connector."""
 
 from __future__ import annotations
 
@@ -11,13 +11,45 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 from rookery.errors import ConfigError, Unavailable
 
-POM: Final = Path(__file__).parent / "maven" / "kafka.xml"
-VERSION: Final = re.findall(r"<kafka.version>(.+?)</", POM.read_text("utf-8"))[0]
+_POMS: Final = Path(__file__).parent / "maven"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Jars that belong together, as one of our poms names them."""
+
+    name: str
+    title: str
+    size: str
+
+    @property
+    def pom(self) -> Path:
+        """Return the pom that lists them."""
+        return _POMS / f"{self.name}.xml"
+
+    @property
+    def version(self) -> str:
+        """Return the version that the pom names."""
+        found = re.search(rf"<{self.name}.version>(.+?)</", self.pom.read_text("utf-8"))
+        return found[1] if found else "unknown"
+
+    @property
+    def folder(self) -> str:
+        """Return the name of the folder that they are kept in."""
+        return f"{self.name}-{self.version}"
+
+
+KAFKA: Final = Bundle("kafka", "Apache Kafka", "about 100 jars, 127 MB")
+CONNECTOR: Final = Bundle("spark", "Spark's Kafka connector", "4 jars, 10 MB")
+
+POM: Final = KAFKA.pom
+VERSION: Final = KAFKA.version
 """The version of Apache Kafka that the pom names."""
 
 _COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -39,14 +71,21 @@ def jars(cache: Path | None = None, *, progress: Progress | None = None) -> Path
         ConfigError: Maven is not installed.
         Unavailable: Maven could not fetch them.
     """
+    return bundle_jars(KAFKA, cache, progress=progress)
+
+
+def bundle_jars(
+    bundle: Bundle, cache: Path | None = None, *, progress: Progress | None = None
+) -> Path:
+    """Return the folder with a bundle's jars; see `jars`."""
     cache = cache or Path.home() / ".cache" / "rookery"
-    target = cache / f"kafka-{VERSION}"
+    target = cache / bundle.folder
     if target.is_dir():
         return target
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / f"kafka-{VERSION}.lock"):
+    with _locked(cache / f"{bundle.folder}.lock"):
         if not target.is_dir():
-            _fetch(target, progress or sys.stderr.write)
+            _fetch(bundle, target, progress or sys.stderr.write)
     return target
 
 
@@ -68,14 +107,15 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(target: Path, progress: Progress) -> None:
+def _fetch(bundle: Bundle, target: Path, progress: Progress) -> None:
     maven = program("mvn")
-    progress(f"Fetching Apache Kafka {VERSION} (about 100 jars, 127 MB) into {target}\n")
+    progress(f"Fetching {bundle.title} {bundle.version} ({bundle.size}) into {target}\n")
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target.parent) as folder:
         work = Path(folder)
         # Maven treats the pom's folder as its own, and ours may be read-only.
-        pom = Path(shutil.copy(POM, work / "pom.xml"))
-        _run_maven([maven, "-B", "-f", str(pom), _COPY, *_options(work / "libs")], progress)
+        pom = Path(shutil.copy(bundle.pom, work / "pom.xml"))
+        command = [maven, "-B", "-f", str(pom), _COPY, *_options(work / "libs")]
+        _run_maven(bundle, command, progress)
         # A rename is all or nothing: whoever sees the folder sees it whole.
         (work / "libs").rename(target)
     progress(f"Fetched {len(list(target.glob('*.jar')))} jars\n")
@@ -85,7 +125,7 @@ def _options(libs: Path) -> list[str]:
     return ["-DincludeScope=runtime", f"-DoutputDirectory={libs}"]
 
 
-def _run_maven(command: list[str], progress: Progress) -> None:
+def _run_maven(bundle: Bundle, command: list[str], progress: Progress) -> None:
     tail: deque[str] = deque(maxlen=20)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -93,8 +133,8 @@ def _run_maven(command: list[str], progress: Progress) -> None:
         _follow(maven.stdout, tail, progress)
     if maven.returncode:
         raise Unavailable(
-            f"Maven could not fetch Apache Kafka {VERSION} (exit status {maven.returncode}); "
-            f"it said last:\n{''.join(tail)}"
+            f"Maven could not fetch {bundle.title} {bundle.version} "
+            f"(exit status {maven.returncode}); it said last:\n{''.join(tail)}"
         )
 
 

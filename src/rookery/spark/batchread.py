@@ -1,0 +1,158 @@
+"""Reads topics as a batch: planned on the driver, read by tasks that need no broker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from rookery.direct import latest, ordered
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.host import check_host, host_mark
+from rookery.direct.latest import KeyShare
+from rookery.direct.log import DirectLog
+from rookery.direct.offsets import Subject
+from rookery.direct.ordered import SpanShare
+from rookery.direct.plan import Cutting, OffsetRange, PlannedRange, Planner
+from rookery.direct.read import plan_again, reader
+from rookery.records.reading import Reading
+from rookery.spark import schema
+from rookery.spark.filters import Bounds
+from rookery.spark.gaps import handle_gaps
+from rookery.spark.options import ReadOptions
+
+
+@dataclass
+class Share(InputPartition):
+    """What one task reads."""
+
+    ranges: list[PlannedRange]
+    host: str = ""
+    """The host whose folder is read; empty if any host will do."""
+    keys: KeyShare | None = None
+    """Of these keys only the last record is wanted."""
+    span: SpanShare | None = None
+    """The records of this span are wanted in the order of their times."""
+
+
+class BatchReader(DataSourceReader):
+    """Plans and reads one DataFrame; it travels to the tasks, so it holds options alone."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._bounds = Bounds()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the tasks: once for a DataFrame.
+
+        Raises:
+            ConfigError: an option names what is not there.
+            Conflict: offsets that are wanted are gone.
+        """
+        with BlockingLog(self._options.place, "spark-source") as log:
+            shares = log.run(self._plan(log.log))
+        mark = host_mark(self._options.place)
+        return [replace(one, host=mark) for one in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield a task's records."""
+        if not isinstance(partition, Share):
+            return iter(())  # Spark asks once even where there is nothing
+        check_host(self._options.place, partition.host)
+        options = self._options
+        if partition.keys is not None:
+            return read_latest(options, partition.ranges, partition.keys)
+        if partition.span is not None:
+            return read_ordered(options, partition.span)
+        return read_ranges(options, partition.ranges)
+
+    async def _plan(self, log: DirectLog) -> list[Share]:
+        options = self._options
+        planner = Planner(log, is_committed=options.is_committed)
+        ranges = await planner.plan(await self._wanted(log), self._bounds.time_ms)
+        handle_gaps(options, planner.gaps)
+        cut = cutting(options)
+        if options.is_latest_per_key:
+            found = latest.shares(ranges, cut.tasks(sum(one.size for one in ranges)))
+            return [Share(many, keys=keys) for many, keys in found]
+        if options.is_ordered:
+            spans = await ordered.shares(log, ranges, options.min_partitions)
+            return [Share([], span=one) for one in spans]
+        return [Share(many) for many in await planner.tasks(ranges, cut)]
+
+    async def _wanted(self, log: DirectLog) -> list[OffsetRange]:
+        options = self._options
+        subjects = [one for one in options.subscription.find(log.state) if self._bounds.admits(one)]
+        committed = options.is_committed
+        begins = await options.start.resolve(log, subjects, is_committed=committed)
+        ends = await options.end.resolve(log, subjects, is_committed=committed)
+        return [
+            self._bounds.within(OffsetRange(*key, begins[key], ends[key]))
+            for key in map(_key, subjects)
+        ]
+
+
+class FilteringReader(BatchReader):
+    """Also takes filters: only where Spark is set to push them down, else it refuses such a one."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Leave out what filters surely leave out; Spark looks at every row again."""
+        self._bounds = Bounds.of(filters)
+        return filters
+
+
+def read_ranges(options: ReadOptions, ranges: Sequence[PlannedRange]) -> Iterator[pa.RecordBatch]:
+    """Yield the records of planned ranges as Spark wants them."""
+    decoded = _decoded(options, ranges, schema.reading(options.columns))
+    return schema.to_spark(decoded, options.columns)
+
+
+def read_latest(
+    options: ReadOptions, ranges: Sequence[PlannedRange], keys: KeyShare
+) -> Iterator[pa.RecordBatch]:
+    """Yield the last record of every key, partition by partition."""
+    reading = schema.reading(dict.fromkeys((*options.columns, "key", "value")))
+    for one in ranges:
+        kept = latest.latest(_decoded(options, [one], reading), keys)
+        yield from schema.to_spark(kept, options.columns)
+
+
+def read_ordered(options: ReadOptions, share: SpanShare) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a span of time in order."""
+    reading = schema.reading(options.columns)
+
+    def read(one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return _decoded(options, [one], replace(reading, columns=tuple(names)))
+
+    def again(one: PlannedRange, begin: int, end: int) -> PlannedRange | None:
+        return plan_again(
+            options.place, one, begin, lambda gaps: handle_gaps(options, gaps), end=end
+        )
+
+    found = ordered.ordered(share, reading.columns, read, again)
+    return schema.to_spark(found, options.columns)
+
+
+def _decoded(
+    options: ReadOptions, ranges: Sequence[PlannedRange], reading: Reading
+) -> Iterator[pa.RecordBatch]:
+    return reader(options.place).columns(ranges, reading, lambda gaps: handle_gaps(options, gaps))
+
+
+def cutting(options: ReadOptions) -> Cutting:
+    """Return how much one task reads.
+
+    The planner does not know the cluster's cores, only this host's; minPartitions tells it.
+    """
+    return Cutting(
+        cores=os.cpu_count() or 2,
+        min_tasks=options.min_partitions,
+        max_records=options.max_records,
+    )
+
+
+def _key(subject: Subject) -> tuple[bytes, int]:
+    return subject.topic.id, subject.partition.index

@@ -1,0 +1,91 @@
+"""A DataFrame into topics: all of it at once, or nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from rookery.clock import SystemRandom
+from rookery.cluster.state.sinks import Batch
+from rookery.errors import ConfigError, Conflict
+from rookery.spark import writing
+from rookery.spark.writeoptions import WriteOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger(__name__)
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
+    """Return what writes a DataFrame.
+
+    Raises:
+        ConfigError: an option or a column cannot be used.
+        ApiError: the topic is not there.
+    """
+    if overwrite:
+        raise ConfigError(
+            "mode overwrite: a topic is appended to; use mode append, and delete records or the "
+            "topic before if that is what you want"
+        )
+    chosen = WriteOptions.of(options, is_stream=False)
+    writing.check_rows(chosen, schema)
+    return BatchWriter(chosen, SystemRandom().token(16).hex())
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes once; with `sinkId` and `batchId`, or within `foreachBatch`, also if it is run again.
+
+    Without a `sinkId` each run is a write of its own.
+    """
+
+    def __init__(self, options: WriteOptions, run_id: str) -> None:
+        self._options = options
+        self._run_id = run_id
+
+    # Spark's own class says the same, of rows.
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
+        """Stage the rows of a task."""
+        return writing.stage(self._options, self._batch(), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what all tasks have staged."""
+        done = writing.commit_all(self._options, messages, self._options.source_offsets)
+        if done is not None and done.is_repeated:
+            log.warning(
+                "batch %s of sink %s was written before: nothing was written again",
+                self._options.batch_id,
+                self._options.sink_id,
+            )
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Give up what tasks have staged."""
+        writing.abort_all(self._options, messages)
+
+    def _batch(self) -> Batch:
+        """Return what the rows are known by.
+
+        Raises:
+            Conflict: there is a sink id but no number, or one that is not the stream's.
+        """
+        sink_id, number = self._options.sink_id, self._options.batch_id
+        if not sink_id:
+            return Batch("", self._run_id, 0)
+        stream = writing.streaming_batch()
+        if stream is None and number is None:
+            raise Conflict(
+                "sinkId without batchId: outside of foreachBatch, say which batch this is (a "
+                "number that grows from run to run), or leave sinkId out and have it written again "
+                "by every run"
+            )
+        if stream is None:
+            return Batch(sink_id, "", number or 0)
+        query_id, batch_id = stream
+        if number not in (None, batch_id):
+            raise Conflict(f"batchId={number}, but this is batch {batch_id} of its stream")
+        return Batch(sink_id, query_id, batch_id)

@@ -1,0 +1,110 @@
+"""Where a stream's checkpoint may be: in a place that every host sees.
+
+Spark's Python package has no file system for object stores, so a checkpoint is often a folder. With
+a master elsewhere the driver and the executors would each see their own: state written by one host
+is missing on the next, and a driver that restarts on another host begins anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from rookery.direct.place import Place
+from rookery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHARED_SETTING: Final = "spark.rookery.checkpoint.shared"
+"""The Spark setting with which a user says that local paths are the same folder on all hosts."""
+
+_MASTER_VARIABLE: Final = "ROOKERY_SPARK_MASTER"
+_DEFAULT_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
+
+
+def check_checkpoint(location: str, *, master: str, is_shared: bool = False) -> None:
+    """Refuse a checkpoint that only some of the hosts would see.
+
+    Args:
+        location: the checkpoint's path or URL.
+        master: Spark's master, as in `spark.master`.
+        is_shared: the user says that all hosts see the same folder there.
+
+    Raises:
+        ConfigError: it is a local path, Spark runs on other hosts, and nobody said it is shared.
+    """
+    if is_local(master) or is_shared or urlsplit(location).scheme not in {"", "file"}:
+        return
+    raise ConfigError(
+        f"checkpointLocation={location} is a folder of one host, but Spark runs on others "
+        f"(master {master}): name a place that all hosts see (an hdfs: or s3a: URL; the latter "
+        f"needs hadoop-aws from Maven Central), or, if this folder is mounted on all of them, set "
+        f"{SHARED_SETTING}=true"
+    )
+
+
+def check_session_checkpoint(spark: SparkSession, location: str | None = None) -> None:
+    """Refuse a checkpoint of a session's stream as `check_checkpoint` does.
+
+    Args:
+        spark: the session, whose master and settings count; it may be a Connect session.
+        location: the checkpoint; the session's default one unless told.
+
+    Raises:
+        ConfigError: see `check_checkpoint`.
+    """
+    location = location or spark.conf.get(_DEFAULT_LOCATION, None)
+    if location:
+        shared = spark.conf.get(SHARED_SETTING, "false") or ""
+        check_checkpoint(location, master=master_of(spark), is_shared=shared.lower() == "true")
+
+
+def check_stream(location: str) -> None:
+    """Refuse a checkpoint as `check_checkpoint` does, where there is no session to ask.
+
+    That is so in the processes in which Spark's driver plans sources and sinks. They know of hosts
+    elsewhere if `rookery.spark.session` or `rookery spark submit` has started Spark.
+
+    Raises:
+        ConfigError: see `check_checkpoint`.
+    """
+    if location:
+        check_checkpoint(location, master=remote_master() or "local")
+
+
+def check_reachable(place: Place) -> None:
+    """Refuse a log in a folder of this host if tasks run on others.
+
+    Raises:
+        ConfigError: Spark's executors could not read it.
+    """
+    if place.data and (master := remote_master()):
+        raise ConfigError(
+            f"data={place.data}: a folder of one host, but Spark runs on others (master {master}): "
+            "brokers must keep their log in a store that all hosts reach (rookery broker --store)"
+        )
+
+
+def remote_master() -> str:
+    """Return the master of the Spark that runs this process, if it is elsewhere; else nothing."""
+    return os.environ.get(_MASTER_VARIABLE, "")  # noqa: TID251 (the only way into such a process)
+
+
+def exported(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which `check_stream` knows, for whoever starts Spark."""
+    is_shared = settings.get(SHARED_SETTING, "").lower() == "true"
+    return {} if is_local(master) or is_shared else {_MASTER_VARIABLE: master}
+
+
+def master_of(spark: SparkSession) -> str:
+    """Return the master of a session, classic or Connect; `local` if a server does not tell."""
+    return spark.conf.get("spark.master", None) or "local"
+
+
+def is_local(master: str) -> bool:
+    """Tell whether Spark runs on this host alone."""
+    # Also local-cluster[…], whose executors are processes of this host.
+    return master.startswith("local")

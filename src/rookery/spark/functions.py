@@ -1,0 +1,166 @@
+"""Decoders as column functions, for any DataFrame with a binary column.
+
+    from rookery.spark.functions import decode
+
+    rows = df.select(decode("value", "json", schema="id long, name string").alias("row"))
+    rows.where("row._error is null").select("row.value.*")
+
+They run as Arrow UDFs, in classic Spark and over Connect; executors need rookery installed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from rookery.decode.open import open_decoder
+from rookery.decode.port import Array, Decoder, DecoderSettings, Function
+from rookery.decode.registry import Registry, RegistrySettings, UnknownSchema
+from rookery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+VALUE, ERROR = "value", "_error"
+
+
+def decode(  # noqa: PLR0913 (each is a setting of some decoder)
+    column: Column | str,
+    decoder: str,
+    *,
+    schema: str | bytes | pa.Schema | None = None,
+    registry: str | RegistrySettings | None = None,
+    subject: str | None = None,
+    version: int | None = None,
+    message: str | None = None,
+    function: str | Function | None = None,
+) -> Column:
+    """Decode a binary column to a struct of `value` and `_error`, one of which is null.
+
+    The type is known before any row is read: from `schema`, or from the registry, which is asked
+    now for the subject's version. Times of day become microseconds, since Spark's columns of other
+    types cannot hold them; unsigned numbers become wider ones.
+
+    Args:
+        column: what to decode.
+        decoder: `raw`, `utf8`, `json`, `avro`, `protobuf`, `arrow` or `python`.
+        schema: DDL or an Arrow schema (json, arrow, python), Avro's JSON, or a FileDescriptorSet.
+        registry: a schema registry's address or settings, if values are framed.
+        subject: whose schema readers want to see, if `schema` does not say it.
+        version: which version of it; the latest by default.
+        message: the full name of a Protobuf message.
+        function: for `python`: a function of a binary Arrow array, or `package.module:name`.
+
+    Raises:
+        ConfigError: an argument has to change; the text says which.
+        Unavailable: the registry is out of reach.
+    """
+    from pyspark.sql import functions  # noqa: PLC0415 (commands that use no Spark start faster)
+    from pyspark.sql.pandas.types import from_arrow_type  # noqa: PLC0415
+
+    asked = None if registry is None else Registry(registry)
+    settings = DecoderSettings(schema, asked, subject, version, message, function)
+    task = _Task(decoder, _pinned(settings))
+    kind = from_arrow_type(task.type)
+    udf: Any = cast("Any", functions).arrow_udf(_as_function(task), kind)
+    return cast("Column", udf(functions.col(column) if isinstance(column, str) else column))
+
+
+def _as_function(task: _Task) -> Any:
+    def run(column: Array) -> Array:
+        return task(column)
+
+    # Spark tells an Arrow UDF by its annotations, which it must be able to look up.
+    run.__annotations__ = {"column": pa.Array, "return": pa.Array}
+    return run
+
+
+def _pinned(settings: DecoderSettings) -> DecoderSettings:
+    """Name the version that the latest is now: executors must see the same."""
+    if settings.registry is None or settings.subject is None or settings.version is not None:
+        return settings
+    try:
+        return replace(settings, version=settings.registry.latest(settings.subject).version)
+    except UnknownSchema as error:
+        raise ConfigError(f"{error}; check subject") from None
+
+
+class _Task:
+    """What an executor runs for each batch; it travels there as its settings alone."""
+
+    def __init__(self, decoder: str, settings: DecoderSettings) -> None:
+        from pyspark import cloudpickle  # noqa: PLC0415
+
+        # As bytes they are a key: a process that runs many tasks opens the decoder once.
+        self._settings: bytes = cast("Any", cloudpickle).dumps((decoder, settings))
+        self.type = pa.struct(
+            [(VALUE, storable(_opened(self._settings).type)), (ERROR, pa.string())]
+        )
+
+    def __call__(self, column: Array) -> Array:
+        found = _opened(self._settings).decode(column)
+        reasons: list[str | None] = [None] * len(column)
+        for bad in found.bad:
+            reasons[bad.row] = bad.reason
+        kind = self.type.field(VALUE).type
+        return pa.StructArray.from_arrays(
+            [as_storable(found.values, kind), pa.array(reasons, pa.string())],
+            fields=list(self.type),
+        )
+
+
+@lru_cache(maxsize=64)
+def _opened(settings: bytes) -> Decoder:
+    from pyspark import cloudpickle  # noqa: PLC0415
+
+    return open_decoder(*cloudpickle.loads(settings))
+
+
+def storable(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 (one for each kind of type)
+    """Return the type nearest to this one that Spark has."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, storable(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(storable(kind.key_type), storable(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(storable(kind.value_type))
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz and "UTC")
+    if pa.types.is_duration(kind):
+        return pa.duration("us")
+    for test, other in (
+        (pa.types.is_uint8, pa.int16()),
+        (pa.types.is_uint16, pa.int32()),
+        (pa.types.is_uint32, pa.int64()),
+        (pa.types.is_uint64, pa.decimal128(20, 0)),
+        (pa.types.is_float16, pa.float32()),
+        (pa.types.is_time, pa.int64()),
+        (pa.types.is_fixed_size_binary, pa.binary()),
+        (pa.types.is_large_binary, pa.binary()),
+        (pa.types.is_large_string, pa.string()),
+        (pa.types.is_null, pa.string()),
+    ):
+        if test(kind):
+            return other
+    return kind
+
+
+def as_storable(values: Array, kind: pa.DataType) -> Array:
+    """Cast a column to the type that `storable` gave for it."""
+    if values.type == kind:
+        return values
+    if pa.types.is_struct(kind):
+        columns = [
+            as_storable(cast("Any", values).field(at), field.type) for at, field in enumerate(kind)
+        ]
+        mask = values.is_null() if values.null_count else None
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+    if pa.types.is_time(values.type):
+        # 32 bits hold milliseconds; what both kinds become is microseconds.
+        return values.cast(pa.time64("us"), safe=False).cast(pa.int64())
+    if pa.types.is_timestamp(kind):
+        return values.cast(kind, safe=False)
+    return values.cast(kind)

@@ -1,0 +1,106 @@
+"""Values of options, read from their text; refusals name the option, and say what to write."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, TypeGuard
+
+from rookery.direct.offsets import PerPartition
+from rookery.errors import ConfigError
+
+_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
+_UNITS_MS: Final = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+class Given:
+    """Options by their proper names."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.values = values
+
+    def text(self, name: str) -> str:
+        """Return an option's text; empty if it is not given."""
+        return self.values.get(name, "").strip()
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return whether an option is true."""
+        value = self.text(name).lower() or str(default).lower()
+        if value not in {"true", "false"}:
+            raise ConfigError(f"{name}={value!r}: write true or false")
+        return value == "true"
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number from 1 on; None if it is not given."""
+        value = self.text(name)
+        if not value:
+            return None
+        if not value.isascii() or not value.isdigit() or int(value) < 1:
+            raise ConfigError(f"{name}={value!r}: must be a whole number from 1 on")
+        return int(value)
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        """Return one of some words; the first if none is given."""
+        value = self.text(name) or allowed[0]
+        if value not in allowed:
+            raise ConfigError(f"{name}={value!r}: choose from {', '.join(allowed)}")
+        return value
+
+    def time(self, name: str) -> int | None:
+        """Return a time in milliseconds; None if it is not given."""
+        value = self.text(name)
+        if not value:
+            return None
+        if not value.isascii() or not value.isdigit():
+            raise ConfigError(f"{name}={value!r}: must be milliseconds since 1970-01-01 UTC")
+        return int(value)
+
+    def duration(self, name: str, default_ms: int) -> int:
+        """Return how long something lasts, in milliseconds."""
+        value = self.text(name)
+        if not value:
+            return default_ms
+        match = _DURATION.fullmatch(value)
+        if match is None:
+            raise ConfigError(f"{name}={value!r}: write it as 30s, 15m or 1h")
+        return int(match[1]) * _UNITS_MS[match[2] or "ms"]
+
+
+def numbers(name: str, value: str, least: int) -> PerPartition:
+    """Read a number for each partition: {"topic": {"0": 23}}."""
+    wrong = ConfigError(
+        f'{name}={value!r}: write earliest, latest or JSON such as {{"topic": {{"0": 23}}}}'
+    )
+    found: dict[str, dict[int, int]] = {}
+    for topic, many in json_object(name, value).items():
+        if not isinstance(many, dict):
+            raise wrong
+        found[topic] = {}
+        for index, number in many.items():
+            if not str(index).isdigit() or not is_whole(number) or number < least:
+                raise wrong
+            found[topic][int(index)] = number
+    return found
+
+
+def json_object(name: str, value: str) -> dict[str, object]:
+    """Read an option whose value is JSON with topics in it."""
+    try:
+        found = json.loads(value)
+    except ValueError as error:
+        raise ConfigError(f"{name}={value!r}: not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{name}={value!r}: must be a JSON object with topics in it")
+    return found
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value of JSON is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)

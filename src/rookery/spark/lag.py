@@ -1,0 +1,110 @@
+"""Shows in Kafka's own tools how far streams are behind: their offsets as those of a group.
+
+Spark tells its sources of a committed batch late, and of the last one never. A listener of queries
+is told of every batch, so the offsets are published from there.
+
+    from rookery.spark import lag
+    lag.publish(spark, store="s3://bucket/prefix", group="clicks-to-table")
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.grouped import publish as publish_offsets
+from rookery.direct.place import Place
+from rookery.errors import Corrupt, Error
+from rookery.spark.offset import Key, StreamOffset
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+def publish(spark: SparkSession, *, group: str = "", query: str = "", **place: str) -> LagListener:
+    """Publish the offsets of a session's streams from now on; `close` the listener to end it.
+
+    Args:
+        spark: the session.
+        group: the group's name; by default the query's name, or its id if it has none.
+        query: the name of the only query to publish; by default all that read this cluster.
+        place: where the log lies, as in the options of the source.
+
+    Raises:
+        ConfigError, Unavailable: there is no log at the place.
+    """
+    listener = LagListener(spark, Place.of(place), group, query)
+    spark.streams.addListener(listener)
+    return listener
+
+
+class LagListener(StreamingQueryListener):
+    """Publishes what each batch has read."""
+
+    def __init__(self, spark: SparkSession, place: Place, group: str, query: str) -> None:
+        self._spark = spark
+        self._group = group
+        self._query = query
+        self._log = BlockingLog(place, "spark-lag")
+        self._published: dict[str, dict[Key, int]] = {}
+
+    def close(self) -> None:
+        """Publish no more."""
+        self._spark.streams.removeListener(self)
+        self._log.close()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """Do nothing yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Publish how far a query has come."""
+        progress = event.progress
+        if self._query and progress.name != self._query:
+            return
+        try:
+            self._publish(progress)
+        except Error as error:
+            # The query goes on: nothing but the tools' figures depends on it.
+            log.warning("offsets of query %s are not published: %s", progress.id, error)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Do nothing: there is nothing new."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Do nothing: the last batch was told of before."""
+
+    def _publish(self, progress: StreamingQueryProgress) -> None:
+        group = self._group or progress.name or str(progress.id)
+        offsets: dict[Key, int] = {}
+        for source in progress.sources:
+            offsets.update(_offsets(source.endOffset))
+        known = self._log.log.state.topics.by_id
+        if any(topic_id not in known for topic_id, _ in offsets):
+            self._log.run(self._log.log.barrier())
+            known = self._log.log.state.topics.by_id
+        offsets = {key: one for key, one in offsets.items() if key[0] in known}
+        if offsets and offsets != self._published.get(group):
+            self._log.run(publish_offsets(self._log.log, group, offsets))
+            self._published[group] = offsets
+
+
+def _offsets(text: Any) -> dict[Key, int]:
+    """Return the offsets of a source of ours; none of another's."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else text
+        return dict(StreamOffset.of(found).next) if isinstance(found, dict) else {}
+    except (ValueError, Corrupt):
+        return {}

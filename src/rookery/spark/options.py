@@ -1,0 +1,328 @@
+"""Options of a DataFrame that reads topics: the names and rules of Spark's Kafka source, and ours.
+
+Names are known whatever their case, as Spark passes them; one that is not known is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Final, Literal
+
+from rookery.direct.offsets import EARLIEST, LATEST, PerPartition, Position, Subscription
+from rookery.direct.place import Place
+from rookery.errors import ConfigError
+from rookery.spark.checkpoint import check_reachable
+from rookery.spark.given import Given, is_whole, json_object, numbers
+from rookery.spark.schema import ALL_COLUMNS, COLUMNS
+
+_PLACE: Final = ("store", "cluster", "namespace", "data", "layout")
+_SUBSCRIBE: Final = ("subscribe", "subscribePattern", "assign")
+_STARTS: Final = (
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+)
+_ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_PACE: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+)
+_BATCH_ONLY: Final = ("orderBy", "latestPerKey", "pushdown")
+KNOWN: Final = (
+    *_PLACE,
+    *_SUBSCRIBE,
+    *_STARTS,
+    *_ENDS,
+    *_PACE,
+    *_BATCH_ONLY,
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "columns",
+    "includeHeaders",
+    "failOnDataLoss",
+    "onDataLoss",
+    "gapsTo",
+    "pinFor",
+    "resumeFrom",
+    "kafka.isolation.level",
+    "kafka.group.id",
+    "groupIdPrefix",
+)
+_BY_LOWER: Final = {name.lower(): name for name in KNOWN}
+_TRIGGER_DELAY_MS: Final = 15 * 60_000
+_PIN_MS: Final = 3_600_000
+
+OnDataLoss = Literal["fail", "skip", "report"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much a stream reads at a time; None: no bound."""
+
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_delay_ms: int = _TRIGGER_DELAY_MS
+    max_bytes: int | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a batch may be less than all there is."""
+        return any(one is not None for one in (self.max_offsets, self.min_offsets, self.max_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What is read, from where, and how."""
+
+    place: Place
+    subscription: Subscription
+    start: Position
+    end: Position
+    columns: tuple[str, ...] = COLUMNS
+    is_committed: bool = True
+    on_data_loss: OnDataLoss = "fail"
+    gaps_to: str = ""
+    min_partitions: int = 0
+    max_records: int = 0
+    pace: Pace = field(default_factory=Pace)
+    is_ordered: bool = False
+    is_latest_per_key: bool = False
+    is_pushed: bool = False
+    group_id: str = ""
+    """The group under which a stream's offsets are published; empty: none."""
+    pin_ms: int = _PIN_MS
+    """How long a batch of a stream is kept from compaction, should it not be committed."""
+    resume_from: str = ""
+    """A sink behind whose last batch a new query begins; empty: at `start`."""
+
+    @classmethod
+    def columns_of(cls, options: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the columns that options choose, whether for a batch or a stream.
+
+        Raises:
+            ConfigError: an option is not known, or the columns cannot be used.
+        """
+        return _columns(Given(_known(options)))
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], *, is_stream: bool = False) -> ReadOptions:
+        """Read options as Spark passes them.
+
+        Raises:
+            ConfigError: one is not known, or cannot be used; the text names it.
+        """
+        given = Given(_known(options))
+        _check_kind(given, is_stream=is_stream)
+        on_data_loss = _on_data_loss(given)
+        made = cls(
+            place=Place.of(given.values),
+            subscription=_subscription(given),
+            start=_start(given, is_stream=is_stream),
+            end=_end(given),
+            columns=_columns(given),
+            is_committed=given.choice(
+                "kafka.isolation.level", ("read_committed", "read_uncommitted")
+            )
+            == "read_committed",
+            on_data_loss=on_data_loss,
+            gaps_to=given.text("gapsTo"),
+            min_partitions=given.number("minPartitions") or 0,
+            max_records=given.number("maxRecordsPerPartition") or 0,
+            pace=_pace(given),
+            is_ordered=bool(given.text("orderBy"))
+            and given.choice("orderBy", ("timestamp",)) == "timestamp",
+            is_latest_per_key=given.flag("latestPerKey", default=False),
+            is_pushed=given.flag("pushdown", default=False),
+            group_id=_group_id(given),
+            pin_ms=given.duration("pinFor", _PIN_MS),
+            resume_from=given.text("resumeFrom"),
+        )
+        made.check()
+        check_reachable(made.place)
+        return made
+
+    def with_columns(self, names: tuple[str, ...]) -> ReadOptions:
+        """Return the same for other columns."""
+        return replace(self, columns=names)
+
+    def check(self) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            ConfigError: they do.
+        """
+        if self.is_ordered and self.is_latest_per_key:
+            raise ConfigError("orderBy and latestPerKey: choose one of them")
+        if self.on_data_loss == "report" and not self.gaps_to:
+            raise ConfigError(
+                "onDataLoss=report: name a folder with gapsTo, where each gap becomes a file"
+            )
+
+
+def _known(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options by their proper names; refuse others."""
+    found: dict[str, str] = {}
+    for name, value in options.items():
+        known = _BY_LOWER.get(name.lower())
+        if known is None:
+            raise ConfigError(_unknown(name))
+        found[known] = str(value)
+    return found
+
+
+def _unknown(name: str) -> str:
+    if name.lower() == "kafka.bootstrap.servers":
+        return (
+            "option kafka.bootstrap.servers: this source reads the objects, not the brokers; name "
+            "the store instead (store=…, or data=… of brokers on this host, or cluster=NAME)"
+        )
+    if name.lower() == "path":
+        return "load(…) takes no path here: name topics with subscribe, subscribePattern or assign"
+    near = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)
+    hint = f"; did you mean {_BY_LOWER[near[0]]}?" if near else ""
+    return f"option {name} is not known{hint}"
+
+
+def _check_kind(given: Given, *, is_stream: bool) -> None:
+    """Refuse what has no meaning for streams, or for batches."""
+    if not is_stream:
+        if given.text("resumeFrom"):
+            raise ConfigError("resumeFrom: for streams alone, not for batches; leave it out")
+        return
+    for name in (*_ENDS, *_BATCH_ONLY):
+        if given.text(name) and given.text(name).lower() != "false":
+            raise ConfigError(f"{name}: for batches alone, not for streams; leave it out")
+
+
+def _subscription(given: Given) -> Subscription:
+    named = [name for name in _SUBSCRIBE if given.text(name)]
+    if len(named) != 1:
+        raise ConfigError(
+            f"name what to read with exactly one of {', '.join(_SUBSCRIBE)}"
+            + (f", not with {', '.join(named)}" if named else "")
+        )
+    [name] = named
+    value = given.text(name)
+    if name == "subscribe":
+        topics = tuple(one.strip() for one in value.split(",") if one.strip())
+        if not topics:
+            raise ConfigError("subscribe: name topics, with commas between them")
+        return Subscription(topics=topics)
+    if name == "subscribePattern":
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ConfigError(f"subscribePattern={value!r}: {error}") from None
+        return Subscription(pattern=value)
+    return Subscription(assigned=_assigned(value))
+
+
+def _assigned(value: str) -> dict[str, tuple[int, ...]]:
+    found = json_object("assign", value)
+    assigned: dict[str, tuple[int, ...]] = {}
+    for topic, listed in found.items():
+        if not isinstance(listed, list) or not all(is_whole(one) and one >= 0 for one in listed):
+            raise _not_assigned(value)
+        assigned[topic] = tuple(listed)
+    if not assigned:
+        raise _not_assigned(value)
+    return assigned
+
+
+def _not_assigned(value: str) -> ConfigError:
+    return ConfigError(f'assign={value!r}: write partitions as {{"topic": [0, 1]}}')
+
+
+def _start(given: Given, *, is_stream: bool) -> Position:
+    default = "latest" if is_stream else "earliest"
+    offset, offsets = _offsets(given, "startingOffsets", default)
+    if not is_stream and (offset == LATEST or _has(offsets, LATEST)):
+        raise ConfigError("startingOffsets: a batch cannot start at latest; it would be empty")
+    strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
+    return Position(
+        offset=offset,
+        offsets=offsets,
+        time_ms=given.time("startingTimestamp"),
+        times=_times(given, "startingOffsetsByTimestamp"),
+        if_none="latest" if strategy == "latest" else "error",
+    )
+
+
+def _end(given: Given) -> Position:
+    offset, offsets = _offsets(given, "endingOffsets", "latest")
+    if (offsets is None and offset == EARLIEST) or _has(offsets, EARLIEST):
+        raise ConfigError("endingOffsets: a batch cannot end at earliest; it would be empty")
+    return Position(
+        offset=offset,
+        offsets=offsets,
+        time_ms=given.time("endingTimestamp"),
+        times=_times(given, "endingOffsetsByTimestamp"),
+    )
+
+
+def _offsets(given: Given, name: str, default: str) -> tuple[int, PerPartition | None]:
+    value = given.text(name) or default
+    if value.lower() in {"earliest", "latest"}:
+        return (EARLIEST if value.lower() == "earliest" else LATEST), None
+    return EARLIEST, numbers(name, value, least=EARLIEST)
+
+
+def _times(given: Given, name: str) -> PerPartition | None:
+    value = given.text(name)
+    return numbers(name, value, least=0) if value else None
+
+
+def _has(offsets: PerPartition | None, number: int) -> bool:
+    return any(number in many.values() for many in (offsets or {}).values())
+
+
+def _columns(given: Given) -> tuple[str, ...]:
+    chosen = given.text("columns")
+    if not chosen:
+        is_wide = given.flag("includeHeaders", default=False)
+        return ALL_COLUMNS if is_wide else COLUMNS
+    names = tuple(one.strip() for one in chosen.split(",") if one.strip())
+    unknown = [name for name in names if name not in ALL_COLUMNS]
+    if unknown or not names or len(set(names)) != len(names):
+        raise ConfigError(
+            f"columns={chosen!r}: choose one or more, each once, from {', '.join(ALL_COLUMNS)}"
+        )
+    return names
+
+
+def _on_data_loss(given: Given) -> OnDataLoss:
+    chosen = given.text("onDataLoss")
+    fails = given.flag("failOnDataLoss", default=True)
+    if not chosen:
+        return "fail" if fails else "skip"
+    choice = given.choice("onDataLoss", ("fail", "skip", "report"))
+    if given.text("failOnDataLoss") and fails != (choice == "fail"):
+        raise ConfigError(f"failOnDataLoss={fails} and onDataLoss={choice} contradict each other")
+    if choice == "fail":
+        return "fail"
+    return "skip" if choice == "skip" else "report"
+
+
+def _group_id(given: Given) -> str:
+    """Return the group that is named, or one that has the prefix and is the same at every start."""
+    named, prefix = given.text("kafka.group.id"), given.text("groupIdPrefix")
+    if named or not prefix:
+        return named
+    what = "\n".join(given.text(name) for name in _SUBSCRIBE)
+    return f"{prefix}-{blake2b(what.encode(), digest_size=4).hexdigest()}"
+
+
+def _pace(given: Given) -> Pace:
+    return Pace(
+        max_offsets=given.number("maxOffsetsPerTrigger"),
+        min_offsets=given.number("minOffsetsPerTrigger"),
+        max_delay_ms=given.duration("maxTriggerDelay", _TRIGGER_DELAY_MS),
+        max_bytes=given.number("maxBytesPerTrigger"),
+    )

@@ -1,0 +1,167 @@
+"""Rookery and what it needs as one archive, for Spark's workers that have none of it.
+
+    PYSPARK_PYTHON=./environment/bin/python spark-submit --archives rookery.tar.gz#environment …
+
+Spark unpacks it into the folder of each executor. `--py-files` would not do: it takes no compiled
+modules, and the process that plans a stream on the driver does not see it. The archive has
+
+    lib/          the packages, with their compiled modules
+    bin/python    starts this host's Python of the same version with them
+    python/       that Python itself, if it was asked for
+"""
+
+from __future__ import annotations
+
+import compileall
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from rookery.errors import ConfigError
+from rookery.spark.packages import closure, files_of
+
+FOLDER: Final = "environment"
+"""What the archive is called where it is unpacked."""
+PYTHON: Final = f"./{FOLDER}/bin/python"
+"""How Spark finds its Python then: on an executor, and on a driver that was started beside it."""
+EXTRAS: Final = ("etcd", "spark", "tables")
+
+_OURS: Final = ("rookery", "pyspark_rookery")
+# Spark brings its own, which fits the cluster.
+_LEFT_OUT: Final = frozenset({"pyspark", "py4j"})
+# Whatever else is imported on a worker hangs on these.
+_TRIED: Final = "obstore, pyarrow, rookery.records.columns, rookery.spark.session"
+_VERSION: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
+_LAUNCHER: Final = f"""#!/bin/sh
+# Start Python {_VERSION} with the packages beside this file: the packed one, or that of this host.
+here=$(cd "$(dirname "$0")/.." && pwd) || exit 1
+fits() {{ "$1" -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "{_VERSION}")' 2>&-; }}
+if [ -x "$here/python/bin/python{_VERSION}" ]; then
+    python=$here/python/bin/python{_VERSION}
+    LD_LIBRARY_PATH=$here/python/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}
+    export LD_LIBRARY_PATH
+elif [ -n "$ROOKERY_PYTHON" ] && fits "$ROOKERY_PYTHON"; then python=$ROOKERY_PYTHON
+elif command -v python{_VERSION} >/dev/null; then python=python{_VERSION}
+elif fits python3; then python=python3
+else
+    echo "rookery: no Python {_VERSION} on $(hostname): install it, name it in ROOKERY_PYTHON," \\
+        "or pack it too (rookery spark pack --with-python)" >&2
+    exit 1
+fi
+PYTHONPATH=$here/lib${{PYTHONPATH:+:$PYTHONPATH}}
+export PYTHONPATH
+exec "$python" "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An archive that was made, and what is in it."""
+
+    path: Path
+    size: int
+    packages: dict[str, str]
+    """The version of each."""
+
+
+def pack(
+    target: Path,
+    *,
+    extras: Iterable[str] = EXTRAS,
+    also: Sequence[str] = (),
+    with_python: bool = False,
+) -> Packed:
+    """Write the archive.
+
+    Args:
+        target: the file, whose name ends in .tar.gz or .tgz, since Spark goes by that.
+        extras: which of Rookery's optional needs to pack, as far as they are installed.
+        also: more installed packages, with what they need.
+        with_python: pack the interpreter and its library, for hosts that have no such Python.
+
+    Raises:
+        ConfigError: a package is not installed or cannot be packed, or the name does not end so.
+    """
+    if not target.name.endswith((".tar.gz", ".tgz")):
+        raise ConfigError(f"{target}: Spark unpacks only what is called .tar.gz or .tgz")
+    found = closure([f"rookery[{','.join(extras)}]", *also], left_out=_LEFT_OUT)
+    with tempfile.TemporaryDirectory(prefix=".packing-", dir=target.absolute().parent) as folder:
+        stage, whole = Path(folder) / FOLDER, Path(folder) / target.name
+        _stage_packages(stage / "lib", found)
+        _stage_launcher(stage / "bin" / "python")
+        if with_python:
+            _stage_python(stage / "python")
+        _try(stage / "bin" / "python")
+        with tarfile.open(whole, "w:gz", compresslevel=1) as archive:
+            archive.add(stage, arcname=".")
+        whole.replace(target)
+    versions = {name: one.version for name, one in sorted(found.items())}
+    return Packed(target, target.stat().st_size, versions)
+
+
+def _stage_packages(lib: Path, found: dict[str, metadata.Distribution]) -> None:
+    for name, one in found.items():
+        if name != "rookery":
+            for file, place in files_of(one):
+                _copy(place, lib / file)
+    for package in _OURS:
+        # By import, not by record: an editable installation records none of its files.
+        spec = find_spec(package)
+        if spec is None or not spec.submodule_search_locations:
+            raise ConfigError(f"{package} is not installed whole: pip install --force rookery")
+        place = Path(next(iter(spec.submodule_search_locations)))
+        shutil.copytree(place, lib / package, ignore=shutil.ignore_patterns("*.pyx", "*.c"))
+    # An executor starts in an empty folder each time: compiling there would take seconds.
+    compileall.compile_dir(lib, quiet=2, legacy=False)
+
+
+def _stage_launcher(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_text(_LAUNCHER, "utf-8")
+    path.chmod(0o755)
+
+
+def _stage_python(home: Path) -> None:
+    prefix = Path(sys.base_prefix)
+    _copy((prefix / "bin" / f"python{_VERSION}").resolve(), home / "bin" / f"python{_VERSION}")
+    for library in (prefix / "lib").glob(f"libpython{_VERSION}*.so*"):
+        _copy(library, home / "lib" / library.name)
+    shutil.copytree(
+        prefix / "lib" / f"python{_VERSION}",
+        home / "lib" / f"python{_VERSION}",
+        ignore=shutil.ignore_patterns(
+            "site-packages", "dist-packages", "test", "tests", "idlelib", "ensurepip", "config-*"
+        ),
+    )
+
+
+def _try(launcher: Path) -> None:
+    """See that what was staged can be imported, with nothing from this host's site-packages."""
+    environ = {"PATH": "/usr/bin:/bin", "ROOKERY_PYTHON": sys.executable}
+    done = subprocess.run(  # noqa: S603 (our own script)
+        [str(launcher), "-S", "-c", f"import {_TRIED}"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if done.returncode:
+        raise ConfigError(
+            f"the packed environment does not work: {done.stderr.strip().splitlines()[-1:]}; "
+            "if a package is missing, reinstall rookery, so that it is recorded what it needs "
+            "(pip install --force-reinstall rookery), or name the package with --add"
+        )
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target)  # with its time, by which Python knows a compiled file's source

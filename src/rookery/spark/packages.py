@@ -1,0 +1,104 @@
+"""Installed packages: what one needs, and the files it is made of."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from rookery.errors import ConfigError
+
+_REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
+_EXTRA: Final = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
+# Large, and imported by nobody who is not building or testing these packages.
+_NOT_NEEDED: Final = ("pandas/tests/", "pyarrow/tests/", "pyarrow/include/", "pyarrow/src/")
+_NOT_NEEDED_SUFFIXES: Final = (".pyi", ".pyx", ".pxd", ".pxi", ".h", ".hpp", ".a")
+
+
+def closure(
+    wanted: Iterable[str], *, left_out: Collection[str] = ()
+) -> dict[str, metadata.Distribution]:
+    """Return some packages and all that they need, by name.
+
+    Args:
+        wanted: requirements, such as `rookery[etcd,spark]`; their versions do not matter.
+        left_out: names that are not followed.
+
+    Raises:
+        ConfigError: one that is needed on every platform is not installed.
+    """
+    found: dict[str, metadata.Distribution] = {}
+    seen: set[tuple[str, str]] = set()
+    waiting = [(requirement, "") for requirement in wanted]
+    while waiting:
+        requirement, needed_by = waiting.pop()
+        name, extras = _parse(requirement)
+        if name in left_out:
+            continue
+        distribution = _find(name, requirement, needed_by)
+        if distribution is None:
+            continue
+        found[name] = distribution
+        for extra in ("", *extras):
+            if (name, extra) not in seen:
+                seen.add((name, extra))
+                waiting += [(one, name) for one in _needs(distribution, extra)]
+    return found
+
+
+def files_of(distribution: metadata.Distribution) -> Iterator[tuple[str, Path]]:
+    """Yield the files of an installed package: the path below site-packages, and the place.
+
+    Raises:
+        ConfigError: it does not say which files are its own.
+    """
+    name = distribution.metadata["Name"]
+    files = [(file.as_posix(), Path(str(file.locate()))) for file in distribution.files or ()]
+    kept = [(file, place) for file, place in files if _is_needed(file)]
+    if not any(file.endswith((".py", ".so", ".pyd")) for file, _ in kept):
+        raise ConfigError(
+            f"{name} {distribution.version} does not record its files, as is so when it is "
+            "installed editable: install it from a wheel (pip install .)"
+        )
+    return ((file, place) for file, place in kept if place.is_file())
+
+
+def _parse(requirement: str) -> tuple[str, list[str]]:
+    found = _REQUIREMENT.match(requirement)
+    if found is None:
+        raise ConfigError(f"{requirement!r} is not the name of a package")
+    extras = [extra.strip() for extra in (found[2] or "").split(",")]
+    return _normal(found[1]), [extra for extra in extras if extra]
+
+
+def _find(name: str, requirement: str, needed_by: str) -> metadata.Distribution | None:
+    try:
+        return metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        # With a condition it is for another platform or Python, or an extra nobody installed.
+        if ";" in requirement:
+            return None
+        needed = f", which {needed_by} needs," if needed_by else ""
+        raise ConfigError(f"{name}{needed} is not installed: pip install {name}") from None
+
+
+def _needs(distribution: metadata.Distribution, extra: str) -> Iterator[str]:
+    for requirement in distribution.requires or ():
+        condition = requirement.partition(";")[2]
+        asked = _EXTRA.search(condition)
+        if (_normal(asked[1]) if asked else "") == _normal(extra):
+            yield requirement
+
+
+def _is_needed(file: str) -> bool:
+    if file.startswith(("..", *_NOT_NEEDED)) or file.endswith(_NOT_NEEDED_SUFFIXES):
+        return False
+    # Compiled for this Python, or not compiled.
+    return not file.endswith(".pyc") or f".{sys.implementation.cache_tag}." in file
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

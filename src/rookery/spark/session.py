@@ -1,0 +1,186 @@
+"""A Spark session with the settings that make Python sources quick.
+
+What each is worth is in docs/guide/spark.md. All of them can be overruled by `settings=`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from rookery.errors import ConfigError
+from rookery.spark.checkpoint import check_session_checkpoint, exported
+from rookery.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_INSTALL: Final = 'pip install "rookery[spark]"'
+_STREAMING: Final = "org.apache.spark.sql.execution.streaming"
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""The variable with which spark-submit tells a program where its Java is."""
+
+WORKER_SETTINGS: Final = {
+    # Over loopback TCP a small message waits for an acknowledgement: half of a task's cost.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "rookery.spark.daemon",
+}
+"""Settings of the processes that run Python: fixed once Spark has started."""
+
+SQL_SETTINGS: Final = {
+    # The default, INT96, is read as nanoseconds and refused by Iceberg.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        f"{_STREAMING}.state.RocksDBStateStoreProvider"
+    ),
+}
+"""Settings of SQL and streaming that hold everywhere."""
+
+LOCAL_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    # On local disks the default manager starts a program for every file that it writes.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""Settings for a Spark that runs on this host alone."""
+
+
+def session(
+    app: str = "rookery",
+    master: str | None = None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    remote: str | None = None,
+) -> SparkSession:
+    """Return a Spark session that reads and writes topics quickly.
+
+    A session that already runs is returned as it is; a warning names the settings it lacks. In a
+    program started by spark-submit, what was given there wins over the settings made here.
+
+    Args:
+        app: the name under which Spark shows it.
+        master: where Spark runs, `local[*]` unless told or chosen by spark-submit.
+        settings: Spark settings that win over those made here.
+        remote: the address of a Connect server, such as `sc://localhost`; instead of `master`.
+
+    Raises:
+        ConfigError: there is no pyspark or no Java, both `master` and `remote` are given, or the
+            default checkpoint is in a folder that Spark's other hosts do not see.
+    """
+    if master and remote:
+        raise ConfigError(f"master={master} and remote={remote}: give only one of them")
+    builder, settings = _builder().appName(app), settings or {}
+    made = _connect(builder, remote, settings) if remote else _start(builder, master, settings)
+    check_session_checkpoint(made)
+    return made
+
+
+def settings_for(master: str) -> dict[str, str]:
+    """Return the settings that `session` makes for a master."""
+    cores = local_cores(master)
+    if cores is None:
+        return {**WORKER_SETTINGS, **SQL_SETTINGS}
+    partitions = {"spark.sql.shuffle.partitions": str(cores)}
+    return {**WORKER_SETTINGS, **SQL_SETTINGS, **LOCAL_SETTINGS, **partitions}
+
+
+def local_cores(master: str) -> int | None:
+    """Return how many cores a local master uses; None if the master is elsewhere."""
+    if master == "local":
+        return 1
+    found = re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master)
+    if found is None:
+        return None
+    return os.cpu_count() or 1 if found[1] == "*" else int(found[1])
+
+
+def _start(
+    builder: SparkSession.Builder, master: str | None, settings: Mapping[str, str]
+) -> SparkSession:
+    given = _submitted_settings()
+    if given is None:
+        master = master or "local[*]"
+        _prepare_environment(exported(master, settings))
+    ours = settings_for(master or (given or {}).get("spark.master", "local[*]"))
+    made = {name: value for name, value in ours.items() if name not in (given or {})}
+    for name, value in {**made, **settings}.items():
+        builder.config(name, value)
+    if master:
+        builder.master(master)
+    _warn_of(_lacking_now({**made, **settings}), "the Spark that already runs here")
+    return builder.getOrCreate()
+
+
+def _connect(
+    builder: SparkSession.Builder, remote: str, settings: Mapping[str, str]
+) -> SparkSession:
+    # A server's processes are its own affair: only SQL can be set from here.
+    for name, value in {**SQL_SETTINGS, **settings}.items():
+        if _is_sql(name):
+            builder.config(name, value)
+    try:
+        spark = builder.remote(remote).getOrCreate()
+    except ImportError as error:
+        raise ConfigError(f"a Connect session needs more packages ({error}): {_INSTALL}") from error
+    wanted = {**WORKER_SETTINGS, **settings}
+    missing = _differing(wanted, lambda name: spark.conf.get(name, None))
+    _warn_of(missing, f"the Connect server {remote}")
+    return spark
+
+
+def _builder() -> SparkSession.Builder:
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 (it takes a second)
+    except ImportError as error:
+        raise ConfigError(f"pyspark is not installed ({error}): {_INSTALL}") from error
+    # A fresh one: the class's own `builder` is shared, and keeps what was configured before.
+    return SparkSession.Builder()
+
+
+def _lacking_now(wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return those settings that are too late for a Spark that runs in this process already."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    running = SparkContext._active_spark_context
+    return _differing(wanted, running.getConf().get) if running else {}
+
+
+def _differing(wanted: Mapping[str, str], get: Callable[[str], str | None]) -> dict[str, str]:
+    fixed = {name: value for name, value in wanted.items() if not _is_sql(name)}
+    return {name: value for name, value in fixed.items() if get(name) != value}
+
+
+def _is_sql(name: str) -> bool:
+    return name.startswith("spark.sql.")
+
+
+def _submitted_settings() -> dict[str, str] | None:
+    """Return what spark-submit was given, if that is what started this program."""
+    if _SUBMITTED not in os.environ:  # noqa: TID251 (Spark's own way to tell)
+        return None
+    from pyspark import SparkConf  # noqa: PLC0415
+
+    return dict(SparkConf().getAll())
+
+
+def _prepare_environment(variables: Mapping[str, str]) -> None:
+    environ = os.environ  # noqa: TID251 (Spark's start scripts look there and nowhere else)
+    environ.update(variables)
+    environ["JAVA_HOME"] = str(find_java(environ))
+    # Else Spark takes the `python3` of the PATH, which need not be the one that has rookery.
+    environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Spark runs data sources with this one, which in many a shell is still set to a notebook.
+    environ["PYSPARK_DRIVER_PYTHON"] = environ["PYSPARK_PYTHON"]
+
+
+def _warn_of(missing: Mapping[str, str], where: str) -> None:
+    if missing:
+        flags = " ".join(f"--conf {name}={value}" for name, value in missing.items())
+        text = f"{where} lacks settings that can only be made when it starts: {flags}"
+        warnings.warn(text, RuntimeWarning, stacklevel=4)

@@ -1,0 +1,79 @@
+"""The format `rookery` of Spark: what makes its readers and writers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from rookery.errors import ConfigError
+from rookery.spark import schema as columns
+from rookery.spark.options import ReadOptions
+
+if TYPE_CHECKING:
+    from rookery.spark.batchread import BatchReader
+
+
+class RookerySource:
+    """Topics of a log, by the options of one DataFrame."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def schema(self) -> StructType:
+        """Return the columns that are read: those of Spark's Kafka source, or those asked for.
+
+        Raises:
+            ConfigError: an option cannot be used.
+        """
+        return columns.spark_schema(ReadOptions.columns_of(self._options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads a batch; a schema given by the user chooses columns.
+
+        Raises:
+            ConfigError: an option or the schema cannot be used.
+        """
+        from rookery.spark import batchread  # noqa: PLC0415 (the sink does not need it)
+
+        options = self._chosen(schema)
+        made: type[BatchReader] = batchread.BatchReader
+        if options.is_pushed:
+            made = batchread.FilteringReader
+        return made(options)
+
+    def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return what reads a stream.
+
+        Raises:
+            ConfigError: an option or the schema cannot be used.
+        """
+        options = self._chosen(schema, is_stream=True)
+        try:
+            from rookery.spark.streamread import StreamReader  # noqa: PLC0415 (see below)
+        except ImportError as error:
+            raise ConfigError(f"streams need pyspark 4.2 or later: {error}") from error
+        return StreamReader(options)
+
+    def writer(self, schema: StructType, *, overwrite: bool) -> DataSourceWriter:
+        """Return what writes a batch."""
+        from rookery.spark.batchwrite import batch_writer  # noqa: PLC0415 (readers do not need it)
+
+        return batch_writer(self._options, schema, overwrite=overwrite)
+
+    def stream_writer(self, schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
+        """Return what writes a stream."""
+        from rookery.spark.streamwrite import stream_writer  # noqa: PLC0415
+
+        return stream_writer(self._options, schema, overwrite=overwrite)
+
+    def _chosen(self, schema: StructType, *, is_stream: bool = False) -> ReadOptions:
+        options = ReadOptions.of(self._options, is_stream=is_stream)
+        return options.with_columns(columns.names_of(schema))

@@ -1,0 +1,188 @@
+"""What the driver decides for a stream: where it begins, how far a batch goes, who reads what."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from rookery.cluster.state.partition import Partition
+from rookery.direct import pace
+from rookery.direct.grouped import publish
+from rookery.direct.log import DirectLog
+from rookery.direct.offsets import Subject, end_of
+from rookery.direct.pins import Pins
+from rookery.direct.plan import Gap, OffsetRange, PlannedRange, Planner
+from rookery.errors import Error
+from rookery.model.uuid import uuid_text
+from rookery.spark.batchread import cutting
+from rookery.spark.gaps import handle_gaps
+from rookery.spark.offset import Key, StreamOffset
+from rookery.spark.options import ReadOptions
+from rookery.spark.resume import resume_offset
+
+log = logging.getLogger(__name__)
+
+
+class StreamPlan:
+    """The batches of one query, planned from an open log."""
+
+    def __init__(self, log: DirectLog, options: ReadOptions) -> None:
+        self._log = log
+        self._options = options
+        self._pins = Pins(log, options.pin_ms)
+        self._target: dict[Key, int] | None = None
+        self._fired_ms: int | None = None
+        self._published: dict[Key, int] = {}
+
+    async def beginning(self) -> StreamOffset:
+        """Return where a new query begins.
+
+        Raises:
+            ConfigError: a topic, partition or sink that is named does not exist.
+        """
+        await self._log.barrier()
+        options = self._options
+        if options.resume_from:
+            return await resume_offset(self._log, options.resume_from)
+        subjects = options.subscription.find(self._log.state)
+        committed = options.is_committed
+        found = await options.start.resolve(self._log, subjects, is_committed=committed)
+        return StreamOffset.beginning(found)
+
+    async def stop_here(self) -> None:
+        """Read no further than the log goes now."""
+        await self._log.barrier()
+        self._target = dict(self.ends().next)
+
+    def ends(self) -> StreamOffset:
+        """Return how far the log goes, as of the last look at it."""
+        committed = self._options.is_committed
+        return StreamOffset(
+            {_key(one): end_of(one.partition, is_committed=committed) for one in self._subjects()}
+        )
+
+    async def latest(self, start: StreamOffset, max_records: int | None) -> StreamOffset:
+        """Return where the next batch ends.
+
+        Args:
+            start: where it begins.
+            max_records: how much Spark wants at most; None: all there is, whatever options say.
+        """
+        await self._log.barrier()
+        await self._publish(start)
+        begin = self._with_new(self._without_gone(start))
+        found = self.ends().next if self._target is None else self._target
+        ends = {key: max(found.get(key, 0), first) for key, first in begin.next.items()}
+        if max_records is not None:
+            ends = self._paced(begin.next, ends, max_records)
+        if ends == dict(start.next):
+            await self._pins.release()  # what was read is committed, and nothing else is
+            return start
+        return StreamOffset(ends, begin.origin)
+
+    async def shares(self, start: StreamOffset, end: StreamOffset) -> list[list[PlannedRange]]:
+        """Plan a batch: the same offsets give the same records, whenever that is.
+
+        Raises:
+            Conflict: some of them are gone, and the options say that the query shall fail.
+        """
+        wanted = [OffsetRange(*key, start.begin(key, end), end.next[key]) for key in end.next]
+        wanted = [one for one in wanted if one.begin < one.end]
+        if not self._knows(wanted):
+            await self._log.barrier()
+        await self._pins.hold({one.topic_id for one in wanted})
+        planner = Planner(self._log, is_committed=self._options.is_committed)
+        ranges = await planner.plan(wanted)
+        handle_gaps(self._options, planner.gaps)
+        return await planner.tasks(ranges, cutting(self._options))
+
+    async def _publish(self, done: StreamOffset) -> None:
+        """Tell how far the query has come: the next batch begins where the last was committed.
+
+        If Spark ends the query before it asks for another, `rookery.spark.lag` tells of the last.
+        """
+        group = self._options.group_id
+        known = self._log.state.topics.by_id
+        offsets = {key: number for key, number in done.next.items() if key[0] in known}
+        if not group or offsets == self._published:
+            return
+        try:
+            await publish(self._log, group, offsets)
+        except Error as error:
+            # The query goes on: nothing but the tools' figures depends on it.
+            log.warning("the offsets of group %s are not published: %s", group, error)
+        self._published = offsets
+
+    def _subjects(self) -> list[Subject]:
+        return self._options.subscription.find(self._log.state, is_strict=False)
+
+    def _knows(self, wanted: list[OffsetRange]) -> bool:
+        """Whether the last look at the log was late enough for some offsets."""
+        for one in wanted:
+            partition = self._log.state.topics.partition(one.topic_id, one.partition)
+            if partition is None or partition.next_offset < one.end:
+                return False
+        return True
+
+    def _without_gone(self, start: StreamOffset) -> StreamOffset:
+        """Leave out topics that were deleted; what was not read of them is lost."""
+        topics = self._log.state.topics.by_id
+        gone = [key for key in start.next if key[0] not in topics]
+        if not gone:
+            return start
+        reason = "the topic was deleted"
+        gaps = [
+            Gap(uuid_text(one), index, start.next[one, index], -1, reason) for one, index in gone
+        ]
+        handle_gaps(self._options, gaps)
+        return StreamOffset(_but(start.next, gone), _but(start.origin, gone))
+
+    def _with_new(self, start: StreamOffset) -> StreamOffset:
+        """Take up partitions that are new, from their beginning."""
+        new = [
+            one
+            for one in self._subjects()
+            if _key(one) not in start.next and (self._target is None or _key(one) in self._target)
+        ]
+        gaps = [
+            Gap(one.topic.name, one.partition.index, 0, one.partition.log_start, "too old by now")
+            for one in new
+            if one.partition.log_start
+        ]
+        handle_gaps(self._options, gaps)
+        begins = {_key(one): one.partition.log_start for one in new}
+        return StreamOffset({**start.next, **begins}, {**start.origin, **begins})
+
+    def _paced(
+        self, begins: Mapping[Key, int], ends: dict[Key, int], max_records: int
+    ) -> dict[Key, int]:
+        """Hold the batch within bounds; let it wait if it would be too small."""
+        bounds = self._options.pace
+        total = sum(ends[key] - begins[key] for key in ends)
+        if self._target is None and self._is_too_small(total):
+            return dict(begins)
+        if bounds.max_bytes is not None:
+            ends = pace.by_bytes(self._partitions(ends), begins, ends, bounds.max_bytes)
+        return pace.by_records(begins, ends, max_records)
+
+    def _is_too_small(self, total: int) -> bool:
+        bounds, now = self._options.pace, self._log.clock.monotonic_ms()
+        is_due = self._fired_ms is None or now - self._fired_ms >= bounds.max_delay_ms
+        if bounds.min_offsets is not None and total < bounds.min_offsets and not is_due:
+            return True
+        if total:
+            self._fired_ms = now
+        return False
+
+    def _partitions(self, keys: Mapping[Key, int]) -> dict[Key, Partition]:
+        topics = self._log.state.topics
+        found = {key: topics.partition(*key) for key in keys}
+        return {key: one for key, one in found.items() if one is not None}
+
+
+def _key(subject: Subject) -> Key:
+    return subject.topic.id, subject.partition.index
+
+
+def _but(numbers: Mapping[Key, int], gone: list[Key]) -> dict[Key, int]:
+    return {key: number for key, number in numbers.items() if key not in gone}

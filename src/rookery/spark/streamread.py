@@ -1,0 +1,94 @@
+"""Reads topics as a stream: offsets and plans on the driver, bytes in the tasks.
+
+The driver's Python process lives as long as the query and keeps the log open. Nothing depends on
+`commit` and `stop`, which Spark does not always call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.host import check_host, host_mark
+from rookery.spark.batchread import Share, read_ranges
+from rookery.spark.offset import StreamOffset
+from rookery.spark.options import ReadOptions
+from rookery.spark.streamplan import StreamPlan
+
+_FAR: Final = (1 << 63) - 1
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans and reads the micro-batches of one query."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        # It travels to the tasks, which have no use for an open log.
+        self._open: tuple[BlockingLog, StreamPlan] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where a new query begins; asked for more than once."""
+        log, plan = self._opened()
+        return log.run(plan.beginning()).as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return a bound if there is one; which ones there are together, the plan knows."""
+        if not self._options.pace.is_bounded:
+            return ReadAllAvailable()
+        return ReadMaxRows(self._options.pace.max_offsets or _FAR)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Remember how far the log goes now: this query reads no further."""
+        log, plan = self._opened()
+        log.run(plan.stop_here())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return where the next batch ends; `start` itself if there is to be none."""
+        log, plan = self._opened()
+        # Spark's own wish wins: without a bound, those of the options do not hold.
+        max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return log.run(plan.latest(StreamOffset.of(start), max_records)).as_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Return how far the log goes, as of the last look at it."""
+        _, plan = self._opened()
+        return plan.ends().as_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Plan a batch."""
+        log, plan = self._opened()
+        shares = log.run(plan.shares(StreamOffset.of(start), StreamOffset.of(end)))
+        mark = host_mark(self._options.place)
+        return [Share(ranges, mark) for ranges in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield a task's records."""
+        if not isinstance(partition, Share):
+            return iter(())
+        check_host(self._options.place, partition.host)
+        return read_ranges(self._options, partition.ranges)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: the call for the last batch comes late, or never."""
+
+    def stop(self) -> None:
+        """Let the log go; what is pinned may have to be read again, and stays pinned a while."""
+        if self._open is not None:
+            self._open[0].close()
+            self._open = None
+
+    def _opened(self) -> tuple[BlockingLog, StreamPlan]:
+        if self._open is None:
+            log = BlockingLog(self._options.place, "spark-source")
+            self._open = log, StreamPlan(log.log, self._options)
+        return self._open

@@ -1,0 +1,108 @@
+"""A stream into topics: each of its batches counts once, whatever is killed and run again."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
+from rookery.cluster.state.sinks import Batch
+from rookery.errors import ConfigError, Conflict
+from rookery.spark import writing
+from rookery.spark.checkpoint import check_stream
+from rookery.spark.writeoptions import WriteOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger(__name__)
+
+# The offset log of a checkpoint: a version, a line of Spark's own, then one line for each source.
+_HEAD_LINES: Final = 2
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: StructType, *, overwrite: bool
+) -> StreamWriter:
+    """Return what writes a stream.
+
+    Raises:
+        ConfigError: an option or a column cannot be used, or the output mode is complete.
+        ApiError: the topic is not there.
+    """
+    if overwrite:
+        raise ConfigError(
+            "output mode complete: it replaces the whole result in every batch, and a topic is "
+            "appended to; use append, or update with a key"
+        )
+    chosen = WriteOptions.of(options, is_stream=True)
+    check_stream(chosen.checkpoint)
+    writing.check_rows(chosen, schema)
+    return StreamWriter(chosen)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream under its sink id."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    # Spark's own class says the same, of rows.
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
+        """Stage the rows of a task."""
+        stream = writing.streaming_batch()
+        if stream is None:
+            raise Conflict(
+                f"Spark does not tell this task which batch it is part of ({writing.QUERY_PROPERTY}"
+                f" and {writing.BATCH_PROPERTY} are not set), so rows could be written twice: this "
+                "Spark is not supported"
+            )
+        return writing.stage(self._options, Batch(self._options.sink_id, *stream), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Commit what all tasks have staged for this batch."""
+        self._check(messages, batchId)
+        offsets = source_offsets(self._options.checkpoint, batchId)
+        done = writing.commit_all(self._options, messages, offsets)
+        if done is not None and done.is_repeated:
+            log.info("batch %d of sink %s was there already", batchId, self._options.sink_id)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Give up what tasks have staged."""
+        writing.abort_all(self._options, messages)
+
+    def _check(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        for one in messages:
+            if isinstance(one, writing.Written) and one.batch.batch_id != batch_id:
+                raise Conflict(
+                    f"a task has written batch {one.batch.batch_id}, but batch {batch_id} is to be "
+                    "committed; nothing was: run the query again"
+                )
+
+
+def source_offsets(checkpoint: str, batch_id: int) -> str:
+    """Return how far the sources had got with a batch, as a JSON list of what each of them says.
+
+    Empty if the checkpoint is not a folder of this host: then nothing can be resumed from it.
+    """
+    parts = urlsplit(checkpoint)
+    if not checkpoint or parts.scheme not in {"", "file"}:
+        return ""
+    path = Path(unquote(parts.path) if parts.scheme else checkpoint) / "offsets" / str(batch_id)
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        log.warning("resumeFrom will not know batch %d: %s", batch_id, error)
+        return ""
+    text = json.dumps(lines[_HEAD_LINES:])
+    if len(text.encode()) > MAX_SOURCE_OFFSETS:
+        log.warning("resumeFrom will not know batch %d: its offsets are too long", batch_id)
+        return ""
+    return text

@@ -1,0 +1,111 @@
+"""Run a program on a Spark cluster whose hosts have Spark, but not Rookery.
+
+The driver runs in the packed environment, too: Spark plans a source with the same path to Python
+that it reads with, so that path, `./environment/bin/python`, must be right on both sides.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from rookery.errors import ConfigError
+from rookery.spark.checkpoint import exported
+from rookery.spark.java import find_java
+from rookery.spark.pack import FOLDER, PYTHON
+from rookery.spark.session import settings_for
+
+DEFAULT_FILE: Final = "rookery.toml"
+"""What a process reads if no other file is named: on an executor, from its own folder."""
+
+# Says which archive was unpacked, so that the same one is not unpacked again.
+_NOTE: Final = ".archive"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A program, and where and how it is to run."""
+
+    program: Path
+    archive: Path
+    master: str
+    arguments: Sequence[str] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Win over those that `session` would make."""
+    folder: Path = Path()
+    """Where the driver runs, and the archive is unpacked for it."""
+    config: Path | None = None
+    """A rookery.toml that goes to all hosts, so that programs name clusters and no secrets."""
+
+    def __post_init__(self) -> None:
+        """Refuse a file that would not be found where it arrives."""
+        if self.config is not None and self.config.name != DEFAULT_FILE:
+            raise ConfigError(f"{self.config}: it must be called {DEFAULT_FILE}, as hosts seek it")
+
+    def command(self) -> list[str]:
+        """Return the command line of spark-submit."""
+        settings = {**settings_for(self.master), **self.settings}
+        return [
+            str(_spark_submit()),
+            *("--master", self.master),
+            *("--archives", f"{self.archive.absolute()}#{FOLDER}"),
+            *(("--files", str(self.config.absolute())) if self.config else ()),
+            *(word for item in settings.items() for word in ("--conf", "=".join(item))),
+            str(self.program.absolute()),
+            *self.arguments,
+        ]
+
+    def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment for it, made from another."""
+        made = {**environ, "JAVA_HOME": str(find_java(environ)), "PYSPARK_PYTHON": PYTHON}
+        # Spark would take this one for sources, and on the executors as well.
+        made.pop("PYSPARK_DRIVER_PYTHON", None)
+        if self.config:
+            made["ROOKERY_CONFIG"] = str(self.config.absolute())
+        return {**made, **exported(self.master, self.settings)}
+
+    def recipe(self) -> str:
+        """Return the same as commands for a shell."""
+        here = shlex.quote(str(self.folder))
+        archive = shlex.quote(str(self.archive.absolute()))
+        return (
+            f"cd {here} && mkdir -p {FOLDER} && tar -xzf {archive} -C {FOLDER}\n"
+            f"PYSPARK_PYTHON={PYTHON} {shlex.join(self.command())}"
+        )
+
+    def prepare(self) -> None:
+        """Unpack the archive for the driver, unless that was done already.
+
+        Raises:
+            ConfigError: there is no such archive, or something else stands in its place.
+        """
+        if not self.archive.is_file():
+            raise ConfigError(f"{self.archive}: no such file; `rookery spark pack` makes it")
+        target, note = self.folder / FOLDER, self.folder / FOLDER / _NOTE
+        status = self.archive.stat()
+        mark = f"{self.archive.absolute()} {status.st_size} {status.st_mtime_ns}"
+        if note.is_file():
+            if note.read_text("utf-8") == mark:
+                return
+        elif target.exists():
+            raise ConfigError(f"{target.absolute()} is in the way: remove it or choose --folder")
+        fresh = target.with_name(f".{FOLDER}-{os.getpid()}")
+        with tarfile.open(self.archive) as archive:
+            archive.extractall(fresh, filter="tar")
+        (fresh / _NOTE).write_text(mark, "utf-8")
+        shutil.rmtree(target, ignore_errors=True)
+        fresh.replace(target)
+
+
+def _spark_submit() -> Path:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigError('pyspark is not installed: pip install "rookery[spark]"')
+    return Path(spec.origin).parent / "bin" / "spark-submit"

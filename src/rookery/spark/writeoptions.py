@@ -1,0 +1,135 @@
+"""Options of a DataFrame that is written to topics.
+
+    topic          where all rows go; else each row's column `topic` says it
+    compression    none (default), gzip, snappy, lz4 or zstd; a topic that insists has its way
+    createTopic    make topics that are not there, with so many partitions
+    sinkId         what the writer is known by: a batch that is written again under it counts once
+    batchId        of a batch write: its number under the sinkId, to be raised from run to run
+    takeOver       true: this query goes on where another one has written, for one run
+    sourceOffsets  of a batch write: any text to be kept with it, for who resumes
+    batchBytes, objectBytes, uploads: sizes, see `rookery.direct.layout.Packing`
+
+Without `sinkId` a batch write that is run again writes its rows again. A stream must have one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rookery.cluster.state.sinks import Batch
+from rookery.direct.commit import check_batch
+from rookery.direct.layout import Packing
+from rookery.direct.place import Place
+from rookery.errors import ConfigError
+
+KNOWN: Final = (
+    *("store", "cluster", "namespace", "data"),
+    *("topic", "compression", "createTopic", "batchBytes", "objectBytes", "uploads"),
+    *("sinkId", "batchId", "takeOver", "sourceOffsets"),
+)
+# Spark passes its own on to the sink of a stream.
+_SPARKS: Final = ("checkpointLocation", "queryName")
+_BY_LOWER: Final = {name.lower(): name for name in (*KNOWN, *_SPARKS)}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where rows go, and how."""
+
+    place: Place
+    packing: Packing
+    create_partitions: int = 0
+    sink_id: str = ""
+    batch_id: int | None = None
+    takes_over: bool = False
+    source_offsets: str = ""
+    checkpoint: str = ""
+    """Where Spark keeps how far a stream has got."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
+        """Read options as Spark passes them.
+
+        Raises:
+            ConfigError: one is not known, or cannot be used; the text names it.
+        """
+        given = _known(options)
+        defaults = Packing()
+        made = cls(
+            place=Place.of(given),
+            packing=Packing(
+                topic=given.get("topic", ""),
+                compression=given.get("compression", defaults.compression).lower(),
+                batch_bytes=_number(given, "batchBytes", defaults.batch_bytes),
+                object_bytes=_number(given, "objectBytes", defaults.object_bytes),
+                uploads=_number(given, "uploads", defaults.uploads),
+            ),
+            create_partitions=_number(given, "createTopic", 0),
+            sink_id=given.get("sinkId", ""),
+            batch_id=_number(given, "batchId", 0) if "batchId" in given else None,
+            takes_over=_flag(given, "takeOver"),
+            source_offsets=given.get("sourceOffsets", ""),
+            checkpoint=given.get("checkpointLocation", ""),
+        )
+        made.check(is_stream=is_stream)
+        return made
+
+    def check(self, *, is_stream: bool) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            ConfigError: they do.
+        """
+        if is_stream and not self.sink_id:
+            raise ConfigError(
+                "a stream needs the option sinkId: under this name its batches are known, so that "
+                "each counts once; choose one that no other query uses"
+            )
+        if is_stream and self.batch_id is not None:
+            raise ConfigError("batchId: a stream's batches are numbered by Spark; leave it out")
+        if self.batch_id is not None and not self.sink_id:
+            raise ConfigError("batchId needs sinkId: numbers are counted under its name")
+        if self.takes_over and not self.sink_id:
+            raise ConfigError("takeOver needs sinkId: it says what is taken over")
+        check_batch(Batch(self.sink_id, "", self.batch_id or 0))
+
+
+def _known(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options by their proper names; those without a value are not set."""
+    given = {}
+    for name, value in options.items():
+        proper = _BY_LOWER.get(name.lower())
+        if proper is None:
+            raise ConfigError(f"option {name!r} is not known{_advice(name)}")
+        if value.strip():
+            given[proper] = value.strip()
+    return given
+
+
+def _advice(name: str) -> str:
+    if name.lower().startswith("kafka."):
+        return ": rows are written to the store, not to brokers; name it with `store` or `data`"
+    near = difflib.get_close_matches(name.lower(), _BY_LOWER, 1)
+    if near:
+        return f"; do you mean {_BY_LOWER[near[0]]}?"
+    return f"; there are {', '.join(KNOWN)}"
+
+
+def _number(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}={text!r}: must be a whole number") from error
+
+
+def _flag(given: Mapping[str, str], name: str) -> bool:
+    text = given.get(name, "false").lower()
+    if text not in {"true", "false"}:
+        raise ConfigError(f"{name}={text!r}: write true or false")
+    return text == "true"

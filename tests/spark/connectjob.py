@@ -1,0 +1,65 @@
+"""A Connect client: reads a topic as a table, as a view and as a stream; prints what it got.
+
+Run as a program, since a process speaks to Spark in one of the two ways only.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rookery.spark import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def main(remote: str, data: str, topic: str, folder: str) -> None:
+    """Read the topic in every way that there is."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        spark = session("client", remote=remote)
+    answer = {
+        "warnings": [str(one.message) for one in said if one.category is RuntimeWarning],
+        "time zone": spark.conf.get("spark.sql.session.timeZone"),
+        "table": _values(_read(spark, data, topic)),
+        "view": _values(_view(spark, data, topic)),
+        "stream": _values(_stream(spark, data, topic, folder)),
+    }
+    Path(folder, "answer.json").write_text(json.dumps(answer))
+    spark.stop()
+
+
+def _read(spark: SparkSession, data: str, topic: str) -> DataFrame:
+    return spark.read.format("rookery").options(data=data, subscribe=topic).load()
+
+
+def _view(spark: SparkSession, data: str, topic: str) -> DataFrame:
+    options = f"data '{data}', subscribe '{topic}'"
+    spark.sql(f"CREATE TEMPORARY VIEW birds USING rookery OPTIONS ({options})")
+    return spark.sql("SELECT value FROM birds WHERE partition = 1")
+
+
+def _stream(spark: SparkSession, data: str, topic: str, folder: str) -> DataFrame:
+    options = {"data": data, "subscribe": topic, "startingOffsets": "earliest"}
+    rows = spark.readStream.format("rookery").options(**options).load()
+    query = (
+        rows.select("value")
+        .writeStream.format("parquet")
+        .options(path=f"{folder}/rows", checkpointLocation=f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    return spark.read.parquet(f"{folder}/rows")
+
+
+def _values(rows: DataFrame) -> list[str]:
+    return sorted(bytes(row.value).decode() for row in rows.select("value").collect())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

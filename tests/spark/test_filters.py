@@ -1,0 +1,67 @@
+"""Filters as bounds: they leave out only what they surely leave out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from rookery.direct.plan import OffsetRange, Planner
+from rookery.spark.filters import Bounds
+from tests.direct.logs import BASE, Cluster, read, send, values, wanted
+
+ALL = OffsetRange(bytes(16), 0, 100, 200)
+
+
+def offsets(*filters: Filter) -> tuple[int, int]:
+    found = Bounds.of(filters).within(ALL)
+    return found.begin, found.end
+
+
+def test_offsets_are_bounded_by_what_must_hold() -> None:
+    name = ("offset",)
+    assert offsets() == (100, 200)
+    assert offsets(GreaterThan(name, 120), LessThan(name, 130)) == (121, 130)
+    assert offsets(GreaterThanOrEqual(name, 120), LessThanOrEqual(name, 130)) == (120, 131)
+    assert offsets(EqualTo(name, 150), GreaterThan(name, 5)) == (150, 151)
+    begin, end = offsets(GreaterThan(name, 500))
+    assert begin >= end
+    assert offsets(IsNotNull(name), EqualTo(("partition",), 3)) == (100, 200)
+
+
+def test_topics_and_partitions_must_be_in_all_lists() -> None:
+    name = ("partition",)
+    assert Bounds.of([In(name, (1, 2)), EqualTo(name, 2)]).partitions == frozenset({2})
+    assert Bounds.of([EqualTo(("topic",), "t")]).topics == frozenset({"t"})
+    assert Bounds.of([GreaterThan(name, 2)]).partitions is None
+
+
+def test_a_time_without_a_zone_bounds_nothing() -> None:
+    name = ("timestamp",)
+    assert Bounds.of([GreaterThan(name, datetime(2026, 1, 1))]).time_ms == -1  # noqa: DTZ001
+    assert Bounds.of([LessThan(name, datetime(2026, 1, 1, tzinfo=UTC))]).time_ms == -1
+    assert Bounds.of([GreaterThan(name, datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC))]).time_ms == 1999
+
+
+def test_a_bound_of_time_saves_bytes_and_loses_nothing(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        send(broker, "t", values(20_000, size=200))
+    cluster.rewrite()
+    with cluster.log as log:
+        planner = Planner(log.log)
+        every = log.run(planner.plan(wanted(log)))
+        late = log.run(planner.plan(wanted(log), BASE + 19_800))
+    assert sum(one.size for one in late) <= 0.05 * sum(one.size for one in every)
+    found = [row for row in read(cluster.place, late) if row.timestamp >= BASE + 19_800]
+    assert len(found) == 200

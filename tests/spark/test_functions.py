@@ -1,0 +1,127 @@
+"""Decoders as column functions, in a Spark session: batch and stream, good rows and bad."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from rookery.decode.rows import to_list
+from rookery.errors import ConfigError
+from rookery.spark.functions import as_storable, decode, storable
+from rookery.testing.registry import RegistryServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+
+def rows(spark: SparkSession, values: list[bytes | None], *args: Any, **settings: Any) -> list[Row]:
+    frame = spark.createDataFrame([(value,) for value in values], "value binary").coalesce(1)
+    return [
+        row.it for row in frame.select(decode("value", *args, **settings).alias("it")).collect()
+    ]
+
+
+def test_json_with_types_from_ddl(spark: SparkSession) -> None:
+    schema = "id long, at timestamp, tags array<string>, more map<string,decimal(5,2)>"
+    good = b'{"id": 1, "at": "2026-11-15T10:00:00Z", "tags": ["a"], "more": {"k": 1.5}}'
+    frame = spark.createDataFrame([(good,), (b"{",), (None,)], "value binary").coalesce(1)
+    found = frame.select(decode(frame.value, "json", schema=schema).alias("it"))
+    kinds = {
+        field.name: field.dataType.simpleString() for field in found.select("it.value.*").schema
+    }
+    assert kinds == {
+        "id": "bigint",
+        "at": "timestamp",
+        "tags": "array<string>",
+        "more": "map<string,decimal(5,2)>",
+    }
+    first, second, third = found.collect()
+    assert first.it["_error"] is None
+    assert first.it.value.id == 1
+    assert str(first.it.value.more["k"]) == "1.50"
+    assert second.it.value is None
+    assert "not JSON" in second.it["_error"]
+    assert third.it.value is None
+    assert third.it["_error"] is None
+    at = found.where("it.value.at = timestamp'2026-11-15 10:00:00Z'").count()
+    assert at == 1
+
+
+def test_avro_by_registry_is_pinned_to_the_version_at_analysis(spark: SparkSession) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
+    wider = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "string"}]}
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), {"id": 7})
+    with RegistryServer() as server:
+        schema_id = server.register("s", json.dumps(schema))
+        value = struct.pack(">bI", 0, schema_id) + out.getvalue()
+        frame = spark.createDataFrame([(value,), (b"\0\0\0\0\x63x",)], "value binary").coalesce(1)
+        found = frame.select(decode("value", "avro", registry=server.url, subject="s").alias("it"))
+        server.register("s", json.dumps(wider))
+        first, second = (row.it for row in found.collect())
+    assert first.value.id == 7
+    assert "no schema 99" in second["_error"]
+
+
+def test_functions_and_text(spark: SparkSession) -> None:
+    def lengths(values: pa.Array[Any]) -> pa.Array[Any]:
+        return pa.array([len(value) for value in to_list(values)], pa.uint32())
+
+    assert [row.value for row in rows(spark, [b"abc", None], "python", function=lengths)] == [
+        3,
+        None,
+    ]
+    assert [row.value for row in rows(spark, ["é".encode(), b"\xff"], "utf8")] == ["é", None]
+
+
+def test_in_a_stream(spark: SparkSession, tmp_path: Path, checkpoint: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.txt").write_text('{"id": 1}\n{"id": "x"}\n{"id": 3}\n')
+    lines = spark.readStream.text(str(tmp_path / "in")).selectExpr("cast(value as binary) value")
+    found = lines.select(decode("value", "json", schema="id long").alias("it"))
+    query = (
+        found.selectExpr("it.value.id", "it._error as error")
+        .writeStream.format("memory")
+        .queryName("decoded_ids")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    rows = spark.table("decoded_ids").collect()
+    assert sorted((row.id or 0, row.error is not None) for row in rows) == [
+        (0, True), (1, False), (3, False),
+    ]  # fmt: skip
+
+
+def test_settings_are_checked_at_analysis() -> None:
+    with pytest.raises(ConfigError, match="schema"):
+        decode("value", "json")
+    with pytest.raises(ConfigError, match="choose one of"):
+        decode("value", "nothing")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "wanted"),
+    [
+        (pa.uint64(), 2**64 - 1, 2**64 - 1),
+        (pa.binary(2), b"ab", b"ab"),
+        (pa.time32("ms"), 5, 5000),
+        (pa.list_(pa.struct([("t", pa.time64("us"))])), [{"t": 5}], [{"t": 5}]),
+        (pa.null(), None, None),
+    ],
+)  # fmt: skip
+def test_types_that_spark_lacks_become_near_ones(
+    kind: pa.DataType, value: Any, wanted: Any
+) -> None:
+    values = pa.array([value, None], kind)
+    found = as_storable(values, storable(kind))
+    assert found.type == storable(kind)
+    assert found.to_pylist() == [wanted, None]

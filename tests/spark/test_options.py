@@ -1,0 +1,124 @@
+"""Options of the source: Kafka's names and rules, and refusals that say what to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rookery.direct.offsets import EARLIEST, LATEST
+from rookery.errors import ConfigError
+from rookery.spark.options import ReadOptions
+
+PLACE = {"store": "file:///x"}
+TOPIC = {**PLACE, "subscribe": "t"}
+
+
+def test_defaults_of_a_batch_are_kafka_s() -> None:
+    options = ReadOptions.of(TOPIC)
+    assert (options.start.offset, options.end.offset) == (EARLIEST, LATEST)
+    assert options.columns == (
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType",
+    )  # fmt: skip
+    assert options.is_committed
+    assert options.on_data_loss == "fail"
+    assert not options.pace.is_bounded
+
+
+def test_a_stream_begins_at_the_end() -> None:
+    assert ReadOptions.of(TOPIC, is_stream=True).start.offset == LATEST
+
+
+def test_names_are_known_in_any_case() -> None:
+    options = ReadOptions.of({**PLACE, "SUBSCRIBE": "a, b", "includeheaders": "True"})
+    assert options.subscription.topics == ("a", "b")
+    assert "headers" in options.columns
+
+
+def test_offsets_and_times_for_each_partition() -> None:
+    given = {
+        **TOPIC,
+        "startingOffsets": json.dumps({"t": {"0": 5, "1": -2}}),
+        "endingOffsetsByTimestamp": json.dumps({"t": {"0": 9, "1": 10}}),
+        "startingOffsetsByTimestampStrategy": "latest",
+        "endingTimestamp": "77",
+    }
+    options = ReadOptions.of(given)
+    assert options.start.offsets == {"t": {0: 5, 1: EARLIEST}}
+    assert options.end.times == {"t": {0: 9, 1: 10}}
+    assert options.end.time_ms == 77
+    assert options.start.if_none == "latest"
+
+
+def test_the_pace_of_a_stream() -> None:
+    given = {
+        **TOPIC,
+        "maxOffsetsPerTrigger": "10",
+        "minOffsetsPerTrigger": "5",
+        "maxTriggerDelay": "2m",
+        "maxBytesPerTrigger": "1000",
+    }
+    pace = ReadOptions.of(given, is_stream=True).pace
+    assert (pace.max_offsets, pace.min_offsets, pace.max_bytes) == (10, 5, 1000)
+    assert pace.max_delay_ms == 120_000
+
+
+def test_a_group_is_named_or_the_same_at_every_start() -> None:
+    assert ReadOptions.of({**TOPIC, "kafka.group.id": "g", "groupIdPrefix": "p"}).group_id == "g"
+    made = ReadOptions.of({**TOPIC, "groupIdPrefix": "p"}).group_id
+    assert made.startswith("p-")
+    assert made == ReadOptions.of({**TOPIC, "groupIdPrefix": "p"}).group_id
+    assert made != ReadOptions.of({**PLACE, "subscribe": "u", "groupIdPrefix": "p"}).group_id
+    assert not ReadOptions.of(TOPIC).group_id
+
+
+def test_kafka_s_word_for_data_loss_is_ours() -> None:
+    assert ReadOptions.of({**TOPIC, "failOnDataLoss": "false"}).on_data_loss == "skip"
+    given = {**TOPIC, "onDataLoss": "report", "gapsTo": "/gaps"}
+    assert ReadOptions.of(given).on_data_loss == "report"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({**TOPIC, "startingOffset": "earliest"}, "did you mean startingOffsets"),
+        ({**TOPIC, "kafka.bootstrap.servers": "h:1"}, "reads the objects, not the brokers"),
+        ({**TOPIC, "path": "t"}, "takes no path"),
+        ({**TOPIC, "kafka.max.poll.records": "1"}, "not known"),
+        ({"subscribe": "t"}, "say where the log lies"),
+        (PLACE, "exactly one of subscribe"),
+        ({**TOPIC, "assign": '{"t": [0]}'}, "exactly one of subscribe"),
+        ({**PLACE, "assign": '{"t": 0}'}, "write partitions as"),
+        ({**PLACE, "subscribePattern": "("}, "subscribePattern"),
+        ({**TOPIC, "startingOffsets": "latest"}, "cannot start at latest"),
+        ({**TOPIC, "startingOffsets": '{"t": {"0": -1}}'}, "cannot start at latest"),
+        ({**TOPIC, "endingOffsets": "earliest"}, "cannot end at earliest"),
+        ({**TOPIC, "endingOffsets": '{"t": {"0": -2}}'}, "cannot end at earliest"),
+        ({**TOPIC, "startingOffsets": "first"}, "not JSON"),
+        ({**TOPIC, "startingOffsets": '{"t": {"0": 1.5}}'}, "write earliest, latest or JSON"),
+        ({**TOPIC, "startingTimestamp": "yesterday"}, "milliseconds"),
+        ({**TOPIC, "minPartitions": "0"}, "whole number from 1"),
+        ({**TOPIC, "columns": "key,body"}, "choose one or more"),
+        ({**TOPIC, "includeHeaders": "maybe"}, "write true or false"),
+        ({**TOPIC, "onDataLoss": "report"}, "gapsTo"),
+        ({**TOPIC, "onDataLoss": "skip", "failOnDataLoss": "true"}, "contradict"),
+        ({**TOPIC, "kafka.isolation.level": "dirty"}, "choose from read_committed"),
+        ({**TOPIC, "orderBy": "timestamp", "latestPerKey": "true"}, "choose one"),
+        ({**TOPIC, "orderBy": "offset"}, "orderBy='offset': choose from timestamp"),
+        ({**TOPIC, "maxTriggerDelay": "soon"}, "write it as 30s"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ReadOptions.of(given)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "orderBy", "pushdown"],
+)
+def test_what_is_for_batches_alone_is_refused_on_streams(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: for batches alone"):
+        ReadOptions.of({**TOPIC, name: "timestamp"}, is_stream=True)
+    with pytest.raises(ConfigError, match="latestPerKey: for batches alone"):
+        ReadOptions.of({**TOPIC, "latestPerKey": "true"}, is_stream=True)

@@ -1,0 +1,157 @@
+"""The packed environment: what is in it, and that it works without anything else of this host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from rookery.cli.main import main
+from rookery.errors import ConfigError
+from rookery.spark.pack import Packed, pack
+from rookery.spark.packages import closure, files_of
+from rookery.spark.submit import Submission
+from tests.spark.standalone import bare_python
+
+_ALSO = ("grpcio", "obstore", "pandas")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Packed:
+    folder = tmp_path_factory.mktemp("packed")
+    return pack(folder / "rookery.tgz", extras=("etcd", "spark"), also=_ALSO)
+
+
+def test_it_works_alone(packed: Packed, tmp_path: Path) -> None:
+    with tarfile.open(packed.path) as archive:
+        archive.extractall(tmp_path / "moved", filter="data")
+    program = (
+        "import sys, rookery, pyarrow, grpc, numpy, pandas, obstore\n"
+        "from rookery.native import report\n"
+        "from rookery.records import columns\n"
+        "assert all(status.is_compiled for status in report()), report()\n"
+        "print(sys.path)\n"
+    )
+
+    done = subprocess.run(
+        [tmp_path / "moved" / "bin" / "python", "-c", program],
+        env={"PATH": f"{bare_python(tmp_path / 'bin')}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "site-packages" not in done.stdout
+
+
+def test_what_is_in_it(packed: Packed) -> None:
+    with tarfile.open(packed.path) as archive:
+        names = set(archive.getnames())
+
+    assert {"./bin/python", "./lib/pyspark_rookery/__init__.py", "./lib/rookery/py.typed"} <= names
+    assert {"rookery", "pyarrow", "numpy", "grpcio"} <= packed.packages.keys()
+    # Spark's own packages come with Spark.
+    assert not {"pyspark", "py4j"} & packed.packages.keys()
+    assert not [name for name in names if "/lib/pyarrow/tests/" in name]
+    tag = sys.implementation.cache_tag
+    assert f"./lib/rookery/__pycache__/__init__.{tag}.pyc" in names
+
+
+def test_another_python_is_refused_with_a_remedy(packed: Packed, tmp_path: Path) -> None:
+    with tarfile.open(packed.path) as archive:
+        archive.extract("./bin/python", tmp_path, filter="data")
+
+    done = subprocess.run(
+        [tmp_path / "bin" / "python", "-c", "pass"],
+        env={"PATH": str(_only_a_shell(tmp_path / "path"))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert f"no Python {sys.version_info.major}.{sys.version_info.minor} on" in done.stderr
+    assert "--with-python" in done.stderr
+
+
+def _only_a_shell(folder: Path) -> Path:
+    folder.mkdir()
+    for program in ("dirname", "hostname"):
+        (folder / program).symlink_to(f"/usr/bin/{program}")
+    return folder
+
+
+def test_what_is_not_installed_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"no-such-package is not installed: pip install no-such"):
+        closure(["no_such.package"])
+
+
+def test_what_a_package_needs_is_found_with_its_extras() -> None:
+    plain = closure(["pyiceberg"])
+    more = closure(["pyiceberg[sql-sqlite]"])
+
+    assert "pydantic" in plain
+    assert "sqlalchemy" not in plain
+    assert "sqlalchemy" in more
+    assert "pydantic" not in closure(["pyiceberg"], left_out={"pydantic"})
+
+
+def test_an_editable_package_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"rookery .* editable: install it from a wheel"):
+        files_of(closure(["rookery"])["rookery"])
+
+
+def test_only_a_tarball_will_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"x\.zip: Spark unpacks only"):
+        pack(tmp_path / "x.zip")
+
+
+def test_a_submission_unpacks_once(tmp_path: Path) -> None:
+    archive = tmp_path / "small.tgz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(__file__, arcname="bin/python")
+    submission = Submission(Path("job.py"), archive, "spark://h:1", folder=tmp_path)
+
+    submission.prepare()
+    first = (tmp_path / "environment" / "bin" / "python").stat().st_ino
+    submission.prepare()
+
+    assert (tmp_path / "environment" / "bin" / "python").stat().st_ino == first
+    os.utime(archive, ns=(1, 1))
+    submission.prepare()
+    assert (tmp_path / "environment" / "bin" / "python").stat().st_ino != first
+
+
+def test_a_submission_spares_what_is_not_its_own(packed: Packed, tmp_path: Path) -> None:
+    (tmp_path / "environment").mkdir()
+
+    with pytest.raises(ConfigError, match=r"environment is in the way"):
+        Submission(Path("job.py"), packed.path, "spark://h:1", folder=tmp_path).prepare()
+
+
+def test_the_recipe_is_what_is_run(
+    packed: Packed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["spark", "submit", "--master", "spark://h:1", "--archive", str(packed.path)]
+    command += ["--conf", "spark.a=b", "--dry-run", "job.py", "birds", "--fast"]
+
+    assert main(command) == 0
+
+    said = capsys.readouterr().out
+    assert "tar -xzf" in said
+    assert "PYSPARK_PYTHON=./environment/bin/python" in said
+    assert f"{packed.path}#environment" in said
+    assert "--conf spark.a=b" in said
+    assert said.rstrip().endswith("job.py birds --fast")
+
+
+def test_settings_as_a_file_for_spark(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spark", "settings"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "spark.python.daemon.module rookery.spark.daemon" in lines

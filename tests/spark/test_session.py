@@ -1,0 +1,141 @@
+"""The session: its settings, where they come from, and what is refused."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import rookery.spark
+from rookery.errors import ConfigError
+from rookery.spark.checkpoint import check_checkpoint, check_session_checkpoint, is_local
+from rookery.spark.daemon import SparingCollector
+from rookery.spark.options import ReadOptions
+from rookery.spark.session import local_cores, session, settings_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_python_tasks_run_under_the_light_daemon(spark: SparkSession) -> None:
+    def look(_: Iterable[int]) -> Iterator[tuple[int, str, str]]:
+        from pyspark import daemon  # noqa: PLC0415
+
+        yield os.getpid(), type(vars(daemon)["gc"]).__name__, sys.executable
+
+    # More tasks than a worker may run before it collects once.
+    found = spark.sparkContext.parallelize(range(120), 120).mapPartitions(look).collect()
+
+    assert {collector for _, collector, _ in found} == {"SparingCollector"}
+    assert {python for _, _, python in found} == {sys.executable}
+    assert len({pid for pid, _, _ in found}) <= 2
+
+
+def test_it_has_all_settings(spark: SparkSession) -> None:
+    wanted = settings_for("local[2]")
+
+    assert {name: spark.conf.get(name) for name in wanted} == wanted
+    assert wanted["spark.sql.shuffle.partitions"] == "2"
+
+
+def test_a_running_session_is_returned_with_a_word_about_what_it_lacks(
+    spark: SparkSession,
+) -> None:
+    with pytest.warns(RuntimeWarning, match=r"already runs .* --conf spark\.driver\.memory=3g"):
+        again = session("other", "local[2]", settings={"spark.driver.memory": "3g"})
+
+    assert again.sparkContext is spark.sparkContext
+
+
+def test_the_package_offers_it() -> None:
+    assert rookery.spark.session is session
+
+
+def test_a_master_and_a_server_are_one_too_many() -> None:
+    with pytest.raises(ConfigError, match=r"master=local and remote=sc://h: give only one"):
+        session(master="local", remote="sc://h")
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [
+        ("local", 1),
+        ("local[3]", 3),
+        ("local[3, 2]", 3),
+        ("local[*]", os.cpu_count()),
+        ("local-cluster[2,1,1024]", None),
+        ("spark://h:7077", None),
+        ("yarn", None),
+    ],
+)
+def test_cores_of_a_master(master: str, cores: int | None) -> None:
+    assert local_cores(master) == cores
+    is_told = "spark.sql.shuffle.partitions" in settings_for(master)
+    assert is_told is (cores is not None)
+    assert is_local(master) is master.startswith("local")
+
+
+def test_without_pyspark_it_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "from rookery.spark import session\n"
+        "from rookery.errors import ConfigError\n"
+        "try: session()\n"
+        "except ConfigError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert 'pip install "rookery[spark]"' in done.stdout
+
+
+def test_importing_the_package_does_not_import_pyspark() -> None:
+    program = "import rookery.spark, sys; sys.exit('pyspark' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("location", ["/srv/checkpoint", "file:/srv/checkpoint", "checkpoint"])
+def test_a_folder_of_one_host_is_no_checkpoint_for_many(location: str) -> None:
+    with pytest.raises(ConfigError, match=r"folder of one host.*spark\.rookery\.checkpoint"):
+        check_checkpoint(location, master="spark://h:7077")
+    check_checkpoint(location, master="spark://h:7077", is_shared=True)
+    check_checkpoint(location, master="local[2]")
+
+
+@pytest.mark.parametrize("location", ["s3a://bucket/checkpoint", "hdfs://h/checkpoint"])
+def test_a_place_that_all_hosts_see_is_fine(location: str) -> None:
+    check_checkpoint(location, master="yarn")
+
+
+def test_a_local_session_may_keep_it_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
+    check_session_checkpoint(spark, str(tmp_path))
+
+
+def test_a_worker_collects_after_its_first_task_and_every_fiftieth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collected: list[int] = []
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    collector = SparingCollector()
+
+    for task in range(1, 151):
+        monkeypatch.setattr(gc, "collect", lambda number=task: collected.append(number))
+        collector.collect()
+
+    assert collected == [1, 50, 100, 150]
+
+
+def test_a_folder_of_one_host_is_no_log_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"data": "/var/lib/rookery", "subscribe": "birds"}
+    assert ReadOptions.of(options).place.data == options["data"]
+    monkeypatch.setenv("ROOKERY_SPARK_MASTER", "spark://elsewhere:7077")
+    with pytest.raises(ConfigError, match="a folder of one host"):
+        ReadOptions.of(options)

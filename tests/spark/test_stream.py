@@ -1,0 +1,260 @@
+"""Topics as streams: every record once, whatever happens between two batches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from rookery.spark import lag
+from rookery.spark.batchread import Share
+from rookery.spark.offset import StreamOffset
+from rookery.spark.options import ReadOptions
+from rookery.spark.schema import COLUMNS
+from rookery.spark.streamread import StreamReader
+from tests.direct.logs import COMPACT, Cluster, create, partitions_of, send, until, values
+from tests.spark.logs import options_of, run_all, stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    """Return a cluster over a store in a folder."""
+    return Cluster(tmp_path)
+
+
+def reader(cluster: Cluster, **options: Any) -> StreamReader:
+    """Return a reader as Spark would make it."""
+    given = ReadOptions.of(options_of(cluster, **options), is_stream=True)
+    return StreamReader(given.with_columns(COLUMNS))
+
+
+def offsets_of(one: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """Return the offsets of a batch, of all its tasks."""
+    return [
+        offset
+        for share in one.partitions(start, end)
+        for batch in one.read(share)
+        for offset in map(int, batch["offset"].to_numpy())
+    ]
+
+
+def test_offsets_are_the_same_text_whenever_they_are_the_same() -> None:
+    one, two = b"a" * 16, b"b" * 16
+    offset = StreamOffset({(two, 10): 5, (one, 2): 3, (two, 9): 4}, {(two, 10): 0, (one, 2): 0})
+    text = json.dumps(offset.as_json())
+    assert json.dumps(StreamOffset.of(json.loads(text)).as_json()) == text
+    other = StreamOffset(dict(sorted(offset.next.items())), dict(sorted(offset.origin.items())))
+    assert json.dumps(other.as_json()) == text
+    assert "version" in text
+
+
+def test_limits_are_shared_and_nothing_is_left(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        create(broker, "t", 2)
+        send(broker, "t", values(90, partitions=2) + values(10))
+    one = reader(cluster, startingOffsets="earliest", maxOffsetsPerTrigger=30)
+    assert one.getDefaultReadLimit() == ReadMaxRows(30)
+    start, sizes = one.initialOffset(), []
+    while True:
+        end = one.latestOffset(start, one.getDefaultReadLimit())
+        if json.dumps(end) == json.dumps(start):
+            break
+        sizes.append(len(offsets_of(one, start, end)))
+        start = end
+    assert sum(sizes) == 100
+    assert max(sizes) <= 31
+    beginning = one.initialOffset()
+    everything = one.latestOffset(beginning, ReadAllAvailable())
+    assert len(offsets_of(one, beginning, everything)) == 100
+    one.stop()
+    bytes_bound = reader(cluster, startingOffsets="earliest", maxBytesPerTrigger=2_000)
+    start = bytes_bound.initialOffset()
+    end = bytes_bound.latestOffset(start, bytes_bound.getDefaultReadLimit())
+    assert 5 <= len(offsets_of(bytes_bound, start, end)) <= 30
+    bytes_bound.stop()
+
+
+def test_a_small_batch_waits_for_more(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        send(broker, "t", values(10))
+        one = reader(
+            cluster, startingOffsets="earliest", minOffsetsPerTrigger=5, maxTriggerDelay="1h"
+        )
+        start = one.initialOffset()
+        first = one.latestOffset(start, one.getDefaultReadLimit())
+        send(broker, "t", values(3))
+        assert one.latestOffset(first, one.getDefaultReadLimit()) == first
+        send(broker, "t", values(3))
+        second = one.latestOffset(first, one.getDefaultReadLimit())
+        assert offsets_of(one, first, second) == list(range(10, 16))
+        send(broker, "t", values(1))
+        # A query that is to end cannot wait for what may never come.
+        one.prepareForTriggerAvailableNow()
+        assert one.latestOffset(second, one.getDefaultReadLimit()) != second
+        one.stop()
+
+
+def test_a_first_batch_that_is_run_again_begins_where_it_had(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        send(broker, "t", values(5))
+        one = reader(cluster)
+        start = one.initialOffset()
+        send(broker, "t", values(5))
+        end = one.latestOffset(start, ReadAllAvailable())
+        assert offsets_of(one, start, end) == list(range(5, 10))
+        # After a restart Spark asks anew where to begin, and `latest` is later by now.
+        again = reader(cluster)
+        later = again.initialOffset()
+        assert later != start
+        assert offsets_of(again, later, end) == list(range(5, 10))
+        assert offsets_of(again, again.initialOffset(), end) == list(range(5, 10))
+        one.stop()
+        again.stop()
+
+
+def test_new_partitions_and_topics_are_read_from_their_beginning(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        create(broker, "t1")
+        send(broker, "t1", values(5))
+        one = reader(cluster, subscribePattern="t.*")
+        start = one.initialOffset()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_partitions([NewPartitions("t1", 2)])["t1"].result(30)
+        create(broker, "t2")
+        send(broker, "t2", values(3))
+        send(broker, "t1", [row._replace(partition=1) for row in values(2)])
+        end = one.latestOffset(start, ReadAllAvailable())
+        assert sorted(offsets_of(one, start, end)) == [0, 0, 1, 1, 2]
+        # A replay finds the beginnings in the end that was logged.
+        assert sorted(offsets_of(one, one.initialOffset(), end)) == [0, 0, 1, 1, 2]
+        one.stop()
+
+
+def test_a_replay_gives_the_same_after_rewriting(cluster: Cluster) -> None:
+    with cluster.broker(inline_bytes=0) as broker:
+        send(broker, "t", values(500))
+    one = reader(cluster, startingOffsets="earliest")
+    start = one.initialOffset()
+    end = one.latestOffset(start, ReadAllAvailable())
+    tasks = one.partitions(start, end)
+    one.stop()
+    cluster.rewrite(delete_delay_ms=0, snapshot_entries=1)
+    again = reader(cluster, startingOffsets="earliest")
+    assert offsets_of(again, start, end) == list(range(500))
+    # Tasks that were planned before go on, too.
+    assert sum(batch.num_rows for task in tasks for batch in again.read(task)) == 500
+    assert all(isinstance(task, Share) for task in tasks)
+    again.stop()
+
+
+def test_compaction_waits_for_a_batch_that_may_come_again(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+        send(broker, "t", values(500))
+    one = reader(cluster, startingOffsets="earliest")
+    start = one.initialOffset()
+    end = one.latestOffset(start, ReadAllAvailable())
+    assert len(offsets_of(one, start, end)) == 500
+    with cluster.rewriting(**COMPACT) as broker:
+        until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
+        again = reader(cluster, startingOffsets="earliest")
+        assert len(offsets_of(again, start, end)) == 500
+        # The batch is over: nothing is read again.
+        assert one.latestOffset(end, ReadAllAvailable()) == end
+        assert again.latestOffset(end, ReadAllAvailable()) == end
+        until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
+    one.stop()
+    again.stop()
+
+
+def test_a_named_group_has_the_offsets_of_committed_batches(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        send(broker, "t", values(10))
+        one = reader(cluster, startingOffsets="earliest", kafka__group__id="g")
+        start = one.initialOffset()
+        end = one.latestOffset(start, ReadAllAvailable())
+        assert one.latestOffset(end, ReadAllAvailable()) == end
+        groups = broker.broker.replica.state.groups.by_id
+
+        def committed() -> list[int]:
+            return [offset.offset for _, _, offset in groups["g"].each_offset()]
+
+        until(lambda: "g" in groups and committed() == [10])
+        one.stop()
+
+
+def test_a_deleted_topic_ends_the_query_or_is_left_out(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        create(broker, "t1")
+        create(broker, "t2")
+        strict = reader(cluster, subscribePattern="t.*", startingOffsets="earliest")
+        lax = reader(
+            cluster, subscribePattern="t.*", startingOffsets="earliest", failOnDataLoss="false"
+        )
+        start = strict.initialOffset()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_topics(["t2"])["t2"].result(30)
+        with pytest.raises(Exception, match="the topic was deleted"):
+            strict.latestOffset(start, ReadAllAvailable())
+        assert len(lax.latestOffset(start, ReadAllAvailable())["next"]) == 1
+        strict.stop()
+        lax.stop()
+
+
+def test_a_query_reads_on_after_a_restart(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path, checkpoint: Path
+) -> None:
+    """One query of Spark's own, run three times: available now, bounded, lag published."""
+
+    def run() -> list[int]:
+        source = stream(spark, cluster, startingOffsets="earliest", maxOffsetsPerTrigger=40).load()
+        writer = source.select("partition", "offset", "value").writeStream.format("parquet")
+        query = run_all(
+            writer.queryName("restarted")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.exception() is None
+        return [progress.numInputRows for progress in query.recentProgress]
+
+    with cluster.broker() as broker:
+        create(broker, "t", 2)
+        send(broker, "t", values(100, partitions=2))
+        listener = lag.publish(spark, store=cluster.store, group="restarted-group")
+        assert sum(run()) == 100
+        send(broker, "t", values(60, partitions=2))
+        assert sum(run()) == 60
+        assert sum(run()) == 0
+        rows = spark.read.parquet(str(tmp_path / "out")).select("partition", "offset").collect()
+        assert sorted(map(tuple, rows)) == [(p, o) for p in range(2) for o in range(80)]
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+        def published() -> list[int]:
+            asked = ConsumerGroupTopicPartitions("restarted-group")
+            [future] = admin.list_consumer_group_offsets([asked]).values()
+            return [one.offset for one in future.result(30).topic_partitions]
+
+        until(lambda: published() == [80, 80])
+        listener.close()
+
+
+def test_what_is_for_batches_alone_is_refused_by_spark(
+    spark: SparkSession, cluster: Cluster
+) -> None:
+    with cluster.broker() as broker:
+        send(broker, "t", values(1))
+    source = stream(spark, cluster, latestPerKey="true").load()
+    query = source.writeStream.format("noop").trigger(availableNow=True).start()
+    with pytest.raises(PySparkException, match="latestPerKey: for batches alone"):
+        query.awaitTermination(60)
