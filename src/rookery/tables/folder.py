@@ -1,0 +1,117 @@
+"""Files below a table's location, on a disk or in a store, for code that does not await.
+
+All of it goes through the store's port: a file is created whole or not at all, and never
+replaces another, on every kind of store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from builtins import list as List  # noqa: N812 (the class has a method of that name)
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from rookery.store.open import name_of, open_store
+from rookery.store.port import Store, Stored
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 16
+
+
+class Folder:
+    """A location: pickles as its URL, and opens the store where it is used."""
+
+    def __init__(self, location: str) -> None:
+        self.url = as_url(location)
+
+    def __repr__(self) -> str:
+        return f"Folder({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """The URL without its options, which may be secret."""
+        return name_of(self.url)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on a disk of this host."""
+        return self.url.startswith("file:")
+
+    def address(self, path: str) -> str:
+        """Return the full URL of a file, as other libraries take it."""
+        return f"{self.name.rstrip('/')}/{path}"
+
+    def path_of(self, address: str) -> str:
+        """Return a file's path below the location from its full URL."""
+        plain = address if "://" in address else Path(address).absolute().as_uri()
+        return plain.removeprefix(self.name.rstrip("/") + "/")
+
+    def create(self, path: str, data: bytes | pa.Buffer) -> None:
+        """Create a file.
+
+        Raises:
+            Conflict: there is one of that name already.
+        """
+        self._run(lambda store: store.create(path, [memoryview(data).cast("B")]))
+
+    def read(self, path: str) -> bytes:
+        """Return a file's bytes.
+
+        Raises:
+            NotFound: there is no such file.
+        """
+        return self._run(lambda store: store.read(path))
+
+    def read_all(self, paths: Sequence[str]) -> List[bytes]:
+        """Return the bytes of several small files, in their order."""
+
+        async def ask(store: Store) -> List[bytes]:
+            limit = asyncio.Semaphore(_AT_ONCE)
+
+            async def one(path: str) -> bytes:
+                async with limit:
+                    return await store.read(path)
+
+            return await asyncio.gather(*map(one, paths))
+
+        return self._run(ask)
+
+    def size(self, path: str) -> int | None:
+        """Return a file's size, None if there is none."""
+        return self._run(lambda store: store.size(path))
+
+    def list(self, prefix: str) -> List[Stored]:
+        """Return the files whose paths begin so, in order."""
+        return self._run(lambda store: store.list(prefix))
+
+    def delete(self, path: str) -> None:
+        """Delete a file, if it is there."""
+        self._run(lambda store: store.delete(path))
+
+    def _run(self, ask: Callable[[Store], Awaitable[T]]) -> T:
+        return asyncio.run(self._ask(ask))
+
+    async def _ask(self, ask: Callable[[Store], Awaitable[T]]) -> T:
+        store = open_store(self.url)
+        try:
+            return await ask(store)
+        finally:
+            await store.close()
+
+
+def below(location: str, name: str) -> str:
+    """Return the location of a folder in another one."""
+    place, mark, options = location.partition("?")
+    return f"{place.rstrip('/')}/{name}{mark}{options}"
+
+
+def as_url(location: str) -> str:
+    """Return a location as the URL of a store; what has no scheme is a folder."""
+    if urlsplit(location).scheme:
+        return location
+    return Path(location).expanduser().absolute().as_uri()

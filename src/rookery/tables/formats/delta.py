@@ -1,0 +1,257 @@
+"""Delta tables through deltalake: files that others wrote, and a transaction that names the batch.
+
+Delta remembers a number for an application. A pipeline has two: its query (a number in hex) and
+its last batch, set in the commit that adds the files. deltalake would take a lower one as well:
+the rule is checked here, and its own retries are off.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.schema import Schema
+from deltalake.transaction import AddAction, RemoveAction
+
+from rookery.clock import SystemClock, Time
+from rookery.errors import ConfigError, Conflict, Unavailable
+from rookery.store.address import parse
+from rookery.tables import naming, rewriting, staging
+from rookery.tables.folder import Folder
+from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
+from rookery.tables.rewriting import Swap
+from rookery.tables.schemas import merged
+
+_ATTEMPTS: Final = 20
+_HOUR_MS: Final = 3600 * 1000
+_QUERY_DIGITS: Final = 15
+
+
+def open(spec: TableSpec) -> Table:  # noqa: A001 (a format's interface)
+    """Return the table at a location."""
+    return DeltaFormat(spec)
+
+
+class DeltaFormat:
+    """A table at its location."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        self._folder = Folder(spec.location)
+        self._name = spec.name or self._folder.name
+
+    def stage(
+        self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
+    ) -> list[DataFile]:
+        """Write rows to files that are no part of the table yet."""
+        return staging.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
+
+    def commit(
+        self,
+        name: BatchName,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        upsert: Upsert | None = None,
+    ) -> bool:
+        """Add staged files in one transaction."""
+
+        def change(table: DeltaTable, columns: pa.Schema) -> Swap:
+            if upsert is None:
+                return Swap([], list(files))
+            return rewriting.upserted(self._folder, _live(table), files, columns, upsert)
+
+        return self._commit(name, rewriting.table_schema(schema, upsert), change)
+
+    def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
+        """Let these files be all of the table."""
+        return self._commit(name, schema, lambda table, _: Swap(_live(table), list(files)))
+
+    def last_commit(self, pipeline: str) -> BatchName | None:
+        """Return the last batch of a pipeline."""
+        table = self._load()
+        return None if table is None else _last(table, pipeline)
+
+    def check(self, schema: pa.Schema) -> None:
+        """See whether these columns fit those that are there."""
+        table = self._load()
+        if table is not None:
+            self._grown(table, schema)
+
+    def schema(self) -> pa.Schema | None:
+        """Return the table's columns."""
+        table = self._load()
+        return None if table is None else self._columns(table)
+
+    def files(self) -> list[DataFile]:
+        """Return the newest version's files."""
+        table = self._load()
+        return [] if table is None else _live(table)
+
+    def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the newest version, or of these files."""
+        table = self._load()
+        if table is None:
+            return
+        for file in _live(table) if files is None else files:
+            yield from staging.rows(self._folder, file, self._columns(table))
+
+    def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
+        """Compact, and delete what no version within the policy needs."""
+        done, table = Upkept(), self._load()
+        if table is None:
+            return done
+        for group in rewriting.compactions(_live(table), policy):
+            swap = rewriting.compacted(self._folder, group, self._columns(table))
+            if self._swapped(swap):
+                done.files_compacted += len(swap.removed)
+                done.files_written += len(swap.added)
+        table = self._required()
+        gone = table.vacuum(
+            retention_hours=policy.keep_ms // _HOUR_MS,
+            dry_run=False,
+            enforce_retention_duration=False,
+        )
+        done.files_deleted += len(gone)
+        staging.sweep(self._folder, _known(table), policy, now, done)
+        table.create_checkpoint()
+        table.cleanup_metadata()
+        return done
+
+    def _storage(self) -> dict[str, str] | None:
+        if self._folder.is_local:
+            return None
+        options = dict(parse(self._folder.url).options)
+        if options.get("endpoint", "").startswith("http:"):
+            options["allow_http"] = "true"
+        return options
+
+    def _load(self) -> DeltaTable | None:
+        try:
+            return self._required()
+        except TableNotFoundError:
+            return None
+
+    def _required(self) -> DeltaTable:
+        try:
+            return DeltaTable(self._folder.name, storage_options=self._storage())
+        except TableNotFoundError:
+            raise
+        except (DeltaError, OSError) as error:
+            raise Unavailable(f"table {self._name!r}: {error}") from error
+
+    def _created(self, schema: pa.Schema) -> DeltaTable:
+        return DeltaTable.create(
+            self._folder.name, schema, mode="ignore", storage_options=self._storage()
+        )
+
+    def _columns(self, table: DeltaTable) -> pa.Schema:
+        return merged(self._name, None, pa.schema(table.schema().to_arrow()))  # type: ignore[arg-type] # by capsule
+
+    def _commit(
+        self,
+        name: BatchName,
+        schema: pa.Schema,
+        change: Callable[[DeltaTable, pa.Schema], Swap],
+    ) -> bool:
+        query = _query_number(name)
+        for _ in range(_ATTEMPTS):
+            table = self._load() or self._created(merged(self._name, None, schema))
+            if not naming.is_new(self._name, _last(table, name.pipeline), name):
+                return False
+            try:
+                columns = self._evolved(table, schema)
+                transactions = [
+                    Transaction(_batch_key(name.pipeline), name.batch),
+                    Transaction(_query_key(name.pipeline), query),
+                ]
+                _write(table, change(table, columns), columns, transactions)
+                return True
+            except CommitFailedError:
+                continue  # The next look at the table tells whether it was done after all.
+        raise Conflict(f"table {self._name!r}: others commit all the time; try again")
+
+    def _swapped(self, swap: Swap) -> bool:
+        for _ in range(_ATTEMPTS):
+            table = self._required()
+            live = {file.path for file in _live(table)}
+            if not live.issuperset(file.path for file in swap.removed):
+                return False  # Someone replaced a file of the group.
+            try:
+                _write(table, swap, self._columns(table), [], data_change=False)
+                return True
+            except CommitFailedError:
+                continue
+        raise Conflict(f"table {self._name!r}: others commit all the time; try again")
+
+    def _evolved(self, table: DeltaTable, schema: pa.Schema) -> pa.Schema:
+        old, columns = self._columns(table), self._grown(table, schema)
+        if new := [field for field in columns if field.name not in old.names]:
+            table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+            table.update_incremental()
+        return columns
+
+    def _grown(self, table: DeltaTable, schema: pa.Schema) -> pa.Schema:
+        old = self._columns(table)
+        columns = merged(self._name, old, schema)
+        for field in old:
+            if columns.field(field.name).type != field.type:
+                raise ConfigError(
+                    f"table {self._name!r}: column {field.name!r} is {field.type} and would become"
+                    f" {columns.field(field.name).type}; a Delta table can add columns, not widen"
+                    " them. Declare the type that the table has, or give it another name"
+                )
+        return columns
+
+
+def _write(
+    table: DeltaTable,
+    swap: Swap,
+    columns: pa.Schema,
+    transactions: list[Transaction],
+    *,
+    data_change: bool = True,
+) -> None:
+    now = SystemClock().now_ms()
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(
+            file.path, file.bytes, {}, now, data_change, json.dumps({"numRecords": file.rows})
+        )
+        for file in swap.added
+    ]
+    actions += [RemoveAction(file.path, data_change, now, file.bytes, {}) for file in swap.removed]
+    properties = CommitProperties(max_commit_retries=0, app_transactions=transactions or None)
+    table.create_write_transaction(actions, "append", columns, commit_properties=properties)
+
+
+def _live(table: DeltaTable) -> list[DataFile]:
+    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return [DataFile(one["path"], one["num_records"], one["size_bytes"]) for one in actions]
+
+
+def _known(table: DeltaTable) -> set[str]:
+    """Return the files of the table, and those that are removed but may still be read."""
+    removed = table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
+    return {*(file.path for file in _live(table)), *removed}
+
+
+def _last(table: DeltaTable, pipeline: str) -> BatchName | None:
+    batch = table.transaction_version(_batch_key(pipeline))
+    query = table.transaction_version(_query_key(pipeline))
+    return None if batch is None or query is None else BatchName(pipeline, f"{query:x}", batch)
+
+
+def _query_number(name: BatchName) -> int:
+    if not 0 < len(name.query) <= _QUERY_DIGITS or name.query.startswith("0"):
+        raise ConfigError(f"query {name.query!r}: for Delta a number in hex of at most 15 digits")
+    return int(name.query, 16)
+
+
+def _batch_key(pipeline: str) -> str:
+    return f"rookery:{pipeline}:batch"
+
+
+def _query_key(pipeline: str) -> str:
+    return f"rookery:{pipeline}:query"

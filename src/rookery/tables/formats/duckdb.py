@@ -1,0 +1,234 @@
+"""A table in a DuckDB file of this host: rows and the batch's name go into one transaction.
+
+Staged files lie in `FILE.staged`, and are deleted once their rows are in the database. DuckDB lets
+one process write: a reader that holds the file open makes a commit wait, up to a minute.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import sleep
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import duckdb
+import pyarrow as pa
+
+from rookery.clock import SystemClock, Time
+from rookery.errors import ConfigError, Unavailable
+from rookery.tables import naming, rewriting, staging
+from rookery.tables.folder import Folder, as_url
+from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
+from rookery.tables.schemas import merged
+
+_COMMITS: Final = "_rookery_commits"
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_PATIENCE_MS: Final = 60_000
+_PAUSE_SECONDS: Final = 0.1
+
+
+def open(spec: TableSpec) -> Table:  # noqa: A001 (a format's interface)
+    """Return a table of a database file."""
+    return DuckTable(spec)
+
+
+class DuckTable:
+    """A table of a database file."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        url = as_url(spec.location)
+        if not url.startswith("file:"):
+            raise ConfigError(f"table {spec.location!r}: DuckDB needs a file of this host")
+        self._path = Path(unquote(urlsplit(url).path))
+        self._folder = Folder(f"{url}.staged")
+        self._name = spec.name or self._path.stem
+        if _WORD.fullmatch(self._name) is None:
+            raise ConfigError(f"table {self._name!r}: letters, digits and _ only, for DuckDB")
+
+    def stage(
+        self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
+    ) -> list[DataFile]:
+        """Write rows to files beside the database."""
+        return staging.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
+
+    def commit(
+        self,
+        name: BatchName,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        upsert: Upsert | None = None,
+    ) -> bool:
+        """Insert the rows of staged files in one transaction, and delete the files."""
+
+        def change(database: duckdb.DuckDBPyConnection, columns: pa.Schema) -> None:
+            if upsert is None:
+                self._insert(database, files)
+            else:
+                self._upsert(database, files, columns, upsert)
+
+        return self._commit(name, files, rewriting.table_schema(schema, upsert), change)
+
+    def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
+        """Let the rows of these files be all of the table."""
+
+        def change(database: duckdb.DuckDBPyConnection, _: pa.Schema) -> None:
+            database.execute(f"DELETE FROM {self._name}")  # noqa: S608 (the name is a word)
+            self._insert(database, files)
+
+        return self._commit(name, files, schema, change)
+
+    def last_commit(self, pipeline: str) -> BatchName | None:
+        """Return the last batch of a pipeline."""
+        if not self._path.exists():
+            return None
+        with self._opened() as database:
+            return self._last(database, pipeline)
+
+    def check(self, schema: pa.Schema) -> None:
+        """See whether these columns fit those that are there."""
+        merged(self._name, self.schema(), schema)
+
+    def schema(self) -> pa.Schema | None:
+        """Return the table's columns."""
+        if not self._path.exists():
+            return None
+        with self._opened() as database:
+            return self._columns(database)
+
+    def files(self) -> list[DataFile]:
+        """Return none: the rows are in the database."""
+        return []
+
+    def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows; `files` means nothing here."""
+        if self.schema() is None or files == []:
+            return
+        with self._opened() as database:
+            yield from database.sql(f"FROM {self._name}").to_arrow_reader()
+
+    def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
+        """Write the database's log into its file, and delete staged files that were abandoned."""
+        done = Upkept()
+        if self._path.exists():
+            # If someone commits at this moment, there will be another time.
+            with self._opened() as database, suppress(duckdb.TransactionException):
+                database.execute("CHECKPOINT")
+        staging.sweep(self._folder, (), policy, now, done)
+        return done
+
+    def _commit(
+        self,
+        name: BatchName,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        change: Callable[[duckdb.DuckDBPyConnection, pa.Schema], None],
+    ) -> bool:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._opened() as database:
+            database.begin()
+            database.execute(
+                f"CREATE TABLE IF NOT EXISTS {_COMMITS}"
+                " (sink VARCHAR, pipeline VARCHAR, batch VARCHAR, PRIMARY KEY (sink, pipeline))"
+            )
+            is_new = naming.is_new(self._name, self._last(database, name.pipeline), name)
+            if is_new:
+                change(database, self._evolved(database, schema))
+                database.execute(
+                    f"INSERT OR REPLACE INTO {_COMMITS} VALUES (?, ?, ?)",  # noqa: S608
+                    [self._name, name.pipeline, naming.written(name)],
+                )
+            database.commit()
+        for file in files:
+            self._folder.delete(file.path)
+        return is_new
+
+    def _last(self, database: duckdb.DuckDBPyConnection, pipeline: str) -> BatchName | None:
+        if not _exists(database, _COMMITS):
+            return None
+        rows = database.execute(
+            f"SELECT batch FROM {_COMMITS} WHERE sink = ? AND pipeline = ?",  # noqa: S608
+            [self._name, pipeline],
+        ).fetchall()
+        return naming.read(pipeline, rows[0][0]) if rows else None
+
+    def _columns(self, database: duckdb.DuckDBPyConnection) -> pa.Schema | None:
+        if not _exists(database, self._name):
+            return None
+        found = database.sql(f"FROM {self._name} LIMIT 0").to_arrow_table()
+        return merged(self._name, None, found.schema)
+
+    def _evolved(self, database: duckdb.DuckDBPyConnection, schema: pa.Schema) -> pa.Schema:
+        old = self._columns(database)
+        columns = merged(self._name, old, schema)
+        database.register("_wanted", columns.empty_table())
+        if old is None:
+            database.execute(f"CREATE TABLE {self._name} AS FROM _wanted")
+            return columns
+        types = {row[0]: row[1] for row in database.execute("DESCRIBE _wanted").fetchall()}
+        for field in columns:
+            column = _quoted(field.name)
+            if field.name not in old.names:
+                database.execute(
+                    f"ALTER TABLE {self._name} ADD COLUMN {column} {types[field.name]}"
+                )
+            elif old.field(field.name).type != field.type:
+                database.execute(
+                    f"ALTER TABLE {self._name} ALTER {column} TYPE {types[field.name]}"
+                )
+        return columns
+
+    def _insert(self, database: duckdb.DuckDBPyConnection, files: Sequence[DataFile]) -> None:
+        folder = Path(unquote(urlsplit(self._folder.url).path))
+        paths = [str(folder / file.path) for file in files]
+        if paths:
+            database.execute(
+                f"INSERT INTO {self._name} BY NAME"  # noqa: S608
+                " SELECT * FROM read_parquet(?, union_by_name = true)",
+                [paths],
+            )
+
+    def _upsert(
+        self,
+        database: duckdb.DuckDBPyConnection,
+        files: Sequence[DataFile],
+        columns: pa.Schema,
+        upsert: Upsert,
+    ) -> None:
+        last = rewriting.last_changes(self._folder, files, columns, upsert)
+        same = " AND ".join(f"t.{_quoted(key)} = c.{_quoted(key)}" for key in upsert.keys)
+        database.register("_changes", last)
+        database.execute(f"DELETE FROM {self._name} t USING _changes c WHERE {same}")  # noqa: S608
+        database.register("_kept", rewriting.kept(last, columns, upsert))
+        database.execute(f"INSERT INTO {self._name} BY NAME FROM _kept")
+
+    @contextmanager
+    def _opened(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        database = self._connected()
+        try:
+            database.execute("SET TimeZone = 'UTC'")
+            yield database
+        finally:
+            database.close()
+
+    def _connected(self) -> duckdb.DuckDBPyConnection:
+        clock = SystemClock()
+        deadline = clock.monotonic_ms() + _PATIENCE_MS
+        while True:
+            try:
+                return duckdb.connect(self._path)
+            except duckdb.IOException as error:
+                if clock.monotonic_ms() > deadline:
+                    raise Unavailable(f"{self._path}: {error}") from error
+                sleep(_PAUSE_SECONDS)  # Someone reads it at this moment.
+
+
+def _exists(database: duckdb.DuckDBPyConnection, name: str) -> bool:
+    found = database.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [name])
+    return bool(found.fetchall())
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,298 @@
+"""Iceberg tables through pyiceberg, in a SQL catalog unless another is named.
+
+A batch's name is a property of the table, set in the transaction that adds its files: snapshots
+and their summaries are forgotten in time, properties are not. pyiceberg's own retries are off:
+they would commit again without looking whether the first attempt did.
+
+Options:
+    catalog: a SQL catalog's URI (default: `sqlite` in a file beside the table), or the name of
+        one that pyiceberg's own configuration knows, as `name:NAME`.
+    namespace: where in the catalog (default `default`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.table import Table as IcebergHandle
+from pyiceberg.table import Transaction
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+
+from rookery.clock import Time
+from rookery.errors import ConfigError, Conflict, Unavailable
+from rookery.store.address import parse
+from rookery.tables import icebergexpiry, naming, rewriting, staging
+from rookery.tables.folder import Folder
+from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
+from rookery.tables.rewriting import Swap
+from rookery.tables.schemas import merged
+
+_ATTEMPTS: Final = 20
+_COMMIT: Final = "rookery.commit."
+# The last is what SQLite says when others write for long.
+_AGAIN: Final = (CommitFailedException, CommitStateUnknownException, OperationalError)
+_PROPERTIES: Final = {
+    "commit.retry.num-retries": "0",
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "16",
+    # Else the folder of metadata grows with every commit for ever.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+_S3: Final = {
+    "endpoint": "s3.endpoint",
+    "region": "s3.region",
+    "access_key_id": "s3.access-key-id",
+    "secret_access_key": "s3.secret-access-key",
+    "session_token": "s3.session-token",
+}
+
+
+def open(spec: TableSpec) -> Table:  # noqa: A001 (a format's interface)
+    """Return the table of a catalog."""
+    return IcebergTable(spec)
+
+
+class IcebergTable:
+    """A table in a catalog, whose files lie at its location."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        self._folder = Folder(spec.location)
+        self._options = dict(spec.options)
+        if "%" in self._folder.name:
+            raise ConfigError(
+                f"table {spec.location!r}: pyiceberg takes addresses as they are; use letters,"
+                " digits and -_./ only"
+            )
+        plain = urlsplit(self._folder.name).path.rstrip("/")
+        self._name = f"{self._options.get('namespace', 'default')}.{spec.name or Path(plain).name}"
+
+    def stage(
+        self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
+    ) -> list[DataFile]:
+        """Write rows to files that are no part of the table yet."""
+        return staging.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
+
+    def commit(
+        self,
+        name: BatchName,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        upsert: Upsert | None = None,
+    ) -> bool:
+        """Add staged files by one snapshot."""
+
+        def change(table: IcebergHandle, columns: pa.Schema) -> Swap:
+            if upsert is None:
+                return Swap([], list(files))
+            return rewriting.upserted(self._folder, self._live(table), files, columns, upsert)
+
+        return self._commit(name, rewriting.table_schema(schema, upsert), change)
+
+    def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
+        """Let these files be all of the table."""
+        return self._commit(name, schema, lambda table, _: Swap(self._live(table), list(files)))
+
+    def last_commit(self, pipeline: str) -> BatchName | None:
+        """Return the last batch of a pipeline."""
+        table = self._load()
+        return None if table is None else _last(table, pipeline)
+
+    def check(self, schema: pa.Schema) -> None:
+        """See whether these columns fit those that are there."""
+        merged(self._name, self.schema(), schema)
+
+    def schema(self) -> pa.Schema | None:
+        """Return the table's columns."""
+        table = self._load()
+        return None if table is None else _columns(table)
+
+    def files(self) -> list[DataFile]:
+        """Return the newest snapshot's files."""
+        table = self._load()
+        return [] if table is None else self._live(table)
+
+    def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the newest snapshot, or of these files."""
+        table = self._load()
+        if table is None:
+            return
+        for file in self._live(table) if files is None else files:
+            yield from staging.rows(self._folder, file, _columns(table))
+
+    def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
+        """Compact, expire snapshots, and delete what only they needed."""
+        done, table = Upkept(), self._load()
+        if table is None:
+            return done
+        for group in rewriting.compactions(self._live(table), policy):
+            swap = rewriting.compacted(self._folder, group, _columns(table))
+            if self._swapped(swap):
+                done.files_compacted += len(swap.removed)
+                done.files_written += len(swap.added)
+        table.refresh()
+        icebergexpiry.expire(table, policy, now, done)
+        known = {self._folder.path_of(path) for path in icebergexpiry.data_files(table)}
+        staging.sweep(self._folder, known, policy, now, done)
+        return done
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        chosen = self._options.get("catalog", "")
+        if chosen.startswith("name:"):
+            return load_catalog(chosen.removeprefix("name:"))
+        if not chosen and not self._folder.is_local:
+            raise ConfigError(
+                f"table {self._name!r}: say `catalog`, such as sqlite:////var/lib/catalog.db"
+                " or name:NAME for one of pyiceberg's configuration; there is no folder beside it"
+            )
+        if not chosen:
+            folder = Path(unquote(urlsplit(self._folder.url).path)).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            chosen = f"sqlite:///{folder / 'catalog.db'}"
+        return load_catalog("rookery", type="sql", uri=chosen, **self._file_options())
+
+    def _file_options(self) -> dict[str, str]:
+        if not self._folder.url.startswith("s3:"):
+            return {}
+        options = parse(self._folder.url).options
+        return {_S3[name]: value for name, value in options.items() if name in _S3}
+
+    def _load(self) -> IcebergHandle | None:
+        try:
+            return self._catalog.load_table(self._name)
+        except NoSuchTableError:
+            return None
+        except (OSError, SQLAlchemyError) as error:
+            raise Unavailable(f"table {self._name!r} or its catalog: {error}") from error
+
+    def _created(self, schema: pa.Schema) -> IcebergHandle:
+        with suppress(NamespaceAlreadyExistsError):
+            self._catalog.create_namespace(self._name.split(".", maxsplit=1)[0])
+        try:
+            return self._catalog.create_table(
+                self._name, schema, location=self._folder.name, properties=_PROPERTIES
+            )
+        except TableAlreadyExistsError:
+            return self._catalog.load_table(self._name)
+
+    def _commit(
+        self,
+        name: BatchName,
+        schema: pa.Schema,
+        change: Callable[[IcebergHandle, pa.Schema], Swap],
+    ) -> bool:
+        for _ in range(_ATTEMPTS):
+            table = self._load() or self._created(merged(self._name, None, schema))
+            if not naming.is_new(self._name, _last(table, name.pipeline), name):
+                return False
+            columns = merged(self._name, _columns(table), schema)
+            try:
+                self._evolve(table, columns)
+                self._commit_once(table, change(table, columns), name)
+                return True
+            except _AGAIN:
+                continue  # The next look at the table tells whether it was done after all.
+        raise Conflict(f"table {self._name!r}: others commit all the time; try again")
+
+    def _commit_once(self, table: IcebergHandle, swap: Swap, name: BatchName) -> None:
+        with _quiet():
+            transaction = table.transaction()
+            transaction.set_properties({_COMMIT + name.pipeline: naming.written(name)})
+            if not swap.removed and swap.added:
+                addresses = [self._folder.address(file.path) for file in swap.added]
+                transaction.add_files(addresses, check_duplicate_files=False)
+            elif swap.removed:
+                self._overwrite(table, transaction, swap)
+            transaction.commit_transaction()
+
+    def _overwrite(self, table: IcebergHandle, transaction: Transaction, swap: Swap) -> None:
+        removed = {file.path for file in swap.removed}
+        with transaction.update_snapshot().overwrite() as snapshot:
+            for old in _live_files(table):
+                if self._folder.path_of(old.file_path) in removed:
+                    snapshot.delete_data_file(old)
+            for file in swap.added:
+                snapshot.append_data_file(
+                    parquet_file_to_data_file(
+                        table.io, transaction.table_metadata, self._folder.address(file.path)
+                    )
+                )
+
+    def _swapped(self, swap: Swap) -> bool:
+        for _ in range(_ATTEMPTS):
+            table = self._catalog.load_table(self._name)
+            live = {file.path for file in self._live(table)}
+            if not live.issuperset(file.path for file in swap.removed):
+                return False  # Someone replaced a file of the group.
+            try:
+                with _quiet():
+                    transaction = table.transaction()
+                    self._overwrite(table, transaction, swap)
+                    transaction.commit_transaction()
+                return True
+            except _AGAIN:
+                continue
+        raise Conflict(f"table {self._name!r}: others commit all the time; try again")
+
+    def _evolve(self, table: IcebergHandle, columns: pa.Schema) -> None:
+        if columns == _columns(table):
+            return
+        with table.update_schema() as update:
+            update.union_by_name(columns)
+        # Files are matched to columns by name, and this is where the names are kept.
+        with table.transaction() as transaction:
+            mapping = table.schema().name_mapping.model_dump_json()
+            transaction.set_properties({"schema.name-mapping.default": mapping})
+
+    def _live(self, table: IcebergHandle) -> list[DataFile]:
+        return [
+            DataFile(
+                self._folder.path_of(file.file_path), file.record_count, file.file_size_in_bytes
+            )
+            for file in _live_files(table)
+        ]
+
+
+def _last(table: IcebergHandle, pipeline: str) -> BatchName | None:
+    text = table.properties.get(_COMMIT + pipeline)
+    return naming.read(pipeline, text) if text else None
+
+
+def _columns(table: IcebergHandle) -> pa.Schema:
+    return merged(
+        table.name()[-1], None, schema_to_pyarrow(table.schema(), include_field_ids=False)
+    )
+
+
+def _live_files(table: IcebergHandle) -> list[IcebergFile]:
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return []
+    return [
+        entry.data_file
+        for manifest in snapshot.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    ]
+
+
+def _quiet() -> warnings.catch_warnings[None]:
+    """Say nothing where pyiceberg only warns about what is meant."""
+    return warnings.catch_warnings(action="ignore")

@@ -1,0 +1,166 @@
+"""Parquet files and a log of versions that says which of them are the table.
+
+Readers that take all files of the folder (a glob) also see what is staged, replaced or left
+behind: read by `read`, or take the list of `files`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from rookery.clock import SystemClock, Time
+from rookery.errors import Conflict
+from rookery.tables import manifest, naming, rewriting, staging
+from rookery.tables.folder import Folder
+from rookery.tables.manifest import Entry, Version
+from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
+from rookery.tables.rewriting import Swap
+from rookery.tables.schemas import merged
+
+_ATTEMPTS: Final = 50
+
+
+def open(spec: TableSpec) -> Table:  # noqa: A001 (a format's interface)
+    """Return the table in a folder."""
+    return ParquetTable(spec)
+
+
+class ParquetTable:
+    """A folder of files with a log."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        self._folder = Folder(spec.location)
+        self._name = spec.name or self._folder.name
+
+    def stage(
+        self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
+    ) -> list[DataFile]:
+        """Write rows to files that are no part of the table yet."""
+        return staging.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
+
+    def commit(
+        self,
+        name: BatchName,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        upsert: Upsert | None = None,
+    ) -> bool:
+        """Add staged files in one new version of the table."""
+
+        def change(version: Version, columns: pa.Schema) -> Swap:
+            if upsert is None:
+                return Swap([], list(files))
+            live = list(version.files.values())
+            return rewriting.upserted(self._folder, live, files, columns, upsert)
+
+        return self._commit(name, rewriting.table_schema(schema, upsert), change)
+
+    def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
+        """Let these files be all of the table."""
+        return self._commit(
+            name, schema, lambda version, _: Swap(list(version.files.values()), list(files))
+        )
+
+    def last_commit(self, pipeline: str) -> BatchName | None:
+        """Return the last batch of a pipeline."""
+        return _last(manifest.current(self._folder), pipeline)
+
+    def check(self, schema: pa.Schema) -> None:
+        """See whether these columns fit those that are there."""
+        merged(self._name, self.schema(), schema)
+
+    def schema(self) -> pa.Schema | None:
+        """Return the newest version's columns."""
+        return manifest.current(self._folder).arrow_schema()
+
+    def files(self) -> list[DataFile]:
+        """Return the newest version's files."""
+        return list(manifest.current(self._folder).files.values())
+
+    def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the newest version, or of these files."""
+        version = manifest.current(self._folder)
+        schema = version.arrow_schema()
+        for file in version.files.values() if files is None else files:
+            yield from staging.rows(self._folder, file, schema or pa.schema([]))
+
+    def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
+        """Compact, forget old versions, and delete their files."""
+        done = Upkept()
+        version = manifest.current(self._folder)
+        for group in rewriting.compactions(list(version.files.values()), policy):
+            schema = version.arrow_schema() or pa.schema([])
+            swap = rewriting.compacted(self._folder, group, schema)
+            version = self._swap(swap)
+            done.files_compacted += len(swap.removed)
+            done.files_written += len(swap.added)
+        self._expire(version, policy, now, done)
+        return done
+
+    def _commit(
+        self,
+        name: BatchName,
+        schema: pa.Schema,
+        change: Callable[[Version, pa.Schema], Swap],
+    ) -> bool:
+        for _ in range(_ATTEMPTS):
+            version = manifest.current(self._folder)
+            if not naming.is_new(self._name, _last(version, name.pipeline), name):
+                return False
+            columns = merged(self._name, version.arrow_schema(), schema)
+            swap = change(version, columns)
+            commits = {name.pipeline: naming.written(name)}
+            try:
+                manifest.append(
+                    self._folder,
+                    version,
+                    _entry(version, swap, _changed(version, columns), commits),
+                )
+                return True
+            except Conflict:
+                continue  # Another writer was first: look again, the batch may even be in it.
+        raise Conflict(f"table {self._name!r}: others commit all the time; try again")
+
+    def _swap(self, swap: Swap) -> Version:
+        for _ in range(_ATTEMPTS):
+            version = manifest.current(self._folder)
+            entry = _entry(version, swap, "", {})
+            if all(file.path in version.files for file in swap.removed):
+                try:
+                    return manifest.append(self._folder, version, entry)
+                except Conflict:
+                    continue
+            return version  # Someone replaced a file of the group: what was written is an orphan.
+        raise Conflict(f"table {self._name!r}: others commit all the time; try again")
+
+    def _expire(self, version: Version, policy: UpkeepPolicy, now: Time, done: Upkept) -> None:
+        until = now - policy.keep_ms
+        entries = manifest.entry_times(self._folder, version)
+        old = [number for number, at in entries[: -max(policy.keep_versions, 1)] if at < until]
+        gone = [path for path, at in version.dropped.items() if at < until] if old else []
+        for path in gone:
+            done.bytes_deleted += self._folder.size(path) or 0
+            self._folder.delete(path)
+        done.files_deleted += len(gone)
+        if old:
+            done.versions_expired = manifest.forget(self._folder, version, gone, old[-1])
+        known = version.files.keys() | version.dropped.keys()
+        staging.sweep(self._folder, known, policy, now, done)
+
+
+def _last(version: Version, pipeline: str) -> BatchName | None:
+    text = version.commits.get(pipeline)
+    return naming.read(pipeline, text) if text else None
+
+
+def _changed(version: Version, columns: pa.Schema) -> str:
+    return "" if columns == version.arrow_schema() else columns.serialize().to_pybytes().hex()
+
+
+def _entry(version: Version, swap: Swap, schema: str, commits: dict[str, str]) -> Entry:
+    removed = [file.path for file in swap.removed]
+    at = SystemClock().now_ms()
+    return Entry(version.version + 1, at, swap.added, removed, schema, commits)

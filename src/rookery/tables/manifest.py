@@ -1,0 +1,178 @@
+"""The log of a Parquet table: one object a version, which is created once and names the changes.
+
+    _rookery/log/00000000000000000007.json          what version 7 added and removed
+    _rookery/checkpoints/00000000000000000032.json  all that versions 1 to 32 amount to
+
+A version is what its creator says it is, and no two creators succeed: that is the whole of the
+agreement. A checkpoint only saves reading; anyone may write it, and all write the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from rookery.errors import Conflict, Corrupt
+from rookery.store.port import NotFound
+from rookery.tables.folder import Folder
+from rookery.tables.port import DataFile
+
+_LOG: Final = "_rookery/log/"
+_CHECKPOINTS: Final = "_rookery/checkpoints/"
+_EVERY: Final = 32
+_FORMAT: Final = 1
+_GONE_AGAIN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One version: what changed."""
+
+    version: int
+    at: int
+    """When, in ms; by the writer's clock."""
+    added: Sequence[DataFile] = ()
+    removed: Sequence[str] = ()
+    schema: str = ""
+    """In hex, Arrow's own form; empty if it stayed."""
+    commits: Mapping[str, str] = field(default_factory=dict)
+    """Pipelines and their last batch, if this version is such a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """All that a version consists of."""
+
+    version: int = 0
+    at: int = 0
+    files: Mapping[str, DataFile] = field(default_factory=dict)
+    schema: str = ""
+    commits: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Files that are no part of it any more but may still exist, and since when."""
+
+    def after(self, entry: Entry) -> Version:
+        """Return what this is after one more entry."""
+        files = {path: file for path, file in self.files.items() if path not in entry.removed}
+        files.update({file.path: file for file in entry.added})
+        return Version(
+            entry.version,
+            entry.at,
+            files,
+            entry.schema or self.schema,
+            {**self.commits, **entry.commits},
+            {**self.dropped, **dict.fromkeys(entry.removed, entry.at)},
+        )
+
+    def arrow_schema(self) -> pa.Schema | None:
+        """Return the columns, None before there were any."""
+        return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(self.schema))) if self.schema else None
+
+
+def current(folder: Folder) -> Version:
+    """Return the newest version: two LISTs, a checkpoint, and the entries since."""
+    for _ in range(_GONE_AGAIN):
+        checkpoints = [stored.key for stored in folder.list(_CHECKPOINTS)]
+        try:
+            version = _read_checkpoint(folder, checkpoints[-1]) if checkpoints else Version()
+            return _followed(folder, version)
+        except NotFound:
+            continue  # Upkeep has just deleted it; there is a newer one.
+    raise Conflict(f"table {folder.name!r}: its log changes faster than it can be read; try again")
+
+
+def append(folder: Folder, version: Version, entry: Entry) -> Version:
+    """Add the next version.
+
+    Raises:
+        Conflict: someone else has added that version.
+    """
+    if missing := [path for path in entry.removed if path not in version.files]:
+        raise Conflict(f"table {folder.name!r}: {missing[0]} is no part of it any more")
+    folder.create(_key(_LOG, entry.version), _to_bytes(asdict(entry)))
+    after = version.after(entry)
+    if after.version % _EVERY == 0:
+        checkpoint(folder, after)
+    return after
+
+
+def checkpoint(folder: Folder, version: Version) -> None:
+    """Write down all of a version, if nobody has yet."""
+    value = asdict(version)
+    value["files"] = list(value["files"].values())
+    try:
+        folder.create(_key(_CHECKPOINTS, version.version), _to_bytes(value))
+    except Conflict:
+        return
+
+
+def forget(folder: Folder, version: Version, gone: Iterable[str], before: int) -> int:
+    """Checkpoint a version without files that are deleted, and delete what came before it.
+
+    Returns how many old entries were deleted. Only entries up to `before` are.
+    """
+    deleted = set(gone)
+    left = {path: at for path, at in version.dropped.items() if path not in deleted}
+    checkpoint(folder, replace(version, dropped=left))
+    old = [one.key for one in folder.list(_LOG) if _number(one.key) <= before]
+    older = [one.key for one in folder.list(_CHECKPOINTS) if _number(one.key) < version.version]
+    for key in (*old, *older):
+        folder.delete(key)
+    return len(old)
+
+
+def entry_times(folder: Folder, version: Version) -> list[tuple[int, int]]:
+    """Return the entries that are still there, each with its number and when it was written."""
+    keys = [one.key for one in folder.list(_LOG) if _number(one.key) <= version.version]
+    entries = [
+        _read_entry(key, data) for key, data in zip(keys, folder.read_all(keys), strict=True)
+    ]
+    return [(entry.version, entry.at) for entry in entries]
+
+
+def _followed(folder: Folder, version: Version) -> Version:
+    keys = [one.key for one in folder.list(_LOG) if _number(one.key) > version.version]
+    for key, data in zip(keys, folder.read_all(keys), strict=True):
+        entry = _read_entry(key, data)
+        if entry.version != version.version + 1:
+            raise NotFound(_key(_LOG, version.version + 1))
+        version = version.after(entry)
+    return version
+
+
+def _read_entry(key: str, data: bytes) -> Entry:
+    value = _from_bytes(key, data)
+    value["added"] = [DataFile(**file) for file in value["added"]]
+    return Entry(**value)
+
+
+def _read_checkpoint(folder: Folder, key: str) -> Version:
+    value = _from_bytes(key, folder.read(key))
+    value["files"] = {file["path"]: DataFile(**file) for file in value["files"]}
+    return Version(**value)
+
+
+def _key(prefix: str, version: int) -> str:
+    return f"{prefix}{version:020}.json"
+
+
+def _number(key: str) -> int:
+    return int(key.rpartition("/")[2].removesuffix(".json"))
+
+
+def _to_bytes(value: dict[str, object]) -> bytes:
+    return json.dumps({"format": _FORMAT, **value}, separators=(",", ":")).encode()
+
+
+def _from_bytes(key: str, data: bytes) -> dict[str, Any]:
+    try:
+        value: dict[str, Any] = json.loads(data)
+    except ValueError as error:
+        raise Corrupt(f"{key}: no JSON: {error}") from error
+    if value.pop("format", None) != _FORMAT:
+        raise Corrupt(f"{key}: written by a version of Rookery that this one does not know")
+    return value

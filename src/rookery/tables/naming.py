@@ -1,0 +1,40 @@
+"""Whether a batch is to be committed: the rule that all formats follow."""
+
+from __future__ import annotations
+
+from rookery.errors import ConfigError
+from rookery.tables.port import BatchName
+
+
+def is_new(table: str, last: BatchName | None, name: BatchName) -> bool:
+    """Tell whether a batch is yet to be committed.
+
+    Raises:
+        ConfigError: it can be neither committed nor passed over.
+    """
+    if last is None:
+        return True
+    if last.query != name.query:
+        raise ConfigError(
+            f"table {table!r}: pipeline {name.pipeline!r} has written to it as query {last.query}"
+            f" up to batch {last.batch}, and this is query {name.query}: its state was lost or is"
+            " another one. Point `state` to the old one, give the pipeline another name to add"
+            " to what is there, or remove the table to begin anew"
+        )
+    if name.batch < last.batch:
+        raise ConfigError(
+            f"table {table!r}: {name} comes after batch {last.batch} was committed:"
+            " the pipeline's state is an old copy; restore the newest"
+        )
+    return name.batch > last.batch
+
+
+def written(name: BatchName) -> str:
+    """Write what a table remembers of a batch; the pipeline's name is the key to it."""
+    return f"{name.query}:{name.batch}"
+
+
+def read(pipeline: str, text: str) -> BatchName:
+    """Read it again."""
+    query, _, batch = text.rpartition(":")
+    return BatchName(pipeline, query, int(batch))

@@ -1,0 +1,73 @@
+"""Schemas that grow: columns are added and widened by themselves, never changed or taken away."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+
+from rookery.errors import ConfigError
+
+_INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_FLOATS: Final = (pa.float32(), pa.float64())
+
+
+def merged(table: str, old: pa.Schema | None, new: pa.Schema) -> pa.Schema:
+    """Return the columns of both, the old ones first.
+
+    Raises:
+        ConfigError: a column has become another type.
+    """
+    if old is None:
+        return _plain(new)
+    fields = {field.name: field for field in old}
+    for field in _plain(new):
+        known = fields.get(field.name)
+        if known is None:
+            fields[field.name] = field
+        elif known.type != field.type:
+            fields[field.name] = pa.field(field.name, _wider(table, known, field))
+    return pa.schema(list(fields.values()))
+
+
+def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with exactly these columns; those that it lacks are null."""
+    columns: list[pa.Array[Any]] = []
+    for field in schema:
+        at = batch.schema.get_field_index(field.name)
+        if at < 0:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+        else:
+            column = batch.column(at)
+            columns.append(column if column.type == field.type else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """Every column may be null: the next batch may not have it."""
+    return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the one of several Arrow types for the same values that all formats keep."""
+    if pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC" if kind.tz else None)
+    return kind
+
+
+def _wider(table: str, old: pa.Field[Any], new: pa.Field[Any]) -> pa.DataType:
+    for ladder in (_INTEGERS, _FLOATS):
+        if old.type in ladder and new.type in ladder:
+            wider: pa.DataType = max(old.type, new.type, key=ladder.index)
+            return wider
+    if pa.types.is_struct(old.type) and pa.types.is_struct(new.type):
+        inner = merged(f"{table}.{old.name}", pa.schema(list(old.type)), pa.schema(list(new.type)))
+        return pa.struct(list(inner))
+    raise ConfigError(
+        f"table {table!r}: column {old.name!r} is {old.type} and would become {new.type};"
+        " columns may be added and widened. Give the new one another name, or rebuild the table"
+    )

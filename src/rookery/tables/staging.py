@@ -1,0 +1,138 @@
+"""Rows to Parquet files and back. Memory is bounded by one file on the way out, one on the way in.
+
+A file's name holds the time at which it was written, so that what a killed process left behind
+can be told from what is about to be committed, on stores that do not tell a file's age as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rookery.clock import SystemClock, Time
+from rookery.errors import Corrupt
+from rookery.tables.folder import Folder
+from rookery.tables.port import MIB, DataFile, UpkeepPolicy, Upkept
+from rookery.tables.schemas import fit
+
+DATA: Final = "data/"
+_FILE_BYTES: Final = 128 * MIB
+"""A file ends when it has become so large."""
+_GROUP_BYTES: Final = 32 * MIB
+_GROUP_ROWS: Final = 1 << 20
+_ATTEMPT: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_NAME: Final = re.compile(rf"{DATA}(\d{{13}})-[A-Za-z0-9._-]+\.parquet")
+
+
+def stage(
+    folder: Folder,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    attempt: str,
+    file_bytes: int = _FILE_BYTES,
+) -> list[DataFile]:
+    """Write rows to new files of the folder; `attempt` is unique to whoever writes."""
+    if _ATTEMPT.fullmatch(attempt) is None:
+        raise ValueError(f"attempt {attempt!r}: 1 to 100 letters, digits and ._- only")
+    files: list[DataFile] = []
+    writer = _Writer(schema)
+    for batch in batches:
+        writer.add(fit(batch, schema))
+        if writer.bytes >= file_bytes:
+            files.append(writer.close(folder, f"{attempt}-{len(files)}"))
+            writer = _Writer(schema)
+    if writer.rows:
+        files.append(writer.close(folder, f"{attempt}-{len(files)}"))
+    return files
+
+
+class _Writer:
+    """One file, in memory until it is whole."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+        self._group: list[pa.RecordBatch] = []
+        self._group_bytes = 0
+        self._group_rows = 0
+        self.rows = 0
+
+    @property
+    def bytes(self) -> int:
+        return self._sink.tell() + self._group_bytes
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self._group.append(batch)
+        self._group_bytes += batch.nbytes
+        self._group_rows += batch.num_rows
+        self.rows += batch.num_rows
+        if self._group_bytes >= _GROUP_BYTES or self._group_rows >= _GROUP_ROWS:
+            self._flush()
+
+    def close(self, folder: Folder, name: str) -> DataFile:
+        self._flush()
+        self._writer.close()
+        data = self._sink.getvalue()
+        path = f"{DATA}{SystemClock().now_ms():013}-{name}.parquet"
+        folder.create(path, data)
+        return DataFile(path, self.rows, data.size)
+
+    def _flush(self) -> None:
+        if self._group:
+            self._writer.write_table(pa.Table.from_batches(self._group, self._schema))
+        self._group, self._group_bytes, self._group_rows = [], 0, 0
+
+
+def written_at(path: str) -> Time | None:
+    """Return when a file was staged, None if its name is not one of ours."""
+    found = _NAME.fullmatch(path)
+    return Time(int(found[1])) if found else None
+
+
+def sweep(
+    folder: Folder, known: Collection[str], policy: UpkeepPolicy, now: Time, done: Upkept
+) -> None:
+    """Delete staged files that are no part of the table and that nobody will commit any more."""
+    until = now - max(policy.keep_ms, policy.orphan_ms)
+    for stored in folder.list(DATA):
+        is_needed = stored.key in known or stored.key in policy.staged
+        if not is_needed and (written_at(stored.key) or until) < until:
+            folder.delete(stored.key)
+            done.files_deleted += 1
+            done.bytes_deleted += stored.size
+
+
+def rows(folder: Folder, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield a file's rows, with the columns of a table that may have grown since."""
+    yield from decoded(folder, file, folder.read(file.path), schema)
+
+
+def decoded(
+    folder: Folder, file: DataFile, data: bytes, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in a file's bytes."""
+    with _translated(folder, file), pq.ParquetFile(pa.BufferReader(data)) as parquet:
+        for batch in parquet.iter_batches():
+            yield fit(batch, schema)
+
+
+def columns(folder: Folder, file: DataFile, data: bytes, names: Sequence[str]) -> pa.Table:
+    """Return some columns of a file's bytes; the file was written when all of them existed."""
+    with _translated(folder, file):
+        return pq.read_table(pa.BufferReader(data), columns=list(names))
+
+
+@contextmanager
+def _translated(folder: Folder, file: DataFile) -> Iterator[None]:
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise Corrupt(f"{folder.address(file.path)}: no Parquet file: {error}") from error

@@ -1,0 +1,74 @@
+"""Iceberg: commits whose answer was lost, and what must not depend on snapshots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitStateUnknownException
+
+from rookery.clock import SystemClock, Time
+from rookery.errors import ConfigError
+from rookery.tables.open import open_table
+from rookery.tables.port import BatchName, Table, TableSpec, UpkeepPolicy
+from tests.tables.independent import rows_of
+
+SCHEMA = pa.schema([pa.field("id", pa.int64())])
+LATER = Time(SystemClock().now_ms() + 30 * 24 * 3600 * 1000)
+
+
+def add(table: Table, batch: int) -> bool:
+    name = BatchName("birds", "a1", batch)
+    rows = pa.RecordBatch.from_pylist([{"id": batch}], SCHEMA)
+    return table.commit(name, table.stage(name, [rows], SCHEMA, "t"), SCHEMA)
+
+
+def test_a_commit_that_landed_but_failed_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")
+    table = open_table(spec)
+    add(table, 0)
+    commit_table = SqlCatalog.commit_table
+    failed: list[bool] = []
+
+    def lost(*args: Any) -> Any:
+        done = commit_table(*args)
+        if not failed:
+            failed.append(True)
+            raise CommitStateUnknownException("the answer was lost")
+        return done
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", lost)
+    add(table, 1)
+
+    assert failed
+    assert rows_of(spec) == [(0,), (1,)]
+
+
+def test_the_last_batch_is_known_after_its_snapshot_is_gone(tmp_path: Path) -> None:
+    spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")
+    table = open_table(spec)
+    for batch in range(6):
+        add(table, batch)
+    table.upkeep(UpkeepPolicy(keep_ms=0, keep_versions=1), LATER)
+
+    catalog = load_catalog("rookery", type="sql", uri=f"sqlite:///{tmp_path / 'catalog.db'}")
+    found = catalog.load_table("default.birds")
+    assert len(found.metadata.snapshots) == 1
+    assert found.properties["commit.retry.num-retries"] == "0"
+    assert found.properties["rookery.commit.birds"] == "a1:5"
+    kept = {path.name for path in (tmp_path / "birds/data").glob("*.parquet")}
+    needed = {task.file.file_path.rpartition("/")[2] for task in found.scan().plan_files()}
+    assert kept == needed
+    assert len(list((tmp_path / "birds/metadata").glob("*.avro"))) <= 4
+    assert not add(table, 5)
+
+
+def test_addresses_that_pyiceberg_would_not_find_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="as they are"):
+        open_table(TableSpec("iceberg", str(tmp_path / "with space"), "birds"))
