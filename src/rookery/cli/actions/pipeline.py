@@ -1,0 +1,187 @@
+"""What `rookery pipeline` does."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rookery.cli.command import print_json
+from rookery.pipeline.engine import Engine, Plan
+from rookery.pipeline.load import load
+from rookery.pipeline.manifests import Manifests
+from rookery.pipeline.metrics import BatchMetrics, MetricsFile, read_metrics
+from rookery.pipeline.spec import Pipeline
+from rookery.pipeline.upkeep import keep_up
+from rookery.tables.folder import Folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run a pipeline, until it has read all or is interrupted."""
+    from rookery.pipeline.gold import make_gold  # noqa: PLC0415 (Spark is heavy)
+    from rookery.pipeline.run import Pace, run_pipeline  # noqa: PLC0415
+
+    pipeline = load(Path(args.file))
+    Plan.of(pipeline)  # What is wrong is told before Spark has started.
+    spark = _spark(args, pipeline)
+    progress = _Progress(pipeline, is_json=args.json)
+    pace = Pace(round(args.interval * 1000), args.available_now)
+    engine: Engine = run_pipeline(spark, pipeline, pace, progress.tell)
+    made = make_gold(spark, engine)
+    progress.end({"gold": made})
+    return 0
+
+
+def plan(args: argparse.Namespace) -> int:
+    """Show what a run would do."""
+    from rookery.pipeline.positions import lag, starts  # noqa: PLC0415
+
+    pipeline = load(Path(args.file))
+    checked = Plan.of(pipeline)
+    manifests = Manifests(pipeline.state)
+    last, origin = manifests.last(), manifests.origin()
+    ends = last.ends if last else origin.starts if origin else starts(pipeline.source)
+    tables = {
+        f"{sink.layer}: {sink.format} {sink.location.partition('?')[0]}": [
+            f"{field.name} {field.type}" for field in checked.sinks[number]
+        ]
+        for number, sink in enumerate(pipeline.sinks)
+        if number in checked.sinks
+    }
+    waiting = lag(pipeline.source, ends)
+    found = {
+        "name": pipeline.name,
+        "batches": last.batch + 1 if last else 0,
+        "next offsets": ends,
+        "waiting records": waiting,
+        "tables": tables,
+        "gold": [gold.name for gold in pipeline.gold],
+    }
+    if args.json:
+        print_json(found)
+        return 0
+    print(f"pipeline {pipeline.name}: {found['batches']} batches so far")
+    for partition, count in waiting.items():
+        print(f"  {partition}: {count} records wait")
+    for table, columns in tables.items():
+        print(f"  {table}\n    {', '.join(columns)}")
+    return 0
+
+
+def backfill(args: argparse.Namespace) -> int:
+    """Add what lies before the beginning, or rebuild."""
+    from rookery.pipeline import backfill as filling  # noqa: PLC0415
+
+    pipeline = load(Path(args.file))
+    progress = _Progress(pipeline, is_json=args.json, is_recorded=False)
+    work = filling.rebuild if args.rebuild else filling.backfill
+    rows = work(_spark(args, pipeline), pipeline, progress.tell)
+    progress.end({"rows": rows})
+    return 0
+
+
+def replay(args: argparse.Namespace) -> int:
+    """Replay dead letters."""
+    from rookery.pipeline.replay import replay_dead_letters  # noqa: PLC0415
+
+    pipeline = load(Path(args.file))
+    rows = replay_dead_letters(_spark(args, pipeline), pipeline)
+    mended, dead = rows.get("silver", 0), rows.get("dead-letters", 0)
+    if args.json:
+        print_json({"mended": mended, "dead": dead})
+    else:
+        print(f"{mended} dead letters are silver rows now, {dead} failed again")
+    return 0
+
+
+def report(args: argparse.Namespace) -> int:
+    """Show figures, or write them as HTML."""
+    from rookery.pipeline.report import html, summary  # noqa: PLC0415
+
+    pipeline = load(Path(args.file))
+    batches = list(read_metrics(metrics_path(pipeline)))
+    if args.html:
+        Path(args.html).write_text(html(pipeline.name, batches))
+    found = {**summary(batches), "html": args.html}
+    if args.json:
+        print_json(found)
+        return 0
+    for name, value in found.items():
+        print(f"{name}: {value}")
+    return 0
+
+
+def upkeep(args: argparse.Namespace) -> int:
+    """Keep the tables in shape."""
+    pipeline = load(Path(args.file))
+    done = {table: asdict(one) for table, one in keep_up(pipeline).items()}
+    if args.json:
+        print_json(done)
+        return 0
+    for table, figures in done.items():
+        told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in figures.items())
+        print(f"{table}: {told}")
+    return 0
+
+
+def export(args: argparse.Namespace) -> int:
+    """Write a project of Declarative Pipelines."""
+    from rookery.pipeline.export import export as write  # noqa: PLC0415
+
+    files = [str(path) for path in write(load(Path(args.file)), Path(args.to))]
+    if args.json:
+        print_json(files)
+    else:
+        print("\n".join(files))
+    return 0
+
+
+def metrics_path(pipeline: Pipeline) -> Path:
+    """Return where a pipeline's figures are: in its state, or here if that is in a store."""
+    folder = Folder(pipeline.state)
+    if folder.is_local:
+        return Path(folder.name.removeprefix("file://")) / "metrics.jsonl"
+    return Path(".rookery") / pipeline.name / "metrics.jsonl"
+
+
+class _Progress:
+    """Tells of each batch as it is done, and keeps its figures."""
+
+    def __init__(self, pipeline: Pipeline, *, is_json: bool, is_recorded: bool = True) -> None:
+        self._file = MetricsFile(metrics_path(pipeline)) if is_recorded else None
+        self._is_json = is_json
+        self._batches = 0
+        self._rows = 0
+
+    def tell(self, metrics: BatchMetrics) -> None:
+        if self._file is not None:
+            self._file.write(metrics)
+        self._batches += 1
+        self._rows += metrics.rows.get("bronze", 0)
+        if not self._is_json:
+            took = sum(metrics.phases_ms.values()) / 1000
+            rows = ", ".join(f"{layer} {count}" for layer, count in metrics.rows.items() if count)
+            lag = sum(metrics.lag.values())
+            print(
+                f"batch {metrics.batch}: {rows}; {took:.2f} s, {lag} wait",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def end(self, more: Mapping[str, object]) -> None:
+        if self._is_json:
+            print_json({"batches": self._batches, "records": self._rows, **more})
+        else:
+            print(f"{self._rows} records in {self._batches} batches")
+
+
+def _spark(args: argparse.Namespace, pipeline: Pipeline) -> SparkSession:
+    from rookery.spark.session import session  # noqa: PLC0415
+
+    return session(f"rookery-{pipeline.name}", args.master, settings=dict(args.conf))

@@ -1,0 +1,64 @@
+"""Checks: SQL expressions that must be true of a row, evaluated by DuckDB over Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+
+import pyarrow as pa
+
+from rookery.errors import ConfigError
+
+
+class Checks:
+    """The checks of a pipeline, ready to run over batches."""
+
+    def __init__(self, checks: Mapping[str, str]) -> None:
+        self._checks = dict(checks)
+
+    def verify(self, schema: pa.Schema) -> None:
+        """Try the expressions on no rows.
+
+        Raises:
+            ConfigError: one of them cannot be evaluated over these columns.
+        """
+        for name, expression in self._checks.items():
+            try:
+                _evaluated(schema.empty_table(), [expression])
+            except _duckdb().Error as error:
+                raise ConfigError(f"silver.checks.{name}: {expression!r}: {error}") from error
+
+    def failed(self, rows: pa.RecordBatch) -> list[str | None]:
+        """Return for each row the first check that is not true of it, None if all are."""
+        if not self._checks or not rows.num_rows:
+            return [None] * rows.num_rows
+        found = _evaluated(pa.Table.from_batches([rows]), list(self._checks.values()))
+        names = list(self._checks)
+        columns = [column.to_pylist() for column in found.columns]
+        return [
+            next((name for name, passed in zip(names, row, strict=True) if not passed), None)
+            for row in zip(*columns, strict=True)
+        ]
+
+
+def _evaluated(rows: pa.Table, expressions: list[str]) -> pa.Table:
+    # An expression that fails for a row (a cast, a division) is not true of it.
+    columns = ", ".join(
+        f"coalesce(TRY(({expression})), false) AS c{number}"
+        for number, expression in enumerate(expressions)
+    )
+    with _duckdb().connect(
+        config={"threads": 1, "autoinstall_known_extensions": False}
+    ) as database:
+        database.execute("SET TimeZone = 'UTC'")
+        database.register("_rows", rows)
+        found: pa.Table = database.sql(f"SELECT {columns} FROM _rows").to_arrow_table()  # noqa: S608
+        return found
+
+
+def _duckdb() -> ModuleType:
+    try:
+        import duckdb  # noqa: PLC0415 (only pipelines with checks need it)
+    except ModuleNotFoundError as error:
+        raise ConfigError("silver.checks need DuckDB: pip install 'rookery[spark]'") from error
+    return duckdb

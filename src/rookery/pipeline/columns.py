@@ -1,0 +1,113 @@
+"""The columns of each layer."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+
+from rookery.decode.open import open_decoder
+from rookery.decode.port import Decoder
+from rookery.errors import ConfigError
+from rookery.pipeline.spec import DELETED, OFFSET, Pipeline, Sink
+from rookery.tables.schemas import merged
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_RAW: Final[dict[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": _TIME,
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", _HEADER)),
+}
+_COORDINATES: Final[dict[str, pa.DataType]] = {
+    "_topic": pa.string(),
+    "_partition": pa.int32(),
+    OFFSET: pa.int64(),
+    "_timestamp": _TIME,
+}
+RAW: Final = pa.schema(_RAW)
+"""What the source gives; bronze keeps all of it."""
+COORDINATES: Final = pa.schema(_COORDINATES)
+"""Where a silver row came from."""
+DEAD: Final = pa.schema(
+    [
+        *RAW,
+        pa.field("reason", pa.string()),
+        pa.field("stage", pa.string()),
+        pa.field("schema_id", pa.int32()),
+        pa.field("batch", pa.int64()),
+        pa.field("replay", pa.int64()),
+    ]
+)
+"""A dead letter: all of the record, why, at what stage, by which schema, in which batch; and the
+replay in which it failed again, null if it came from its topic."""
+WATERMARK: Final = pa.field("_watermark", _TIME)
+
+
+def silver_schema(pipeline: Pipeline, topic: str, decoder: Decoder) -> pa.Schema:
+    """Return the columns of a topic's silver rows.
+
+    Raises:
+        ConfigError: they contradict what is declared.
+    """
+    fields = list(_value_fields(pipeline, topic, decoder))
+    key = pipeline.decode(topic).key
+    if key:
+        fields.append(pa.field("_key", open_decoder(key).type))
+    names = {field.name for field in fields}
+    if taken := names & {*COORDINATES.names, DELETED}:
+        raise ConfigError(f"topic {topic!r}: column {taken.pop()!r} is the pipeline's own name")
+    silver = pipeline.silver
+    for name in (*silver.keys, *([silver.event_time] if silver.event_time else [])):
+        if name not in names:
+            raise ConfigError(
+                f"topic {topic!r} has no column {name!r}, which silver.keys or silver.event-time"
+                f" names; there are {', '.join(sorted(names))}"
+            )
+    return merged(topic, None, pa.schema([*fields, *COORDINATES]))
+
+
+def sink_schema(pipeline: Pipeline, sink: Sink, silver: dict[str, pa.Schema]) -> pa.Schema:
+    """Return the columns of the files that a batch has for a table."""
+    if sink.layer == "bronze":
+        return RAW
+    if sink.layer == "dead-letters":
+        return DEAD
+    schema: pa.Schema | None = None
+    for topic in pipeline.source.topics:
+        if sink.takes(topic):
+            schema = merged(sink.location, schema, silver[topic])
+    if schema is None:
+        raise ConfigError(f"sink {sink.location!r}: topics: none of them is in source.topics")
+    if sink.layer == "late":
+        return schema.append(WATERMARK)
+    return schema.append(pa.field(DELETED, pa.bool_())) if pipeline.silver.upsert() else schema
+
+
+def envelope(kind: pa.DataType) -> pa.StructType | None:
+    """Return the type of a change event, wherever Debezium put it, None if it is none."""
+    if not pa.types.is_struct(kind):
+        return None
+    if kind.get_field_index("payload") >= 0:
+        return envelope(kind.field("payload").type)
+    names = {field.name for field in kind}
+    return kind if {"op", "before", "after"} <= names else None
+
+
+def _value_fields(pipeline: Pipeline, topic: str, decoder: Decoder) -> list[pa.Field[Any]]:
+    if pipeline.silver.debezium:
+        found = envelope(decoder.type)
+        if found is None or not pa.types.is_struct(found.field("after").type):
+            raise ConfigError(
+                f"topic {topic!r}: silver.debezium needs op, before and after in the schema"
+                " (or in its field payload), of which before and after are structs"
+            )
+        return list(found.field("after").type)
+    if pa.types.is_struct(decoder.type):
+        return list(decoder.type)
+    return [pa.field("value", decoder.type)]

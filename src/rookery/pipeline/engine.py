@@ -1,0 +1,265 @@
+"""A batch of a pipeline: stage, write the manifest, commit to every table. The driver's part.
+
+The order is what makes it exact. Until the manifest is there, nothing has happened, and the batch
+is computed again. From then on it is only committed, as often as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from rookery.clock import Clock, SystemClock
+from rookery.decode.open import open_decoder
+from rookery.decode.port import DecoderSettings
+from rookery.errors import ConfigError
+from rookery.pipeline.checks import Checks
+from rookery.pipeline.columns import silver_schema, sink_schema
+from rookery.pipeline.decoders import decoder_settings
+from rookery.pipeline.manifests import Manifest, Manifests, Offsets, Origin, Staged, batch_name
+from rookery.pipeline.metrics import BatchMetrics, quantile
+from rookery.pipeline.spec import Pipeline, Sink
+from rookery.pipeline.task import REPORT, Report, StageTask
+from rookery.tables.open import open_table
+from rookery.tables.port import BatchName
+from rookery.tables.rewriting import table_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Hook = Callable[[str], None]
+"""Told before every step; tests end the process there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all batches of a run have in common."""
+
+    pipeline: Pipeline
+    decoders: Mapping[str, tuple[str, DecoderSettings]]
+    silver: Mapping[str, pa.Schema]
+    sinks: Mapping[int, pa.Schema]
+    kind: Literal["batch", "replay"] = "batch"
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Plan:
+        """Open every decoder once and see that columns, keys and checks fit together.
+
+        Raises:
+            ConfigError: they do not.
+            Unavailable: a schema registry is out of reach.
+        """
+        decoders, silver = {}, {}
+        has_silver = bool(pipeline.of("silver"))
+        for topic in pipeline.source.topics if has_silver else ():
+            decode = pipeline.decode(topic)
+            decoders[topic] = (decode.value, decoder_settings(decode))
+            silver[topic] = silver_schema(pipeline, topic, open_decoder(*decoders[topic]))
+            Checks(pipeline.silver.checks).verify(silver[topic])
+        sinks = {
+            number: sink_schema(pipeline, sink, silver)
+            for number, sink in enumerate(pipeline.sinks)
+            if has_silver or sink.layer == "bronze"
+        }
+        return cls(pipeline, decoders, silver, sinks)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a schema registry may know more columns by now."""
+        decodes = [self.pipeline.decode(topic) for topic in self.decoders]
+        return any(one.registry and one.subject for one in decodes)
+
+    def task(self, name: BatchName, last: Manifest | None) -> StageTask:
+        """Return the work of a batch that follows another."""
+        return StageTask(
+            self.pipeline,
+            name,
+            self.decoders,
+            self.silver,
+            self.sinks,
+            last.watermark_ms if last else None,
+            last.seen if last else {},
+            self.kind,
+        )
+
+
+@dataclass(slots=True)
+class Engine:
+    """Runs the batches of one pipeline, one after the other."""
+
+    plan: Plan
+    identity: str
+    """What tables know the pipeline by."""
+    manifests: Manifests
+    origin: Origin
+    clock: Clock = field(default_factory=SystemClock)
+    hook: Hook = lambda _: None
+    last: Manifest | None = None
+    is_ordered: bool = True
+    """Whether records come in about the order of their times, so that some can be late."""
+    is_staging: bool = False
+    """Only stage and write manifests; someone else commits."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline."""
+        return self.plan.pipeline
+
+    def recover(self) -> None:
+        """Commit the last manifest, wherever that was not done yet."""
+        self.last = self.manifests.last()
+        if self.last is not None:
+            if self.last.query != self.origin.query:
+                raise ConfigError(
+                    f"pipeline state {self.pipeline.state}: its batches are of query"
+                    f" {self.last.query}, its origin is {self.origin.query}: parts of two states"
+                )
+            if not self.manifests.is_finished(self.last.batch):
+                self._commit(self.last, BatchMetrics(self.pipeline.name, self.last.batch, 0))
+                self.finish()
+
+    def finish(self) -> None:
+        """Write down that nothing is left to commit, so that tables may be taken away."""
+        if self.last is not None:
+            self.manifests.finish(self.last.batch)
+
+    def ends(self) -> Offsets:
+        """Return where the next batch begins."""
+        return self.last.ends if self.last else self.origin.starts
+
+    def run(self, rows: DataFrame, ends: Offsets | None = None) -> BatchMetrics | None:
+        """Take a batch of raw rows; return its figures, None if it has no rows.
+
+        Args:
+            rows: the batch.
+            ends: where it ends, if that is known; else behind the last row of each partition.
+        """
+        batch = self.last.batch + 1 if self.last else 0
+        metrics = BatchMetrics(self.pipeline.name, batch, 0)
+        self._check_columns()
+        self.hook("stage")
+        with self._timed(metrics, "stage"):
+            reports = self._staged(rows, batch)
+        if not reports:
+            return None
+        manifest = self._manifest(batch, reports, ends)
+        self.hook("manifest")
+        with self._timed(metrics, "manifest"):
+            self.manifests.add(manifest)
+        self._commit(manifest, metrics)
+        self.last = manifest
+        self._measure(metrics, manifest, reports)
+        return metrics
+
+    def _staged(self, rows: DataFrame, batch: int) -> list[Report]:
+        task = self.plan.task(BatchName(self.identity, self.origin.query, batch), self.last)
+        found = rows.mapInArrow(task, REPORT).collect()
+        return [Report.read(row["report"]) for row in found]
+
+    def _check_columns(self) -> None:
+        """Refuse columns that a table cannot take while the batch can still be given up."""
+        known = self.last.sinks if self.last else {}
+        for number, schema in self.plan.sinks.items():
+            sink = self.pipeline.sinks[number]
+            before = known.get(sink_key(sink))
+            if before is None or before.schema != _in_hex(schema):
+                upsert = self.pipeline.silver.upsert() if sink.layer == "silver" else None
+                open_table(sink.table()).check(table_schema(schema, upsert))
+
+    def _manifest(self, batch: int, reports: Sequence[Report], ends: Offsets | None) -> Manifest:
+        sinks = {}
+        for number, schema in self.plan.sinks.items():
+            files = tuple(file for one in reports for file in one.files.get(str(number), ()))
+            key = sink_key(self.pipeline.sinks[number])
+            sinks[key] = Staged(files, _in_hex(schema))
+        seen = dict(self.last.seen) if self.last else {}
+        for one in reports:
+            seen.update(one.seen)
+        return Manifest(
+            batch,
+            self.origin.query,
+            self.clock.now_ms(),
+            ends or self._ends_after(reports),
+            sinks,
+            self._watermark_after(reports),
+            seen,
+        )
+
+    def _ends_after(self, reports: Sequence[Report]) -> dict[str, dict[str, int]]:
+        ends = {topic: dict(partitions) for topic, partitions in self.ends().items()}
+        for report in reports:
+            for topic, spans in report.spans.items():
+                known = ends.setdefault(topic, {})
+                for partition, (_, end) in spans.items():
+                    known[partition] = max(known.get(partition, 0), end)
+        return ends
+
+    def _watermark_after(self, reports: Sequence[Report]) -> int | None:
+        delay = self.pipeline.silver.watermark_ms()
+        old = self.last.watermark_ms if self.last else None
+        latest = [one.max_event_ms for one in reports if one.max_event_ms is not None]
+        if delay is None or not latest or not self.is_ordered:
+            return old
+        # A clock that is wrong somewhere must not make everybody else late.
+        new = min(max(latest), self.clock.now_ms()) - delay
+        return new if old is None else max(old, new)
+
+    def _commit(self, manifest: Manifest, metrics: BatchMetrics) -> None:
+        if self.is_staging:
+            return
+        name = batch_name(self.identity, manifest)
+        known = {sink_key(sink): sink for sink in self.pipeline.sinks}
+        if lost := manifest.sinks.keys() - known.keys():
+            raise ConfigError(
+                f"pipeline {self.pipeline.name!r}: batch {manifest.batch} has rows for"
+                f" {', '.join(sorted(lost))}, which is no longer declared, and the run that made it"
+                " did not end in order: put it back for one run"
+            )
+        for key, staged in manifest.sinks.items():
+            sink = known[key]
+            self.hook(f"commit {key}")
+            upsert = self.pipeline.silver.upsert() if sink.layer == "silver" else None
+            table = open_table(sink.table())
+            with self._timed(metrics, f"commit {key}"):
+                if key in manifest.replaces:
+                    table.replace(name, staged.files, staged.arrow_schema())
+                else:
+                    upsert = None if sink.format == "topic" else upsert
+                    table.commit(name, staged.files, staged.arrow_schema(), upsert)
+            metrics.files[key] = [file.bytes for file in staged.files]
+        self.hook("done")
+
+    def _measure(
+        self, metrics: BatchMetrics, manifest: Manifest, reports: Sequence[Report]
+    ) -> None:
+        metrics.at_ms = self.clock.now_ms()
+        metrics.watermark_ms = manifest.watermark_ms
+        ages = []
+        for one in reports:
+            metrics.bytes_in += one.bytes
+            for layer, rows in one.rows.items():
+                metrics.rows[layer] = metrics.rows.get(layer, 0) + rows
+            weight = one.rows.get("bronze", 0) / max(len(one.ages), 1)
+            ages += [(max(metrics.at_ms - age, 0), weight) for age in one.ages]
+        metrics.freshness_p50_ms = quantile(ages, 0.5)
+        metrics.freshness_p99_ms = quantile(ages, 0.99)
+
+    @contextmanager
+    def _timed(self, metrics: BatchMetrics, phase: str) -> Iterator[None]:
+        begin = self.clock.monotonic_ms()
+        yield
+        metrics.phases_ms[phase] = self.clock.monotonic_ms() - begin
+
+
+def _in_hex(schema: pa.Schema) -> str:
+    return schema.serialize().to_pybytes().hex()
+
+
+def sink_key(sink: Sink) -> str:
+    """Return what a table is called in manifests: without what may be secret in its URL."""
+    place = sink.location.partition("?")[0]
+    return " ".join(part for part in (sink.layer, sink.format, place, sink.name) if part)

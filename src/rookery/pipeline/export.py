@@ -1,0 +1,163 @@
+"""The same declaration as a project of Spark's Declarative Pipelines.
+
+What those do not have is left out, and said in the project itself: exactly-once over several
+tables, dead letters (here a second flow over bronze finds them), late rows, upserts, checks that
+keep bad rows. Schemas of a registry are not known to Spark's own functions.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from rookery.decode import ddl
+from rookery.errors import ConfigError
+from rookery.pipeline.spec import Decode, Pipeline
+
+_SPEC: Final = """\
+name: {name}
+storage: {storage}
+libraries:
+  - glob:
+      include: transformations/**
+"""
+_HEAD: Final = '''\
+"""Made from the pipeline {name!r} by `rookery pipeline export`."""
+
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+spark = SparkSession.active()
+PLACE = ("topic", "partition", "offset", "timestamp")
+RAW = ("key", "value", *PLACE, "timestampType")
+
+
+@dp.table(name="bronze")
+def bronze():
+    """Every record as it came."""
+    return spark.readStream.format("rookery").options(**{options}).load()
+'''
+_SILVER: Final = '''
+
+def _{table}():
+    rows = spark.readStream.table("bronze").where(f.col("topic") == {topic!r})
+    raw = f.struct(*RAW).alias("_raw")
+    decoded = rows.select(raw, {decoded}.alias("_value"))
+    return decoded.select("_raw", {columns}).withColumn("_good", {is_good})
+
+
+@dp.table(name="{table}")
+def {table}():
+    """Records of {topic} that could be decoded."""
+    places = (f.col("_raw." + name).alias("_" + name) for name in PLACE)
+    return _{table}().where("_good").select({names}, *places)
+
+
+@dp.table(name="{table}_dead")
+def {table}_dead():
+    """Records of {topic} that could not, or that fail a check."""
+    rows = _{table}().where(~f.col("_good") & f.col("_raw.value").isNotNull())
+    return rows.select("_raw.*")
+'''
+_GOLD: Final = "CREATE MATERIALIZED VIEW {name} AS\n{sql}\n"
+_SECRETS: Final = ("secret", "token", "password", "account_key")
+_README: Final = """\
+# {name}
+
+Made by `rookery pipeline export`. To run it:
+
+    spark-pipelines run --remote "local[2]" --conf spark.sql.catalogImplementation=hive
+
+Runs are triggered ones. Not carried over, since Declarative Pipelines have no such thing: one
+commit over all tables, late rows, dedupe, upserts, replay of dead letters, upkeep of tables.
+"""
+
+
+def export(pipeline: Pipeline, folder: Path) -> list[Path]:
+    """Write the project into a folder, which must be empty or absent; return its files.
+
+    Raises:
+        ConfigError: the folder has something in it, a decoder is not one of Spark's, or a secret
+            would be written.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder}: there is something in it; name an empty folder")
+    if any(word in pipeline.source.store for word in _SECRETS):
+        raise ConfigError(
+            "source.store has a secret in it, which the project would tell to everyone: name the"
+            " cluster in the configuration, and write cluster = NAME"
+        )
+    files = {
+        "spark-pipeline.yml": _SPEC.format(
+            name=_word(pipeline.name), storage=(folder.absolute() / "storage").as_uri()
+        ),
+        "README.md": _README.format(name=_word(pipeline.name)),
+        "transformations/tables.py": _tables(pipeline),
+    }
+    for gold in pipeline.gold:
+        files[f"transformations/{_word(gold.name)}.sql"] = _GOLD.format(
+            name=_word(gold.name), sql=gold.sql
+        )
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return [folder / name for name in files]
+
+
+def _tables(pipeline: Pipeline) -> str:
+    source = pipeline.source
+    options = {
+        **source.place_options(),
+        "subscribe": ",".join(source.topics),
+        "startingOffsets": source.starting_offsets,
+    }
+    text = _HEAD.format(name=pipeline.name, options=json.dumps(options))
+    if not pipeline.of("silver"):
+        return text
+    for number, topic in enumerate(source.topics):
+        table = "silver" if not number else f"silver_{_word(topic)}"
+        decode = pipeline.decode(topic)
+        is_json = decode.value == "json"
+        text += _SILVER.format(
+            table=table,
+            topic=topic,
+            decoded=_decoded(topic, decode),
+            columns='"_value.*"' if is_json else 'f.col("_value").alias("value")',
+            names=", ".join(map(repr, ddl.parse(decode.schema).names)) if is_json else "'value'",
+            is_good=_is_good(pipeline, decode),
+        )
+    return text
+
+
+def _decoded(topic: str, decode: Decode) -> str:
+    value = 'f.col("value")'
+    if decode.value == "json":
+        schema = f"{decode.schema}, _corrupt string"
+        options = '{"columnNameOfCorruptRecord": "_corrupt"}'
+        return f'f.from_json({value}.cast("string"), {schema!r}, {options})'
+    if decode.value == "utf8":
+        return f'{value}.cast("string")'
+    if decode.value == "raw":
+        return value
+    raise ConfigError(
+        f"topic {topic!r}: decoder {decode.value!r} needs rookery's own functions, which a pipeline"
+        " of Spark's cannot be exported with: json, utf8 and raw can"
+    )
+
+
+def _is_good(pipeline: Pipeline, decode: Decode) -> str:
+    terms = ['f.col("_raw.value").isNotNull()']
+    if decode.value == "json":
+        terms.append('f.col("_corrupt").isNull()')
+    terms += [
+        f"f.coalesce(f.expr({expression!r}), f.lit(False))"
+        for expression in pipeline.silver.checks.values()
+    ]
+    return " & ".join(terms)
+
+
+def _word(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in name)

@@ -1,0 +1,61 @@
+"""Tables of files as DataFrames: executors read the files, from whatever store they lie in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from rookery.tables.open import open_table
+from rookery.tables.port import DataFile, TableSpec
+from rookery.tables.schemas import fit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_FILES: Final = "path string, rows long, bytes long"
+_MAX_TASKS: Final = 200
+
+
+def frame_of(spark: SparkSession, spec: TableSpec) -> DataFrame | None:
+    """Return the rows that a table has now, None if there is no table."""
+    table = open_table(spec)
+    schema = table.schema()
+    if schema is None:
+        return None
+    files = [(file.path, file.rows, file.bytes) for file in table.files()]
+    frame = spark.createDataFrame(files, _FILES)
+    if files:
+        frame = frame.repartition(min(len(files), _MAX_TASKS))
+    return frame.mapInArrow(_Read(spec, schema), spark_schema(schema))
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    spec: TableSpec
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = open_table(self.spec)
+        for batch in batches:
+            for row in batch.to_pylist():
+                file = DataFile(row["path"], row["rows"], row["bytes"])
+                for rows in table.read([file]):
+                    yield fit(rows, self.schema)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Return Arrow's columns as Spark's."""
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 (it takes a second)
+
+    return from_arrow_schema(schema)
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """Return a DataFrame's columns as Arrow's."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
+
+    return to_arrow_schema(frame.schema, timezone="UTC")

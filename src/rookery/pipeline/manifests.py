@@ -1,0 +1,183 @@
+"""How far a pipeline is: an origin, and one manifest a batch, each created once.
+
+    STATE/origin.json                         the pipeline's query id, and where it began
+    STATE/batches/00000000000000000007.json   batch 7: its files in every table, and its offsets
+    STATE/finished/00000000000000000007.json  the last batch of a run that has ended in order
+
+If a batch's manifest exists, the batch is never computed again, only committed: what its rows
+decode to may have changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from rookery.clock import SystemClock, SystemRandom
+from rookery.errors import Conflict, Corrupt
+from rookery.store.port import NotFound
+from rookery.tables.folder import Folder
+from rookery.tables.port import BatchName, DataFile
+
+BACKFILL: Final = "backfill"
+REPLAYS: Final = "replays"
+CHAINS: Final = (BACKFILL, REPLAYS)
+"""Chains beside the pipeline's own, in folders of its state."""
+_ORIGIN: Final = "origin.json"
+_BATCHES: Final = "batches/"
+_FINISHED: Final = "finished/"
+_FORMAT: Final = 1
+_KEPT: Final = 1000
+"""Manifests that stay, for those who look back."""
+
+Offsets = Mapping[str, Mapping[str, int]]
+"""By topic and partition (as JSON has it: text), the next offset to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """When and where a pipeline began."""
+
+    query: str
+    at: int
+    starts: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a batch has for one table."""
+
+    files: tuple[DataFile, ...]
+    schema: str
+    """In hex, Arrow's own form."""
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return the files' columns."""
+        return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(self.schema)))
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A batch: where it ends, and the files that it consists of."""
+
+    batch: int
+    query: str
+    at: int
+    ends: Offsets
+    """Of all partitions, also of those that had nothing in this batch."""
+    sinks: Mapping[str, Staged]
+    """By the key of the table."""
+    watermark_ms: int | None = None
+    """As of the end of this batch: it holds for the next."""
+    seen: Mapping[str, str] = field(default_factory=dict)
+    """By bucket, the file with the keys that were seen within the watermark."""
+    replaces: tuple[str, ...] = ()
+    """Tables of which this batch's files become all."""
+
+
+class Manifests:
+    """The chain of a pipeline's manifests."""
+
+    def __init__(self, state: str) -> None:
+        self._folder = Folder(state)
+
+    def origin(self) -> Origin | None:
+        """Return the origin, None if the pipeline never ran."""
+        try:
+            return Origin(**_parsed(_ORIGIN, self._folder.read(_ORIGIN)))
+        except NotFound:
+            return None
+
+    def begin(self, starts: Offsets) -> Origin:
+        """Write the origin down; if someone else just did, theirs counts."""
+        # No zero in front: some tables keep it as a number.
+        query = "1" + SystemRandom().token(6).hex()
+        origin = Origin(query, SystemClock().now_ms(), starts)
+        try:
+            self._folder.create(_ORIGIN, _written(asdict(origin)))
+        except Conflict:
+            found = self.origin()
+            if found is not None:
+                return found
+        return origin
+
+    def last(self) -> Manifest | None:
+        """Return the newest manifest, None if there is none."""
+        keys = [one.key for one in self._folder.list(_BATCHES)]
+        return self._read(keys[-1]) if keys else None
+
+    def read(self, batch: int) -> Manifest:
+        """Return one manifest.
+
+        Raises:
+            NotFound: there is none of that number.
+        """
+        return self._read(_key(batch))
+
+    def add(self, manifest: Manifest) -> None:
+        """Write the next batch down.
+
+        Raises:
+            Conflict: another run of this pipeline has done so.
+        """
+        try:
+            self._folder.create(_key(manifest.batch), _written(asdict(manifest)))
+        except Conflict:
+            raise Conflict(
+                f"pipeline state {self._folder.name}: batch {manifest.batch} is there already, so"
+                " another run of this pipeline is under way; stop one of them"
+            ) from None
+
+    def finish(self, batch: int) -> None:
+        """Write down that a batch is in all of its tables."""
+        with suppress(Conflict):
+            self._folder.create(_key(batch, _FINISHED), _written({}))
+
+    def is_finished(self, batch: int) -> bool:
+        """Whether a batch is known to be in all of its tables; if not, it may be all the same."""
+        return self._folder.size(_key(batch, _FINISHED)) is not None
+
+    def prune(self) -> int:
+        """Delete manifests that nobody needs any more; return how many."""
+        old = [one.key for one in self._folder.list(_BATCHES)][:-_KEPT]
+        ended = [one.key for one in self._folder.list(_FINISHED)][:-_KEPT]
+        for key in (*old, *ended):
+            self._folder.delete(key)
+        return len(old)
+
+    def _read(self, key: str) -> Manifest:
+        value = _parsed(key, self._folder.read(key))
+        value["sinks"] = {
+            name: Staged(tuple(DataFile(**file) for file in one["files"]), one["schema"])
+            for name, one in value["sinks"].items()
+        }
+        value["replaces"] = tuple(value["replaces"])
+        return Manifest(**value)
+
+
+def batch_name(pipeline: str, manifest: Manifest) -> BatchName:
+    """Return what tables know a batch by."""
+    return BatchName(pipeline, manifest.query, manifest.batch)
+
+
+def _key(batch: int, prefix: str = _BATCHES) -> str:
+    return f"{prefix}{batch:020}.json"
+
+
+def _written(value: dict[str, Any]) -> bytes:
+    return json.dumps({"format": _FORMAT, **value}, separators=(",", ":")).encode()
+
+
+def _parsed(key: str, data: bytes) -> dict[str, Any]:
+    try:
+        value: dict[str, Any] = json.loads(data)
+    except ValueError as error:
+        raise Corrupt(f"{key}: no JSON: {error}") from error
+    if value.pop("format", None) != _FORMAT:
+        raise Corrupt(f"{key}: written by a version of Rookery that this one does not know")
+    return value

@@ -1,0 +1,121 @@
+"""What a batch was like: JSON lines on disk, and Prometheus' text of the last and of the sums."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+_MAX_BYTES: Final = 32 << 20
+
+
+@dataclass(slots=True)
+class BatchMetrics:
+    """The figures of one batch."""
+
+    pipeline: str
+    batch: int
+    at_ms: int
+    """When it was committed everywhere."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """By layer; `duplicates` are those that were left out."""
+    bytes_in: int = 0
+    files: dict[str, list[int]] = field(default_factory=dict)
+    """By table, the bytes of every new file."""
+    phases_ms: dict[str, int] = field(default_factory=dict)
+    """In their order: stage, manifest, and commit of each table."""
+    freshness_p50_ms: int | None = None
+    """How old records were when they could be read in the tables."""
+    freshness_p99_ms: int | None = None
+    lag: dict[str, int] = field(default_factory=dict)
+    """By topic-partition: records that were not read yet."""
+    watermark_ms: int | None = None
+
+
+class MetricsFile:
+    """A file of JSON lines, and beside it one in Prometheus' format."""
+
+    def __init__(self, path: Path, max_bytes: int = _MAX_BYTES) -> None:
+        """Go on with a file; beyond that size it becomes the older one, which is then lost."""
+        self._path = path
+        self._max_bytes = max_bytes
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._totals: dict[str, int] = {}
+        for one in read_metrics(path):
+            self._add(one)
+
+    def write(self, metrics: BatchMetrics) -> None:
+        """Add a batch."""
+        if self._path.exists() and self._path.stat().st_size > self._max_bytes:
+            self._path.replace(_older(self._path))
+        with self._path.open("a") as file:
+            file.write(json.dumps(asdict(metrics)) + "\n")
+        self._add(metrics)
+        unfinished = self._path.with_suffix(".prom.new")
+        unfinished.write_text(self._prometheus(metrics))
+        unfinished.replace(self._path.with_suffix(".prom"))
+
+    def _add(self, metrics: BatchMetrics) -> None:
+        sums = {f'rows_total{{layer="{name}"}}': rows for name, rows in metrics.rows.items()}
+        sums["bytes_total"] = metrics.bytes_in
+        sums["batches_total"] = 1
+        for name, value in sums.items():
+            self._totals[name] = self._totals.get(name, 0) + value
+
+    def _prometheus(self, metrics: BatchMetrics) -> str:
+        values: dict[str, float] = dict(self._totals)
+        values["last_batch"] = metrics.batch
+        values["last_commit_seconds"] = metrics.at_ms / 1000
+        for quantile in ("p50", "p99"):
+            value = getattr(metrics, f"freshness_{quantile}_ms")
+            if value is not None:
+                values[f'freshness_seconds{{quantile="{quantile}"}}'] = value / 1000
+        for phase, took in metrics.phases_ms.items():
+            values[f'phase_seconds{{phase="{_escaped(phase)}"}}'] = took / 1000
+        for partition, lag in metrics.lag.items():
+            values[f'lag{{partition="{_escaped(partition)}"}}'] = lag
+        return "".join(_lines(metrics.pipeline, values))
+
+
+def read_metrics(path: Path) -> Iterator[BatchMetrics]:
+    """Yield what a file of JSON lines has; a line that was cut off by a crash is left out."""
+    for one in (_older(path), path):
+        for line in one.read_text().splitlines() if one.exists() else ():
+            try:
+                value: dict[str, Any] = json.loads(line)
+            except ValueError:
+                continue
+            yield BatchMetrics(**value)
+
+
+def _older(path: Path) -> Path:
+    return path.with_suffix(".old.jsonl")
+
+
+def quantile(ages: Sequence[tuple[int, float]], at: float) -> int | None:
+    """Return a quantile of values with weights."""
+    total, reached = sum(weight for _, weight in ages), 0.0
+    for value, weight in sorted(ages):
+        reached += weight
+        if reached >= at * total:
+            return value
+    return None
+
+
+def _lines(pipeline: str, values: Mapping[str, float]) -> Iterator[str]:
+    named: set[str] = set()
+    for name, value in sorted(values.items()):
+        plain, brace, labels = name.partition("{")
+        metric = f"rookery_pipeline_{plain}"
+        if metric not in named:
+            named.add(metric)
+            kind = "counter" if plain.endswith("_total") else "gauge"
+            yield f"# TYPE {metric} {kind}\n"
+        rest = f",{labels}" if brace else "}"
+        yield f'{metric}{{pipeline="{pipeline}"{rest} {value:g}\n'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,268 @@
+"""What a pipeline is: the classes that `pipeline.toml` fills in, or a program.
+
+Values that cannot work are refused here, so that nothing is read or written before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+
+from rookery.direct.place import Place
+from rookery.errors import ConfigError
+from rookery.tables.open import formats
+from rookery.tables.port import TableSpec, Upsert
+
+Layer = Literal["bronze", "silver", "dead-letters", "late"]
+LAYERS: Final[tuple[Layer, ...]] = get_args(Layer)
+DELETED: Final = "_deleted"
+OFFSET: Final = "_offset"
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SPAN: Final = re.compile(r"(\d+) ?(ms|s|seconds?|minutes?|hours?|days?)")
+_UNITS_MS: Final = {
+    "ms": 1, "s": 1000, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Which topics of which cluster."""
+
+    topics: tuple[str, ...]
+    store: str = field(default="", repr=False)
+    cluster: str = field(default="", repr=False)
+    namespace: str = "default"
+    data: str = ""
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    """Where the pipeline begins; later runs go on where it was."""
+    max_offsets_per_trigger: int = 1_000_000
+    """The largest batch, in records."""
+    min_partitions: int = 0
+    """So many tasks at least, if the data is not too little; 0: Spark's choice."""
+    on_data_loss: Literal["fail", "skip"] = "fail"
+    group_id: str = ""
+    """Publish progress as the offsets of this group, for tools that show lag."""
+
+    def place(self) -> Place:
+        """Return where the log lies."""
+        return Place.of(self.place_options())
+
+    def place_options(self) -> dict[str, str]:
+        """Return the same as options of a source or sink."""
+        names = ("store", "cluster", "namespace", "data")
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decode:
+    """How the bytes of a topic are read."""
+
+    value: str = "json"
+    """The decoder's name: json, avro, protobuf, utf8, raw, python."""
+    schema: str = ""
+    schema_file: str = ""
+    """Where the schema is, if it is long, or a Protobuf descriptor set."""
+    key: str = ""
+    """A decoder for the key, which becomes the column `_key`."""
+    registry: str = ""
+    """The URL of a schema registry."""
+    registry_user: str = ""
+    registry_password: str = field(default="", repr=False)
+    subject: str = ""
+    message: str = ""
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silver:
+    """What becomes of decoded rows."""
+
+    mode: Literal["append", "upsert"] = "append"
+    keys: tuple[str, ...] = ()
+    debezium: bool = False
+    """Rows are change events: op, before, after."""
+    event_time: str = ""
+    """The column that tells when it happened."""
+    watermark: str = ""
+    """How much later than the newest a row may be; later ones go to the layer `late`."""
+    dedupe: bool = False
+    """Take the first row of a key within the watermark."""
+    checks: Mapping[str, str] = field(default_factory=dict)
+    """Names, and SQL expressions that must be true of a row."""
+    upsert_max_bytes: int = 512 << 20
+
+    def watermark_ms(self) -> int | None:
+        """Return the watermark in milliseconds."""
+        return span_ms("silver.watermark", self.watermark) if self.watermark else None
+
+    def upsert(self) -> Upsert | None:
+        """Return how rows are replaced, None if they are added."""
+        if self.mode == "append":
+            return None
+        return Upsert(self.keys, (OFFSET,), DELETED, self.upsert_max_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """A table that gets the rows of a layer."""
+
+    layer: Layer
+    format: str
+    location: str
+    name: str = ""
+    topics: tuple[str, ...] = ()
+    """Only of these topics; by default of all."""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def table(self) -> TableSpec:
+        """Return it as tables are described."""
+        return TableSpec(self.format, self.location, self.name, self.options)
+
+    def takes(self, topic: str) -> bool:
+        """Whether the rows of a topic go there."""
+        return not self.topics or topic in self.topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gold:
+    """A table that is computed from silver by SQL."""
+
+    name: str
+    sql: str
+    """Spark SQL over the view `silver`; with several silver tables, over their names."""
+    format: str = "parquet"
+    location: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def table(self) -> TableSpec:
+        """Return it as tables are described."""
+        return TableSpec(self.format, self.location, self.name, self.options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """How tables are kept in shape beside a running pipeline."""
+
+    every_batches: int = 50
+    """0: only by `rookery pipeline upkeep`."""
+    target_bytes: int = 128 << 20
+    small_bytes: int = 32 << 20
+    keep: str = "7 days"
+
+    def keep_ms(self) -> int:
+        """Return how long old versions can be read, in milliseconds."""
+        return span_ms("upkeep.keep", self.keep)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """All of it."""
+
+    name: str
+    state: str
+    """A folder or URL of a store, where the batch manifests are kept."""
+    source: Source
+    sinks: tuple[Sink, ...]
+    topics: Mapping[str, Decode] = field(default_factory=dict)
+    """By topic; `*` for those that are not named."""
+    silver: Silver = field(default_factory=Silver)
+    gold: tuple[Gold, ...] = ()
+    upkeep: Upkeep = field(default_factory=Upkeep)
+
+    def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise ConfigError(f"pipeline {self.name!r}: {problem}")
+
+    def decode(self, topic: str) -> Decode:
+        """Return how a topic is decoded."""
+        return self.topics.get(topic) or self.topics.get("*") or Decode()
+
+    def of(self, layer: Layer) -> list[Sink]:
+        """Return the tables of a layer."""
+        return [sink for sink in self.sinks if sink.layer == layer]
+
+    def _problems(self) -> list[str]:
+        return [*self._plain_problems(), *self._silver_problems(), *self._sink_problems()]
+
+    def _plain_problems(self) -> list[str]:
+        problems = []
+        if _NAME.fullmatch(self.name) is None:
+            problems.append("name: 1 to 64 letters, digits, - and _ only")
+        if not self.source.topics:
+            problems.append("source.topics: name one at least")
+        if not 0 < self.source.max_offsets_per_trigger <= 1 << 31:
+            problems.append("source.max-offsets-per-trigger: from 1 to 2147483648")
+        problems += [
+            f"topics.{topic}: source.topics does not have it"
+            for topic in self.topics
+            if topic != "*" and topic not in self.source.topics
+        ]
+        self.upkeep.keep_ms()
+        return problems
+
+    def _silver_problems(self) -> list[str]:
+        silver, problems = self.silver, []
+        if silver.mode not in ("append", "upsert"):
+            problems.append(f"silver.mode: append or upsert, not {silver.mode!r}")
+        if (silver.mode == "upsert" or silver.dedupe) and not silver.keys:
+            problems.append("silver.keys: name the columns of the key, for upsert and dedupe")
+        if silver.debezium and silver.mode != "upsert":
+            problems.append('silver.debezium: change events need mode = "upsert"')
+        if silver.mode == "upsert" and (silver.dedupe or silver.watermark):
+            problems.append("silver.watermark: rows that replace others are never late; leave out")
+        if bool(silver.watermark) != bool(silver.event_time):
+            problems.append("silver.event-time and silver.watermark go together")
+        if silver.dedupe and not silver.watermark:
+            problems.append("silver.dedupe: say event-time and watermark, within which keys count")
+        silver.watermark_ms()
+        return problems
+
+    def _sink_problems(self) -> list[str]:
+        problems, known = [], formats()
+        layers = {sink.layer for sink in self.sinks}
+        for number, sink in enumerate(self.sinks, 1):
+            if sink.layer not in LAYERS:
+                problems.append(f"sink {number}: layer {sink.layer!r}, not of {', '.join(LAYERS)}")
+            if sink.format not in known:
+                problems.append(f"sink {number}: format {sink.format!r}, not of {', '.join(known)}")
+            if not sink.location:
+                problems.append(f"sink {number}: say its location")
+        for layer, needed in (("bronze", True), ("late", bool(self.silver.watermark))):
+            if needed and layer not in layers:
+                problems.append(f"there is no sink of the layer {layer!r}")
+        if "silver" in layers and "dead-letters" not in layers:
+            problems.append("there is no sink of the layer 'dead-letters', where bad rows could go")
+        if self.gold and not any(
+            sink.layer == "silver" and _has_files(sink) for sink in self.sinks
+        ):
+            problems.append("gold: needs a silver table of files (parquet, iceberg or delta)")
+        places = [(sink.format, sink.location, sink.name) for sink in self.sinks]
+        places += [(gold.format, gold.location, gold.name) for gold in self.gold]
+        problems += [
+            f"{one[1]!r} is the location of two" for one in places if places.count(one) > 1
+        ]
+        return problems
+
+
+def _has_files(sink: Sink) -> bool:
+    return sink.format in ("parquet", "iceberg", "delta")
+
+
+def readable(sinks: list[Sink]) -> list[Sink]:
+    """Return the tables that executors can read again, since they are made of files."""
+    return [sink for sink in sinks if _has_files(sink)]
+
+
+def span_ms(name: str, text: str) -> int:
+    """Read a span of time such as `10 minutes`.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"{name}: {text!r} is no span of time such as `10 minutes` or `7 days`")
+    unit = found[2] if found[2] in _UNITS_MS else found[2].rstrip("s")
+    return int(found[1]) * _UNITS_MS[unit]

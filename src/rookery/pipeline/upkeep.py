@@ -1,0 +1,96 @@
+"""A pipeline's tables and state, kept in shape: beside a running pipeline, or on its own."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from threading import Thread
+from typing import Final
+
+from rookery.clock import Clock, SystemClock
+from rookery.pipeline import deduping
+from rookery.pipeline.engine import sink_key
+from rookery.pipeline.manifests import CHAINS, Manifests
+from rookery.pipeline.spec import Pipeline
+from rookery.tables.folder import Folder, below
+from rookery.tables.open import open_table
+from rookery.tables.port import UpkeepPolicy, Upkept
+
+log = logging.getLogger(__name__)
+
+_HOUR_MS: Final = 3600 * 1000
+
+
+def keep_up(pipeline: Pipeline, clock: Clock | None = None) -> dict[str, Upkept]:
+    """Compact and expire every table of a pipeline; return what was done to each."""
+    policy = UpkeepPolicy(
+        target_bytes=pipeline.upkeep.target_bytes,
+        small_bytes=pipeline.upkeep.small_bytes,
+        keep_ms=pipeline.upkeep.keep_ms(),
+    )
+    now = (clock or SystemClock()).now_ms()
+    # A batch that is written down will be committed, if only after weeks: its files must stay.
+    waiting = _waiting(pipeline)
+    done = {}
+    for sink in pipeline.sinks:
+        if sink.format != "topic":
+            kept = replace(policy, staged=waiting.get(sink_key(sink), frozenset()))
+            done[_place(sink.location)] = open_table(sink.table()).upkeep(kept, now)
+    for gold in pipeline.gold:
+        done[_place(gold.location)] = open_table(gold.table()).upkeep(policy, now)
+    done["state"] = _state(pipeline)
+    return done
+
+
+def _place(location: str) -> str:
+    return location.partition("?")[0]
+
+
+def _waiting(pipeline: Pipeline) -> dict[str, frozenset[str]]:
+    """Return the files that the last batch of each chain of manifests names, by table."""
+    found: dict[str, frozenset[str]] = {}
+    states = (pipeline.state, *(below(pipeline.state, name) for name in CHAINS))
+    for last in (Manifests(state).last() for state in states):
+        for key, staged in last.sinks.items() if last else ():
+            paths = frozenset(file.path for file in staged.files)
+            found[key] = found.get(key, frozenset()) | paths
+    return found
+
+
+class Beside:
+    """Upkeep in a thread of its own, while batches go on."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._thread: Thread | None = None
+
+    def after(self, batch: int) -> None:
+        """Begin if it is time to, and the last one has ended."""
+        every = self._pipeline.upkeep.every_batches
+        is_busy = self._thread is not None and self._thread.is_alive()
+        if every and batch % every == every - 1 and not is_busy:
+            self._thread = Thread(target=self._run, name="rookery-upkeep", daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Wait for what is under way."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            keep_up(self._pipeline)
+        except Exception as error:  # noqa: BLE001 (a thread's root; the next one tries again)
+            log.warning("upkeep of pipeline %r failed: %s", self._pipeline.name, error)
+
+
+def _state(pipeline: Pipeline) -> Upkept:
+    """Delete manifests that are long done, and files of keys that no batch refers to."""
+    manifests = Manifests(pipeline.state)
+    last = manifests.last()
+    if last is None:
+        return Upkept()
+    # The next batch may be writing its own at this moment, on hosts whose clocks differ.
+    before_ms = last.at - _HOUR_MS
+    deleted = deduping.forget(Folder(pipeline.state), set(last.seen.values()), before_ms)
+    return Upkept(versions_expired=manifests.prune(), files_deleted=deleted)

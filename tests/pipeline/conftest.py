@@ -1,0 +1,16 @@
+"""Logs for pipelines to read, and the Spark of all tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.logs import Log
+from tests.spark.conftest import spark  # noqa: F401 (a fixture)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """Make a log in a folder; its broker runs while records are written, and no longer."""
+    return Log(tmp_path)

@@ -1,0 +1,261 @@
+"""Batches, manifests and what follows when a pipeline's declaration or state changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import enumerate as enumerate_threads
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+from rookery.clock import SystemClock
+from rookery.errors import ConfigError, Conflict, Unavailable
+from rookery.pipeline.engine import Engine, Plan
+from rookery.pipeline.load import load
+from rookery.pipeline.manifests import Manifests
+from rookery.pipeline.metrics import BatchMetrics, MetricsFile, read_metrics
+from rookery.pipeline.report import html, summary
+from rookery.pipeline.spec import Pipeline
+from rookery.pipeline.upkeep import keep_up
+from tests.pipeline.localrows import LocalRows, bird, raw
+from tests.tables.independent import rows_of
+
+DECLARED = """
+name = "birds"
+[source]
+data = "nowhere"
+topics = ["birds"]
+[topics.birds]
+schema = "{schema}"
+{rest}
+[[sinks]]
+layer = "bronze"
+format = "parquet"
+location = "bronze"
+[[sinks]]
+layer = "silver"
+format = "parquet"
+location = "silver"
+[[sinks]]
+layer = "dead-letters"
+format = "parquet"
+location = "dead"
+"""
+SECOND = '[[sinks]]\nlayer = "silver"\nformat = "delta"\nlocation = "second"\n'
+
+
+def declared(folder: Path, schema: str = "id long", rest: str = "", more: str = "") -> Pipeline:
+    path = folder / "birds.toml"
+    text = DECLARED.replace("{schema}", schema).replace("{rest}", rest) + more
+    path.write_text(text)
+    return load(path)
+
+
+def engine_of(pipeline: Pipeline) -> Engine:
+    manifests = Manifests(pipeline.state)
+    origin = manifests.origin() or manifests.begin({"birds": {"0": 0}})
+    engine = Engine(Plan.of(pipeline), pipeline.name, manifests, origin)
+    engine.recover()
+    return engine
+
+
+def rows(begin: int, count: int) -> Any:
+    values = [bird(number) for number in range(begin, begin + count)]
+    return LocalRows([raw(values, begin=begin)])
+
+
+def ids(pipeline: Pipeline, number: int = 1) -> list[object]:
+    return [row[0] for row in rows_of(pipeline.sinks[number])]
+
+
+def test_a_batch_without_rows_leaves_no_trace(tmp_path: Path) -> None:
+    engine = engine_of(declared(tmp_path))
+
+    assert engine.run(LocalRows([])) is None  # type: ignore[arg-type] # stands for a DataFrame
+    assert engine.manifests.last() is None
+
+
+def test_a_second_driver_stops(tmp_path: Path) -> None:
+    pipeline = declared(tmp_path)
+    first, second = engine_of(pipeline), engine_of(pipeline)
+    first.run(rows(0, 5))
+
+    with pytest.raises(Conflict, match="another run of this pipeline"):
+        second.run(rows(0, 5))
+    assert ids(pipeline) == list(range(5))
+
+
+def test_a_lost_state_is_noticed_by_the_tables(tmp_path: Path) -> None:
+    pipeline = declared(tmp_path)
+    engine_of(pipeline).run(rows(0, 5))
+    (tmp_path / ".rookery").rename(tmp_path / "lost")
+
+    with pytest.raises(ConfigError, match="its state was lost"):
+        engine_of(pipeline).run(rows(0, 5))
+    assert ids(pipeline) == list(range(5))
+
+
+def test_a_table_can_be_added_and_taken_away(tmp_path: Path) -> None:
+    first = engine_of(declared(tmp_path))
+    first.run(rows(0, 5))
+    wider = declared(tmp_path, more=SECOND)
+    engine = engine_of(wider)
+    engine.run(rows(5, 5))
+
+    assert ids(wider, 3) == list(range(5, 10))
+    with pytest.raises(ConfigError, match="put it back for one run"):
+        engine_of(declared(tmp_path))
+    engine.finish()
+    again = declared(tmp_path)
+    engine_of(again).run(rows(10, 1))
+    assert ids(again) == list(range(11))
+
+
+def test_a_batch_that_has_a_manifest_is_not_decoded_again(tmp_path: Path) -> None:
+    pipeline = declared(tmp_path)
+    engine = engine_of(pipeline)
+
+    def stop(step: str) -> None:
+        if step.startswith("commit silver"):
+            raise KeyboardInterrupt
+
+    engine.hook = stop
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(rows(0, 5))
+    # By this declaration all rows would be dead letters.
+    stricter = declared(tmp_path, rest='[silver.checks]\nnone = "false"\n')
+    engine = engine_of(stricter)
+    engine.run(rows(5, 2))
+
+    assert ids(stricter) == list(range(5))
+    assert [row[4] for row in rows_of(stricter.sinks[2])] == [5, 6]
+
+
+def test_columns_that_are_declared_later_are_added(tmp_path: Path) -> None:
+    engine_of(declared(tmp_path, "id int")).run(rows(0, 2))
+    wider = declared(tmp_path, "id long, name string")
+    engine_of(wider).run(rows(2, 1))
+
+    found = rows_of(wider.sinks[1])
+    assert [(row[0], row[-1]) for row in found] == [(0, None), (1, None), (2, "bird 2")]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta", "duckdb"])
+def test_columns_that_a_table_cannot_take_are_refused_in_time(tmp_path: Path, kind: str) -> None:
+    more = f'[[sinks]]\nlayer = "silver"\nformat = "{kind}"\nlocation = "other"\n'
+    engine_of(declared(tmp_path, "id int", more=more)).run(rows(0, 2))
+    wrong = engine_of(declared(tmp_path, "id string", more=more))
+
+    with pytest.raises(ConfigError, match="'id' is int32 and would become string"):
+        wrong.run(rows(2, 1))
+    right = declared(tmp_path, "id int, name string", more=more)
+    engine_of(right).run(rows(2, 1))
+    assert ids(right) == ids(right, 3) == [0, 1, 2]
+
+
+def test_upkeep_of_all_tables_changes_no_rows(tmp_path: Path) -> None:
+    pipeline = declared(tmp_path, rest='[upkeep]\nkeep = "0 s"\n')
+    engine = engine_of(pipeline)
+    for number in range(12):
+        engine.run(rows(number, 1))
+
+    done = keep_up(pipeline, _Later())
+
+    assert done[pipeline.sinks[1].location].files_compacted == 12
+    assert ids(pipeline) == list(range(12))
+    engine_of(pipeline).run(rows(12, 1))
+    assert ids(pipeline) == list(range(13))
+
+
+class _Later(SystemClock):
+    def __init__(self, ms: int = 60_000) -> None:
+        self._ms = ms
+
+    def now_ms(self) -> Any:
+        return super().now_ms() + self._ms
+
+
+@pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta", "duckdb"])
+def test_a_batch_that_waits_for_its_commit_survives_upkeep(tmp_path: Path, kind: str) -> None:
+    more = f'[[sinks]]\nlayer = "silver"\nformat = "{kind}"\nlocation = "other"\n'
+    pipeline = declared(tmp_path, rest='[upkeep]\nkeep = "1 day"\n', more=more)
+    engine = engine_of(pipeline)
+    engine.run(rows(0, 5))
+
+    def stop(step: str) -> None:
+        if step.startswith("commit"):
+            raise KeyboardInterrupt
+
+    engine.hook = stop
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(rows(5, 5))
+    keep_up(pipeline, _Later(60 * 24 * 3600 * 1000))
+    engine_of(pipeline)
+
+    assert ids(pipeline) == list(range(10))
+    assert ids(pipeline, 3) == list(range(10))
+
+
+def test_a_task_that_fails_leaves_no_thread_waiting(tmp_path: Path) -> None:
+    pipeline = declared(tmp_path, more=SECOND)
+    engine = engine_of(pipeline)
+    # A file in the place of a folder: nothing can be staged there.
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second/data").write_text("in the way")
+
+    with pytest.raises(Unavailable):
+        engine.run(rows(0, 5))
+    assert engine.manifests.last() is None
+    deadline = monotonic() + 60
+    while any("_run" in thread.name for thread in enumerate_threads()):
+        assert monotonic() < deadline
+        sleep(0.01)
+    (tmp_path / "second/data").unlink()
+    engine.run(rows(0, 5))
+    assert ids(pipeline) == ids(pipeline, 3) == list(range(5))
+
+
+def test_figures_are_kept_as_lines_and_plotted(tmp_path: Path) -> None:
+    engine = engine_of(declared(tmp_path))
+    path = tmp_path / "metrics.jsonl"
+    file = MetricsFile(path)
+    for number in range(3):
+        metrics = engine.run(rows(number * 10, 10))
+        assert metrics is not None
+        metrics.lag = {"birds-0": 20 - number * 10}
+        file.write(metrics)
+    with path.open("a") as cut:
+        cut.write('{"pipeline": "bi')
+
+    found = list(read_metrics(path))
+    text = path.with_suffix(".prom").read_text()
+    page = html("birds <&>", found)
+
+    assert [one.batch for one in found] == [0, 1, 2]
+    assert summary(found)["rows"] == {
+        "bronze": 30, "duplicates": 0, "silver": 30, "late": 0, "dead-letters": 0,
+    }  # fmt: skip
+    assert 'rookery_pipeline_rows_total{pipeline="birds",layer="silver"} 30\n' in text
+    assert 'rookery_pipeline_lag{pipeline="birds",partition="birds-0"} 0\n' in text
+    assert page.count("<svg") == 4
+    assert "birds &lt;&amp;&gt;" in page
+    assert "http" not in page
+    assert "<script" not in page
+    MetricsFile(path).write(BatchMetrics("birds", 3, 1, rows={"silver": 1}))
+    text = path.with_suffix(".prom").read_text()
+    assert 'rookery_pipeline_rows_total{pipeline="birds",layer="silver"} 31\n' in text
+
+
+def test_the_file_of_figures_is_bounded(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path / "metrics.jsonl", max_bytes=2_000)
+    for number in range(100):
+        file.write(BatchMetrics("birds", number, number))
+
+    found = [one.batch for one in read_metrics(tmp_path / "metrics.jsonl")]
+    assert found == list(range(found[0], 100))
+    assert 8 < len(found) < 40
+
+
+def test_a_report_of_nothing_is_a_report() -> None:
+    assert "There are no figures yet" in html("birds", [])

@@ -1,0 +1,97 @@
+"""A pipeline as a project of Spark's Declarative Pipelines, which Spark's own command runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rookery.errors import ConfigError
+from rookery.pipeline.export import export
+from rookery.pipeline.load import load
+from tests.pipeline.logs import Log, Message
+
+DECLARED = """
+name = "birds"
+[source]
+store = "{store}"
+topics = ["birds"]
+[topics.birds]
+schema = "id long, name string"
+[silver.checks]
+named = "length(name) > 0"
+[[sinks]]
+layer = "bronze"
+format = "parquet"
+location = "bronze"
+[[sinks]]
+layer = "silver"
+format = "parquet"
+location = "silver"
+[[sinks]]
+layer = "dead-letters"
+format = "parquet"
+location = "dead"
+[[gold]]
+name = "total"
+location = "gold"
+sql = "SELECT count(*) AS n FROM silver"
+"""
+
+
+def declared(folder: Path, store: str) -> Path:
+    path = folder / "birds.toml"
+    path.write_text(DECLARED.replace("{store}", store))
+    return path
+
+
+@pytest.mark.timeout(900)
+def test_spark_runs_what_was_exported(log: Log, tmp_path: Path) -> None:
+    values = [json.dumps({"id": n, "name": "rook" if n else ""}).encode() for n in range(10)]
+    log.write("birds", [Message(value) for value in (*values, b"{broken")])
+    project = tmp_path / "project"
+    export(load(declared(tmp_path, log.store)), project)
+
+    settings = ("spark.sql.catalogImplementation=hive", "spark.driver.host=127.0.0.1")
+    program = Path(sysconfig.get_path("scripts")) / "spark-pipelines"
+    done = subprocess.run(
+        [program, "run", "--remote", "local[2]", *(f"--conf={one}" for one in settings)],
+        cwd=project,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        timeout=800,
+        check=False,
+    )
+
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()[-5000:]
+    silver = table(project, "silver")
+    assert sorted(silver["id"].to_pylist()) == list(range(1, 10))  # type: ignore[type-var] # no nulls
+    assert silver.column_names[-4:] == ["_topic", "_partition", "_offset", "_timestamp"]
+    assert table(project, "bronze").num_rows == 11
+    assert set(table(project, "silver_dead")["value"].to_pylist()) == {values[0], b"{broken"}
+    assert table(project, "total").to_pylist() == [{"n": 9}]
+
+
+def table(project: Path, name: str) -> pa.Table:
+    files = (project / "spark-warehouse" / name).glob("*.parquet")
+    return pa.concat_tables([pq.read_table(file) for file in files])
+
+
+def test_what_cannot_be_exported_is_told(tmp_path: Path) -> None:
+    path = declared(tmp_path, "s3://bucket/x?secret_access_key=abc")
+    with pytest.raises(ConfigError, match="secret"):
+        export(load(path), tmp_path / "project")
+    path = declared(tmp_path, "file:///nowhere")
+    with pytest.raises(ConfigError, match="empty folder"):
+        export(load(path), tmp_path)
+    path.write_text(path.read_text().replace("[topics.birds]", '[topics.birds]\nvalue = "avro"'))
+    with pytest.raises(ConfigError, match="json, utf8 and raw"):
+        export(load(path), tmp_path / "project")
+    assert not (tmp_path / "project").exists()

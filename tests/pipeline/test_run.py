@@ -1,0 +1,150 @@
+"""Topics to tables: all layers, again and again, read by programs that share nothing with us."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from time import monotonic, sleep
+
+from pyspark.sql import SparkSession
+
+from rookery.client.client import Client
+from rookery.pipeline.engine import Engine
+from rookery.pipeline.load import load
+from rookery.pipeline.metrics import BatchMetrics
+from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.spec import Pipeline
+from rookery.testing.brokers import Host
+from tests.pipeline.logs import Log, Message
+from tests.tables.independent import rows_of
+
+DECLARED = """
+name = "birds"
+
+[source]
+store = "{store}"
+topics = ["birds"]
+group-id = "birds-pipeline"
+
+[topics.birds]
+value = "json"
+schema = "id long, name string"
+
+[silver.checks]
+named = "length(name) > 0"
+
+[[sinks]]
+layer = "bronze"
+format = "parquet"
+location = "lake/bronze"
+
+[[sinks]]
+layer = "silver"
+format = "iceberg"
+location = "lake/silver"
+
+[[sinks]]
+layer = "silver"
+format = "parquet"
+location = "lake/silver-parquet"
+
+[[sinks]]
+layer = "dead-letters"
+format = "parquet"
+location = "lake/dead"
+"""
+NOW = Pace(is_available_now=True)
+
+
+def declared(folder: Path, log: Log, text: str = DECLARED) -> Pipeline:
+    path = folder / "birds.toml"
+    path.write_text(text.replace("{store}", log.store))
+    return load(path)
+
+
+def birds(first: int, count: int) -> list[Message]:
+    return [
+        Message(json.dumps({"id": number, "name": f"bird {number}"}).encode(), b"k%d" % number)
+        for number in range(first, first + count)
+    ]
+
+
+def table(pipeline: Pipeline, layer: str, number: int = 0) -> list[tuple[object, ...]]:
+    sinks = [sink for sink in pipeline.sinks if sink.layer == layer]
+    return rows_of(sinks[number])
+
+
+async def group_offsets(log: Log, folder: Path) -> dict[tuple[str, int], int]:
+    with Host(folder / "asked", store=log.store) as host:
+        async with Client(host.bootstrap) as client:
+            found = await client.groups.committed_offsets("birds-pipeline")
+        host.stop()
+    return {(one.topic, one.partition): offset.offset for one, offset in found.items()}
+
+
+def test_a_topic_becomes_tables_batch_by_batch(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    bad = [Message(b'{"id": 1, "name"'), Message(b'{"id": 7, "name": ""}'), Message(None)]
+    log.write("birds", [*birds(0, 100), *bad])
+    pipeline = declared(tmp_path, log)
+    told: list[BatchMetrics] = []
+
+    run_pipeline(spark, pipeline, NOW, told.append)
+    log.write("birds", birds(100, 50))
+    run_pipeline(spark, pipeline, NOW, told.append)
+    run_pipeline(spark, pipeline, NOW, told.append)
+
+    ids = [row[0] for row in table(pipeline, "silver")]
+    assert ids == list(range(150))
+    assert table(pipeline, "silver") == table(pipeline, "silver", 1)
+    assert len(table(pipeline, "bronze")) == 153
+    dead = table(pipeline, "dead-letters")
+    reasons = sorted(str(row[8]) for row in dead)
+    assert len(dead) == 2
+    assert reasons[0] == "check 'named' is not true"
+    assert {row[1] for row in dead} == {bad[0].value, bad[1].value}
+    assert [one.batch for one in told] == [0, 1]
+    assert told[0].rows["bronze"] == 103
+    assert told[0].rows["dead-letters"] == 2
+    assert told[1].lag == {"birds-0": 0, "birds-1": 0}
+    assert asyncio.run(group_offsets(log, tmp_path)) == {("birds", 0): 77, ("birds", 1): 76}
+    assert told[1].freshness_p99_ms is not None
+    assert told[1].freshness_p99_ms > 0
+
+
+def test_a_pipeline_goes_on_until_it_is_stopped(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    log.write("birds", birds(0, 10))
+    text = DECLARED + "[upkeep]\nevery-batches = 1\nsmall-bytes = 1000000\n"
+    pipeline = declared(tmp_path, log, text.replace('name = "birds"\n', 'name = "onward"\n', 1))
+    told: list[BatchMetrics] = []
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_pipeline, spark, pipeline, Pace(interval_ms=100), told.append)
+        for round_ in range(1, 4):
+            _wait(partial(_has, told, 10 * round_, running))
+            assert not running.done(), running.result()
+            log.write("birds", birds(10 * round_, 10))
+        _wait(partial(_has, told, 40, running))
+        [query] = [one for one in spark.streams.active if one.name == "rookery-onward"]
+        query.stop()
+        running.result(timeout=120)
+
+    assert [row[0] for row in table(pipeline, "silver")] == list(range(40))
+    assert [row[0] for row in table(pipeline, "silver", 1)] == list(range(40))
+
+
+def _has(told: list[BatchMetrics], rows: int, running: Future[Engine]) -> bool:
+    return sum(one.rows["bronze"] for one in told) >= rows or running.done()
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    deadline = monotonic() + 200
+    while not is_so():
+        assert monotonic() < deadline
+        sleep(0.05)

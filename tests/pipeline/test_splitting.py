@@ -1,0 +1,166 @@
+"""Raw rows to good ones, dead letters and late ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rookery.decode.open import open_decoder
+from rookery.decode.port import DecoderSettings
+from rookery.errors import ConfigError
+from rookery.pipeline.columns import silver_schema
+from rookery.pipeline.engine import Plan
+from rookery.pipeline.spec import Decode, Pipeline, Silver, Sink, Source
+from rookery.pipeline.splitting import Split, Splitter
+from tests.pipeline.localrows import START_MS, bird, raw
+
+BIRD = "id long, name string, seen timestamp"
+CHANGE = "op string, before struct<id long, name string>, after struct<id long, name string>"
+
+
+def pipeline(schema: str = BIRD, **silver: Any) -> Pipeline:
+    layers: list[Any] = ["bronze", "silver", "dead-letters", "late"]
+    return Pipeline(
+        name="birds",
+        state="/nowhere",
+        source=Source(topics=("birds",), data="/nowhere"),
+        topics={"birds": Decode(schema=schema)},
+        silver=Silver(**silver),
+        sinks=tuple(Sink(layer=layer, format="parquet", location=f"/{layer}") for layer in layers),
+    )
+
+
+def split(declared: Pipeline, values: list[bytes | None], watermark_ms: int | None = None) -> Split:
+    schema = declared.topics["birds"].schema
+    decoder = open_decoder("json", DecoderSettings(schema=schema))
+    splitter = Splitter(declared, "birds", decoder, silver_schema(declared, "birds", decoder))
+    return splitter.split(raw(values), watermark_ms)
+
+
+def offsets(rows: pa.RecordBatch, name: str = "_offset") -> list[Any]:
+    return rows.column(name).to_pylist()
+
+
+def test_every_record_is_in_one_part_but_those_without_a_value() -> None:
+    found = split(pipeline(), [bird(0), b"{", None, b"[1]", bird(4)])
+
+    assert offsets(found.good) == [0, 4]
+    assert offsets(found.dead, "offset") == [1, 3]
+    assert found.dead.column("value").to_pylist() == [b"{", b"[1]"]
+    assert found.dead.column("stage").to_pylist() == ["decode", "decode"]
+    assert all(found.dead.column("reason").to_pylist())
+    assert found.late.num_rows == 0
+
+
+def test_rows_that_fail_a_check_are_dead_letters_with_the_checks_name() -> None:
+    declared = pipeline(checks={"named": "length(name) > 0", "five": "CAST(name AS INT) = 5"})
+    names = ["5", "", "x", "6", None]
+    values: list[bytes | None] = [json.dumps({"id": 1, "name": name}).encode() for name in names]
+
+    found = split(declared, values)
+
+    assert offsets(found.good) == [0]
+    assert found.dead.column("reason").to_pylist() == [
+        "check 'named' is not true",
+        "check 'five' is not true",
+        "check 'five' is not true",
+        "check 'named' is not true",
+    ]
+
+
+def test_a_check_that_cannot_be_evaluated_is_refused_before_anything_runs() -> None:
+    with pytest.raises(ConfigError, match=r"silver.checks.wrong: 'nothing > 1'"):
+        Plan.of(pipeline(checks={"wrong": "nothing > 1"}))
+
+
+def test_late_rows_go_aside_with_the_watermark() -> None:
+    declared = pipeline(event_time="seen", watermark="10 minutes")
+    times = [START_MS, START_MS - 1, START_MS + 5]
+    values: list[bytes | None] = [
+        json.dumps({"id": number, "seen": _text(ms)}).encode() for number, ms in enumerate(times)
+    ]
+
+    found = split(declared, [*values, b'{"id": 3}'], START_MS)
+
+    assert offsets(found.good) == [0, 2]
+    assert offsets(found.late) == [1]
+    assert found.late.column("_watermark").cast(pa.int64()).to_pylist() == [START_MS * 1000]
+    assert found.dead.column("reason").to_pylist() == ["seen is null"]
+
+
+def _text(ms: int) -> str:
+    return str(pa.scalar(ms, pa.timestamp("ms")).cast(pa.string()).as_py()).replace(" ", "T") + "Z"
+
+
+def change(op: str, before: Any, after: Any) -> bytes:
+    return json.dumps({"op": op, "before": before, "after": after}).encode()
+
+
+def test_change_events_become_rows_and_deletions() -> None:
+    declared = pipeline(CHANGE, mode="upsert", keys=("id",), debezium=True)
+    one, two = {"id": 1, "name": "a"}, {"id": 1, "name": "b"}
+
+    found = split(
+        declared,
+        [
+            change("c", None, one),
+            change("u", one, two),
+            change("r", None, {"id": 5, "name": "e"}),
+            change("d", two, None),
+            None,
+            change("t", None, None),
+            change("d", None, None),
+            change("c", None, {"name": "no key"}),
+        ],
+    )
+
+    assert found.good.select(["id", "name", "_deleted"]).to_pylist() == [
+        {"id": 1, "name": "a", "_deleted": False},
+        {"id": 1, "name": "b", "_deleted": False},
+        {"id": 5, "name": "e", "_deleted": False},
+        {"id": 1, "name": "b", "_deleted": True},
+    ]
+    assert found.dead.column("reason").to_pylist() == [
+        "op is 't', not c, u, r or d",
+        "op is 'd', but before is null",
+        "id is null",
+    ]
+
+
+def test_a_null_value_deletes_the_row_of_the_records_key() -> None:
+    declared = pipeline("id long", mode="upsert", keys=("_key",))
+    declared = replace(declared, topics={"birds": Decode(schema="id long", key="utf8")})
+
+    found = split(declared, [b'{"id": 1}', None])
+
+    assert found.good.select(["_key", "id", "_deleted"]).to_pylist() == [
+        {"_key": "k0", "id": 1, "_deleted": False},
+        {"_key": "k1", "id": None, "_deleted": True},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("silver", "words"),
+    [
+        ({"mode": "upsert"}, "silver.keys"),
+        ({"debezium": True}, "silver.debezium"),
+        ({"event_time": "seen"}, "go together"),
+        ({"dedupe": True, "keys": ("id",)}, "watermark"),
+        ({"event_time": "seen", "watermark": "soon"}, "no span of time"),
+        ({"mode": "merge"}, "append or upsert"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(silver: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        pipeline(**silver)
+
+
+def test_keys_that_are_no_columns_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no column 'nest'"):
+        Plan.of(pipeline(mode="upsert", keys=("nest",)))
+    with pytest.raises(ConfigError, match="op, before and after"):
+        Plan.of(pipeline(mode="upsert", keys=("id",), debezium=True))
