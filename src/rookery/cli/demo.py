@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 
 from rookery.cli import arguments
 from rookery.cli.command import Subparsers, add_command
@@ -32,9 +33,20 @@ def add(subparsers: Subparsers) -> None:
         "write to the operating system, as with Kafka",
     )
 
+    parser.add_argument(
+        "--tables",
+        action="store_true",
+        help="the other half instead: a topic to tables on Spark, the pipeline killed on the way",
+    )
+    parser.add_argument(
+        "--report",
+        default="rookery-report.html",
+        metavar="FILE",
+        help="where --tables leaves the pipeline's report (default: %(default)s)",
+    )
+
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 if every record came back once and in order."""
-    from rookery.cli.actions.demo import demo  # noqa: PLC0415 (only when it runs)
-
-    return demo(args)
+    module, name = ("demotables", "demo_tables") if args.tables else ("demo", "demo")
+    return int(getattr(import_module(f"rookery.cli.actions.{module}"), name)(args))
