@@ -91,18 +91,26 @@ class Router:
         return await self.retrier.run(what, deadline, attempt, self.on_error)
 
     async def ask_coordinator(
-        self, what: str, group: str, ask: Callable[[Link, int], Awaitable[T]], deadline: Deadline
+        self,
+        what: str,
+        key: str,
+        ask: Callable[[Link, int], Awaitable[T]],
+        deadline: Deadline,
+        kind: int = GROUP,
     ) -> T:
-        """Ask a group's coordinator; look it up first, and again if it has moved."""
+        """Ask the coordinator of a group (or of a transactional id).
+
+        It is looked up first, and again if it has moved.
+        """
 
         async def attempt() -> T:
-            node = await self.coordinator(group, deadline)
+            node = await self.coordinator(key, deadline, kind)
             try:
                 link = await self.connections.get(node.address)
                 return await ask(link, self.request_ms(deadline))
             except (ApiError, Unavailable) as error:
                 if isinstance(error, Unavailable) or error.code in _MOVED:
-                    self._coordinators.pop((GROUP, group), None)
+                    self._coordinators.pop((kind, key), None)
                 raise
 
         return await self.retrier.run(what, deadline, attempt, self.on_error)

@@ -1,0 +1,130 @@
+"""The work of `rookery job`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from rookery import jobs
+from rookery.broker.settings import BrokerSettings
+from rookery.cli.actions.jobshow import Showing
+from rookery.cli.storing import load_settings
+from rookery.client.settings import ClientSettings
+from rookery.direct.layout import Packing
+from rookery.direct.place import Place
+from rookery.errors import ConfigError
+from rookery.jobs import Copying, Files, Import, Into, Report, Run
+from rookery.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do a job; the exit code tells whether all is well."""
+    settings = load_settings(args)
+    place = place_of(settings)
+    place.origin().check_there(with_log=True)  # before Spark is started, which takes long
+    with Showing(args.job, is_json=args.json, is_quiet=args.quiet) as showing:
+        plan = Run(
+            dry_run=args.dry_run,
+            max_bytes=args.max_bytes,
+            proof=not args.no_proof,
+            progress=showing.step,
+        )
+        name, confs = f"rookery job {args.job}", _confs(args.conf)
+        spark = session(name, args.master, settings=confs, remote=args.remote)
+        try:
+            report = _JOBS[args.job](spark, place, args, plan)
+        finally:
+            spark.stop()
+    showing.report(report)
+    return 0 if report.is_right else 1
+
+
+def _confs(given: list[str]) -> dict[str, str]:
+    wrong = [one for one in given if "=" not in one]
+    if wrong:
+        raise ConfigError(f"--conf {wrong[0]!r}: write it as NAME=VALUE")
+    return dict(one.split("=", 1) for one in given)
+
+
+def place_of(settings: BrokerSettings) -> Place:
+    """Return where the log of brokers with these settings lies."""
+    if settings.cluster and ":" not in settings.cluster:
+        return Place(cluster=settings.cluster)
+    if settings.store:
+        return Place(settings.store, settings.cluster, settings.namespace)
+    return Place(data=settings.data, namespace=settings.namespace)
+
+
+def _compact(spark: SparkSession, place: Place, args: argparse.Namespace, run: Run) -> Report:
+    return jobs.compact(spark, place, args.topics, run)
+
+
+def _merge(spark: SparkSession, place: Place, args: argparse.Namespace, run: Run) -> Report:
+    return jobs.merge(spark, place, args.topics, run)
+
+
+def _expire(spark: SparkSession, place: Place, args: argparse.Namespace, run: Run) -> Report:
+    return jobs.expire(spark, place, args.topics, run)
+
+
+def _scrub(spark: SparkSession, place: Place, args: argparse.Namespace, run: Run) -> Report:
+    return jobs.scrub(spark, place, run, restart=args.restart)
+
+
+def _repartition(spark: SparkSession, place: Place, args: argparse.Namespace, run: Run) -> Report:
+    # Who moves consumers over needs the map, and it cannot be made later.
+    offset_map = args.offset_map or f"{args.to}.offsets"
+    into = _into(args, "" if offset_map == "none" else offset_map)
+    return jobs.repartition(spark, place, args.topic, into, run)
+
+
+def _replay(spark: SparkSession, place: Place, args: argparse.Namespace, run: Run) -> Report:
+    return jobs.replay(spark, place, args.topics, _into(args, args.offset_map), run)
+
+
+def _into(args: argparse.Namespace, offset_map: str) -> Into:
+    packing = Packing(compression=args.compression)
+    return Into(args.to, args.partitions, offset_map, packing, args.slice_bytes)
+
+
+def _import(spark: SparkSession, place: Place, args: argparse.Namespace, run: Run) -> Report:
+    files = Files(args.path, args.format, args.key, args.value, args.timestamp)
+    packing = Packing(compression=args.compression)
+    into = Import(args.topic, args.create_partitions, args.name, packing, args.slice_bytes)
+    return jobs.import_files(spark, place, files, into, run)
+
+
+def _copy(spark: SparkSession, place: Place, args: argparse.Namespace, run: Run) -> Report:
+    copying = Copying(
+        tuple(args.topics),
+        args.prefix,
+        args.name,
+        args.offset_map,
+        Packing(compression=args.compression),
+        args.slice_bytes,
+    )
+    if args.to_kafka:
+        kafka = ClientSettings(bootstrap=args.to_kafka)
+        return jobs.copy_to_kafka(
+            spark, place, kafka, copying, run, is_exact=not args.at_least_once
+        )
+    target = Place(args.to_store, args.to_cluster, args.to_namespace, args.to_data)
+    if target == Place():
+        raise ConfigError("copy: name the other cluster with --to-store, --to-data or --to-kafka")
+    return jobs.copy(spark, place, target, copying, run)
+
+
+_JOBS: Final[dict[str, Callable[[SparkSession, Place, argparse.Namespace, Run], Report]]] = {
+    "compact": _compact,
+    "merge": _merge,
+    "expire": _expire,
+    "scrub": _scrub,
+    "repartition": _repartition,
+    "replay": _replay,
+    "import": _import,
+    "copy": _copy,
+}

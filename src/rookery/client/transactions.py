@@ -1,0 +1,246 @@
+"""A producer of transactions: whole batches, written one after the other, that count together.
+
+    writer = TransactionalWriter(client, "copy-7")
+    await writer.start()          # fences who had the id before, and ends what they left
+    await writer.begin([place])
+    batches = await writer.write(place, rows)
+    await writer.commit()
+
+It is for bulk: who writes has the rows at hand, as Arrow, and waits for each batch. Without an id
+it is merely idempotent: nothing is written twice by it, but what it has written counts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from rookery.client.client import Client
+from rookery.client.connections import Link
+from rookery.client.metadata import Located
+from rookery.client.routing import TRANSACTION
+from rookery.errors import ApiError, ErrorCode
+from rookery.model.partition import TopicPartition
+from rookery.records.batch import parse, stamp_into
+from rookery.records.columns import encode
+from rookery.records.compression import NONE, Codec
+from rookery.records.writing import Writing
+from rookery.wire.messages.add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from rookery.wire.messages.end_txn import END_TXN, EndTxnRequest
+from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from rookery.wire.messages.produce import (
+    PRODUCE,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+# Up to these versions, partitions are added by a request, and epochs stay as they are.
+_ADD_VERSION: Final = 3
+_END_VERSION: Final = 4
+_PRODUCE_VERSION: Final = 11
+_PRODUCE_LOWEST: Final = 7
+_SEQUENCES: Final = 1 << 31
+
+_Ask = Callable[[Link, int], Awaitable[None]]
+
+
+class Written(NamedTuple):
+    """A batch that is stored."""
+
+    base_offset: int
+    records: int
+
+
+class TransactionalWriter:
+    """Writes batches under one transactional id, one transaction after the other."""
+
+    def __init__(
+        self,
+        client: Client,
+        transactional_id: str | None,
+        *,
+        timeout_ms: int = 60_000,
+        codec: Codec = NONE,
+        max_batch_bytes: int = 1_000_000,
+    ) -> None:
+        """Write nothing yet.
+
+        Args:
+            client: of the cluster that is written to.
+            transactional_id: of this writer's life after life; None: no transactions.
+            timeout_ms: the coordinator aborts what stays open for longer.
+            codec: compresses batches.
+            max_batch_bytes: the size of a batch.
+        """
+        self._router = client.router
+        self._id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._codec = codec
+        self._max_batch_bytes = max_batch_bytes
+        self._producer_id = self._epoch = -1
+        self._sequences: dict[TopicPartition, int] = {}
+        self._is_open = False
+
+    async def start(self) -> None:
+        """Get a producer id; whoever had our transactional id can write no more.
+
+        Raises:
+            ApiError: the cluster refuses it.
+            Unavailable: it is out of reach.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self._id, transaction_timeout_ms=self._timeout_ms
+        )
+
+        async def ask(link: Link, timeout_ms: int) -> tuple[int, int]:
+            version = link.versions.choose(INIT_PRODUCER_ID, highest=_END_VERSION)
+            answer = await link.call(INIT_PRODUCER_ID, version, request, timeout_ms)
+            _check(answer.error_code, f"broker {link.name} gave no producer id")
+            return answer.producer_id, answer.producer_epoch
+
+        deadline = self._router.retrier.deadline()
+        if self._id is None:
+            found = await self._router.ask_any("get a producer id", ask, deadline)
+        else:
+            found = await self._router.ask_coordinator(
+                "get a producer id", self._id, ask, deadline, TRANSACTION
+            )
+        self._producer_id, self._epoch = found
+        self._sequences.clear()
+        self._is_open = False
+
+    async def begin(self, places: Iterable[TopicPartition]) -> None:
+        """Begin a transaction that writes to some partitions.
+
+        Raises:
+            ApiError: another writer has our id by now, or we may not write there.
+            Unavailable: the cluster is out of reach.
+        """
+        if self._id is None:
+            return
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._producer_id,
+            v3_and_below_producer_epoch=self._epoch,
+            v3_and_below_topics=_by_topic(places),
+        )
+
+        async def ask(link: Link, timeout_ms: int) -> None:
+            version = link.versions.choose(ADD_PARTITIONS_TO_TXN, highest=_ADD_VERSION)
+            answer = await link.call(ADD_PARTITIONS_TO_TXN, version, request, timeout_ms)
+            for topic in answer.results_by_topic_v3_and_below:
+                for row in topic.results_by_partition:
+                    what = f"{topic.name}-{row.partition_index} is not in the transaction"
+                    _check(row.partition_error_code, what)
+
+        self._is_open = True
+        await self._ask_coordinator("begin a transaction", ask)
+
+    async def write(self, place: TopicPartition, rows: pa.RecordBatch | pa.Table) -> list[Written]:
+        """Write rows to a partition; return where each batch is.
+
+        Raises:
+            ApiError: they are refused; the transaction must be aborted.
+            Unavailable: it is not known whether all are there; likewise.
+        """
+        writing = Writing(
+            codec=self._codec,
+            max_batch_bytes=self._max_batch_bytes,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=self._sequences.get(place, 0),
+            transactional=self._id is not None,
+        )
+        written = []
+        for batch in encode(rows, writing):
+            stamp_into(batch, 0, -1)  # whoever stores it knows its offset
+            records = parse(batch).record_count
+            written.append(Written(await self._send(place, bytes(batch)), records))
+            self._sequences[place] = (self._sequences.get(place, 0) + records) % _SEQUENCES
+        return written
+
+    async def commit(self) -> None:
+        """Make all that was written since `begin` count.
+
+        Raises:
+            ApiError: another writer has our id by now, or the time was up; nothing counts.
+            Unavailable: it is not known whether it counts.
+        """
+        await self._end(is_committed=True)
+
+    async def abort(self) -> None:
+        """Have nothing of it count."""
+        if self._is_open:
+            await self._end(is_committed=False)
+
+    async def _end(self, *, is_committed: bool) -> None:
+        if self._id is None:
+            return
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            committed=is_committed,
+        )
+
+        async def ask(link: Link, timeout_ms: int) -> None:
+            version = link.versions.choose(END_TXN, highest=_END_VERSION)
+            answer = await link.call(END_TXN, version, request, timeout_ms)
+            _check(answer.error_code, "the transaction cannot be ended")
+
+        await self._ask_coordinator("end a transaction", ask)
+        self._is_open = False
+
+    async def _ask_coordinator(self, what: str, ask: _Ask) -> None:
+        deadline = self._router.retrier.deadline()
+        await self._router.ask_coordinator(what, self._id or "", ask, deadline, TRANSACTION)
+
+    async def _send(self, place: TopicPartition, batch: bytes) -> int:
+        """Send a batch until it is stored once; return its offset."""
+
+        async def ask(
+            link: Link, located: list[Located], timeout_ms: int
+        ) -> Mapping[TopicPartition, int | ApiError]:
+            del located  # it is the one place
+            version = link.versions.choose(
+                PRODUCE, lowest=_PRODUCE_LOWEST, highest=_PRODUCE_VERSION
+            )
+            data = PartitionProduceData(index=place.partition, records=batch)
+            request = ProduceRequest(
+                transactional_id=self._id,
+                acks=-1,
+                timeout_ms=timeout_ms,
+                topic_data=[TopicProduceData(name=place.topic, partition_data=[data])],
+            )
+            answer = await link.call(PRODUCE, version, request, timeout_ms)
+            row = answer.responses[0].partition_responses[0]
+            if row.error_code is ErrorCode.NONE:
+                return {place: row.base_offset}
+            text = f"{place.text}: {row.error_message or row.error_code.sentence}"
+            return {place: ApiError(row.error_code, text)}
+
+        deadline = self._router.retrier.deadline()
+        found = await self._router.ask_leaders(f"write to {place.text}", [place], ask, deadline)
+        return found[place]
+
+
+def _by_topic(places: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
+    found: dict[str, list[int]] = {}
+    for place in places:
+        found.setdefault(place.topic, []).append(place.partition)
+    return [
+        AddPartitionsToTxnTopic(name=name, partitions=sorted(set(many)))
+        for name, many in found.items()
+    ]
+
+
+def _check(code: ErrorCode, what: str) -> None:
+    if code is not ErrorCode.NONE:
+        raise ApiError(code, f"{what}: {code.sentence}")

@@ -1,0 +1,295 @@
+"""Key compaction on Spark: a task a partition, each doing what the caretaker does.
+
+    state ──► dirty partitions, the dirtiest first ──► tasks ──► segments, each by an event of its
+    own that counts only if its rows are still the ones that were read
+
+How far a partition is compacted is part of the state, so a run that is killed anywhere is simply
+begun again. If a broker's caretaker was faster, the partition is looked at anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rookery.clock import SystemClock, SystemRandom
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.direct.blocking import BlockingLog, shared
+from rookery.direct.host import check_host, host_mark
+from rookery.direct.latest import MAX_BYTES, KeyShare
+from rookery.direct.log import DirectLog
+from rookery.direct.place import Place
+from rookery.direct.plan import OffsetRange
+from rookery.errors import ConfigError, Conflict, Corrupt
+from rookery.jobs.limits import limits_of
+from rookery.jobs.proof import COLUMNS, Proof, prove_latest
+from rookery.jobs.reading import plan_ranges, read
+from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
+from rookery.jobs.tasks import run_tasks, slots
+from rookery.log.compaction.cleaning import Cleaning
+from rookery.log.compaction.cleaning import Task as CleaningTask
+from rookery.log.compaction.output import Output
+from rookery.log.compaction.plan import Dirt, dirt_of
+from rookery.log.compaction.source import UnreadableRowError
+from rookery.log.publishing import Publisher
+from rookery.log.settings import CompactionSettings, RewriteSettings
+from rookery.records.sieve import SEED_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+NAME: Final = "compact"
+_ROUNDS: Final = 5
+_READ_BYTES: Final = 8 * 1024 * 1024
+_PROVED: Final = ("offset", *COLUMNS)
+
+
+class _Task(NamedTuple):
+    place: Place
+    host: str
+    topic_id: bytes
+    partition: int
+    bound: int
+    """The first offset that is left alone."""
+    has_proof: bool
+    size: int
+    """Bytes that are read for it, about."""
+
+
+class _Done(NamedTuple):
+    """What a task has done."""
+
+    replaced: int
+    before: Proof
+    after: Proof
+    fault: str = ""
+    """Why it could not be done."""
+
+
+def compact(
+    spark: SparkSession, place: Place, topics: Sequence[str] = (), run: Run | None = None
+) -> Report:
+    """Keep the last record of every key, in topics whose cleanup.policy names 'compact'.
+
+    Args:
+        spark: where the tasks run.
+        place: where the log lies.
+        topics: their names; none: all that are compacted.
+        run: budget, dry run, proof, progress.
+
+    Raises:
+        ConfigError: a topic is not there, or not compacted.
+        Unavailable: the log cannot be read or written.
+    """
+    run = run or Run()
+    with BlockingLog(place, "job-compact") as log:
+        chosen, left = _fitting(_dirty(log.log.state, topics), run.max_bytes)
+        report = Report(_plan(chosen, left), is_dry=run.dry_run)
+        if not run.dry_run:
+            host = host_mark(place)
+            tasks = [_task(place, host, one, has_proof=run.proof) for one in chosen]
+            _work(spark, log, tasks, run, report)
+        return report
+
+
+def _dirty(state: State, topics: Sequence[str]) -> list[Dirt]:
+    """Return what can be compacted, the dirtiest partition first."""
+    now = SystemClock().now_ms()
+    found = [
+        dirt
+        for topic in _chosen(state, topics)
+        if not topic.is_pinned(now)
+        for partition in topic.partitions
+        if (dirt := dirt_of(topic, partition, limits_of(state, topic), now))
+    ]
+    return sorted(found, key=lambda one: (-one.ratio, one.topic.name, one.partition.index))
+
+
+def _chosen(state: State, names: Sequence[str]) -> list[Topic]:
+    if not names:
+        return [topic for topic in state.topics if limits_of(state, topic).is_compacted]
+    chosen = []
+    for name in names:
+        topic = state.topics.by_name.get(name)
+        if topic is None:
+            raise ConfigError(f"there is no topic {name!r} in this cluster")
+        if not limits_of(state, topic).is_compacted:
+            raise ConfigError(
+                f"topic {name!r} is not compacted: set its cleanup.policy to compact first"
+            )
+        chosen.append(topic)
+    return chosen
+
+
+def _cost(dirt: Dirt) -> int:
+    """Return how much is read: the dirty part twice, for its keys and for its records."""
+    return dirt.clean_bytes + 2 * dirt.dirty_bytes
+
+
+def _fitting(found: list[Dirt], max_bytes: int) -> tuple[list[Dirt], list[Dirt]]:
+    """Choose what fits a budget, of a large partition its first part; return also what is left."""
+    if not max_bytes:
+        return found, []
+    chosen, left = [], []
+    for one in found:
+        part = _cut(one, max_bytes)
+        if part is not None:
+            chosen.append(part)
+            max_bytes -= _cost(part)
+        if part is None or part.bound < one.bound:
+            left.append(one if part is None else _rest(one, part))
+    return chosen, left
+
+
+def _cut(dirt: Dirt, max_bytes: int) -> Dirt | None:
+    """Return as much of the dirt as can be compacted with so many bytes read."""
+    if _cost(dirt) <= max_bytes:
+        return dirt
+    partition = dirt.partition
+    size, bound = 0, dirt.start
+    for index in range(partition.row_of(dirt.start), len(partition.base_offsets)):
+        row = partition.row(index)
+        if row.end_offset > dirt.bound or dirt.clean_bytes + 2 * (size + row.size) > max_bytes:
+            break
+        size, bound = size + row.size, row.end_offset
+    return dirt._replace(bound=bound, dirty_bytes=size) if size else None
+
+
+def _rest(whole: Dirt, part: Dirt) -> Dirt:
+    return whole._replace(start=part.bound, dirty_bytes=whole.dirty_bytes - part.dirty_bytes)
+
+
+def _plan(chosen: list[Dirt], left: list[Dirt]) -> Plan:
+    size = sum(map(_cost, chosen))
+    segment_bytes = RewriteSettings().segment_bytes
+    gets = size // _READ_BYTES + len(chosen)
+    requests = Requests(gets, 3 * (size // segment_bytes + len(chosen)))
+    return Plan(NAME, tuple(map(_part, chosen)), tuple(map(_part, left)), requests)
+
+
+def _part(one: Dirt) -> Part:
+    what = f"{one.topic.name}-{one.partition.index} offsets {one.start} to {one.bound - 1}"
+    return Part(what, _cost(one), f"{one.ratio:.0%} dirty")
+
+
+def _task(place: Place, host: str, dirt: Dirt, *, has_proof: bool) -> _Task:
+    index, bound = dirt.partition.index, dirt.bound
+    return _Task(place, host, dirt.topic.id, index, bound, has_proof, _cost(dirt))
+
+
+def _work(
+    spark: SparkSession, log: BlockingLog, tasks: list[_Task], run: Run, report: Report
+) -> None:
+    total = sum(task.size for task in tasks)
+    before, after = Proof(exact_keys=0), Proof(exact_keys=0)
+    replaced = 0
+    wave = 4 * slots(spark)
+    for start in range(0, len(tasks), wave):
+        some = tasks[start : start + wave]
+        for task, done in zip(some, run_tasks(spark, _compact, some), strict=True):
+            before, after = before + done.before, after + done.after
+            replaced += done.replaced
+            report.done_bytes += task.size
+            report.problems += [done.fault] if done.fault else []
+        report.slices += 1
+        run.progress(Step(report.done_bytes, total, f"{replaced:,} bytes replaced"))
+    log.run(log.log.barrier())
+    report.facts["replaced_bytes"] = replaced
+    if run.proof:
+        report.before, report.after = before, after
+        report.check()
+
+
+# In the tasks.
+
+
+def _compact(task: _Task) -> _Done:
+    check_host(task.place, task.host)
+    log = shared(task.place)
+    start = log.run(_log_start(log.log, task))
+    if start is None:
+        return _Done(0, Proof(exact_keys=0), Proof(exact_keys=0))
+    try:
+        before = _prove(task, start)
+        replaced = log.run(_clean(log.log, task))
+        after = _prove(task, start)
+    except Corrupt as error:  # the other partitions are none the worse for it
+        return _Done(0, Proof(exact_keys=0), Proof(exact_keys=0), f"not compacted: {error}")
+    return _Done(replaced, before, after)
+
+
+async def _log_start(log: DirectLog, task: _Task) -> int | None:
+    await log.barrier()
+    partition = log.state.topics.partition(task.topic_id, task.partition)
+    return None if partition is None else partition.log_start
+
+
+def _prove(task: _Task, start: int) -> Proof:
+    """Sum up the last record of every key, which compaction must not change."""
+    total = Proof(exact_keys=0)
+    if not task.has_proof or start >= task.bound:
+        return total
+    wanted = OffsetRange(task.topic_id, task.partition, start, task.bound)
+    ranges = plan_ranges(task.place, [wanted])
+    shares = -(-sum(one.size for one in ranges) // MAX_BYTES)
+    for share in range(shares):
+        rows = read(task.place, ranges, _PROVED)
+        total += prove_latest(rows, KeyShare(share, shares))
+    return total
+
+
+async def _clean(log: DirectLog, task: _Task) -> int:
+    """Compact up to the bound; return how many bytes were replaced.
+
+    Raises:
+        Corrupt: a row is damaged.
+        Conflict: others are faster, again and again.
+    """
+    replaced = 0
+    name = ""
+    for _ in range(_ROUNDS):
+        numbers = await log.numbers()
+        await log.barrier()
+        dirt = _dirt(log.state, task)
+        if dirt is None:
+            return replaced
+        name = f"{dirt.topic.name}-{dirt.partition.index}"
+        publisher = Publisher(
+            replica=log.replica,
+            store=log.store,
+            clock=log.clock,
+            next_id=numbers,
+            namespace=log.namespace,
+        )
+        cleaning = CleaningTask(
+            dirt,
+            log.clock.now_ms(),
+            limits_of(log.state, dirt.topic).delete_retention_ms,
+            CompactionSettings().map_bytes,
+            SystemRandom().token(SEED_BYTES),
+        )
+        try:
+            output = Output(publisher, RewriteSettings())
+            async for step in Cleaning(cleaning, output, log.read).run():
+                replaced += step.replaced
+        except UnreadableRowError as error:
+            if not error.refined.is_damaged:
+                continue  # it was moved meanwhile
+            raise Corrupt(f"{name}: {error}; run rookery fsck") from error
+        finally:
+            await publisher.condemn_orphans()
+    raise Conflict(f"{name}: others rewrote it {_ROUNDS} times while it was compacted")
+
+
+def _dirt(state: State, task: _Task) -> Dirt | None:
+    """Find what is still to be compacted below the bound."""
+    topic = state.topics.by_id.get(task.topic_id)
+    partition = state.topics.partition(task.topic_id, task.partition)
+    if topic is None or partition is None or partition.cleaned_to >= task.bound:
+        return None
+    found = dirt_of(topic, partition, limits_of(state, topic), SystemClock().now_ms())
+    if found is None or found.start >= task.bound:
+        return None
+    return found._replace(bound=min(found.bound, task.bound))

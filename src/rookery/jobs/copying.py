@@ -1,0 +1,119 @@
+"""Topics of one cluster into another, with a map of offsets; each record once.
+
+What a slice writes and how far the job has come are one event in the log of the cluster that is
+written to, so neither cluster has to know of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.layout import Packing
+from rookery.direct.pins import Pins
+from rookery.direct.place import Place
+from rookery.errors import ConfigError
+from rookery.jobs.cutting import SLICE_BYTES, OffsetCutter, find_topics
+from rookery.jobs.filling import budgeted, moving_requests
+from rookery.jobs.offsetmap import OffsetMap
+from rookery.jobs.progress import Ledger
+from rookery.jobs.report import Plan, Report, Run
+from rookery.jobs.route import Route
+from rookery.jobs.tasks import slots
+from rookery.jobs.topics import kept_configs, make_topic
+from rookery.jobs.transfer import Transfer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME: Final = "copy"
+_PIN_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """What is copied, and how."""
+
+    topics: Sequence[str]
+    prefix: str = ""
+    """Put before the names of the copies."""
+    name: str = ""
+    """Of the job, under which it goes on; empty: by the names of the topics."""
+    offset_map: str = ""
+    """A folder, or a URL of one, for the map of offsets, a Parquet file a slice; empty: none."""
+    packing: Packing = field(default_factory=Packing)
+    slice_bytes: int = SLICE_BYTES
+
+    @property
+    def targets(self) -> dict[str, str]:
+        """What each topic's copy is called."""
+        return {name: f"{self.prefix}{name}" for name in self.topics}
+
+    @property
+    def job(self) -> str:
+        """What the job is called."""
+        return self.name or f"{NAME}:{self.prefix}:{','.join(self.topics)}"[:200]
+
+
+def copy(
+    spark: SparkSession, source: Place, target: Place, copying: Copying, run: Run | None = None
+) -> Report:
+    """Copy topics into another cluster of ours; run again, it goes on with what is new.
+
+    Args:
+        spark: where the tasks run.
+        source: where the log lies that is read.
+        target: where the log lies that is written; it may be the same, with a prefix.
+        copying: which topics, and how.
+        run: budget, dry run, proof, progress.
+
+    Raises:
+        ConfigError: the topics cannot be used so.
+        Conflict: somebody else writes to the copies, or another run of the job is at work.
+        Unavailable: a log cannot be read or written.
+    """
+    run = run or Run()
+    if source == target and not copying.prefix:
+        raise ConfigError("copy: a topic cannot be copied onto itself; name another cluster")
+    with BlockingLog(source, "job-copy") as log, BlockingLog(target, "job-copy") as written:
+        topics = find_topics(log, copying.topics)
+        ledger = Ledger(written.log, copying.job, NAME)
+        at = written.run(ledger.read())
+        cutter = OffsetCutter(
+            log=log,
+            topics=list(copying.topics),
+            tasks=slots(spark),
+            slice_bytes=copying.slice_bytes,
+        )
+        size = cutter.remaining(at.position)
+        what = f"{', '.join(copying.topics)} to {target.origin().name}"
+        report = Report(
+            Plan(NAME, *budgeted(what, size, run), moving_requests(size, run)), is_dry=run.dry_run
+        )
+        if run.dry_run:
+            return report
+        for topic in topics:
+            name, count = copying.targets[topic.name], len(topic.partitions)
+            make_topic(written, name, count, kept_configs(topic), is_begun=bool(at.batch_id))
+        counts = {copying.targets[topic.name]: len(topic.partitions) for topic in topics}
+        transfer = Transfer(
+            spark=spark,
+            source=source,
+            target=target,
+            log=written,
+            ledger=ledger,
+            route=Route(copying.targets, counts, by="partition"),
+            cutter=cutter,
+            run=run,
+            packing=copying.packing,
+            offset_map=OffsetMap(copying.offset_map) if copying.offset_map else None,
+        )
+        pins = Pins(log.log, _PIN_MS)
+        log.run(pins.hold([topic.id for topic in topics]))
+        try:
+            transfer.work(report, size)
+        finally:
+            log.run(pins.hold([]))
+        return report

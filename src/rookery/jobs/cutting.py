@@ -1,0 +1,219 @@
+"""What there is to move, cut into slices: by offsets, or by time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from rookery.cluster.state.topics import Topic
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.offsets import end_of
+from rookery.direct.ordered import Span, SpanShare
+from rookery.direct.ordered import shares as span_shares
+from rookery.direct.plan import Cutting, OffsetRange, PlannedRange, Planner
+from rookery.errors import ConfigError, Conflict
+from rookery.jobs.reading import refuse
+from rookery.jobs.transfer import Slice
+
+SLICE_BYTES: Final = 512 * 1024 * 1024
+"""What is committed at once, about."""
+# The map of a slice is held in memory by the driver.
+_SLICE_OFFSETS: Final = 4_000_000
+_HALVINGS: Final = 40
+
+Offsets = dict[str, dict[str, int]]
+"""By topic and partition."""
+
+
+def find_topics(log: BlockingLog, names: Sequence[str]) -> list[Topic]:
+    """Return topics in the order in which they are named.
+
+    Raises:
+        ConfigError: one of them is not there, or is named twice.
+    """
+    state = log.run(log.log.barrier())
+    missing = [name for name in names if name not in state.topics.by_name]
+    if missing or not names or len(set(names)) != len(names):
+        what = f"there is no topic {', '.join(missing)} in this cluster" if missing else ""
+        raise ConfigError(what or "name the topics, each once")
+    return [state.topics.by_name[name] for name in names]
+
+
+@dataclass(kw_only=True, slots=True)
+class _Cutter:
+    log: BlockingLog
+    """Of the source."""
+    topics: Sequence[str]
+    tasks: int
+    """How many tasks run at a time."""
+    slice_bytes: int = SLICE_BYTES
+
+    def _ends(self) -> Offsets:
+        """Return where committed records end now."""
+        return {
+            topic.name: {str(one.index): end_of(one, is_committed=True) for one in topic.partitions}
+            for topic in find_topics(self.log, self.topics)
+        }
+
+    def _starts(self) -> Offsets:
+        return {
+            topic.name: {str(one.index): one.log_start for one in topic.partitions}
+            for topic in find_topics(self.log, self.topics)
+        }
+
+    def _plan(self, begins: Offsets, ends: Offsets) -> list[PlannedRange]:
+        wanted = []
+        for topic in find_topics(self.log, self.topics):
+            for index, end in ends[topic.name].items():
+                begin = begins.get(topic.name, {}).get(index, 0)
+                wanted.append(OffsetRange(topic.id, int(index), begin, end))
+        planner = Planner(self.log.log)
+        found = self.log.run(planner.plan(wanted))
+        if planner.gaps:
+            refuse(planner.gaps)
+        return found
+
+
+@dataclass(kw_only=True, slots=True)
+class OffsetCutter(_Cutter):
+    """Takes of every partition the part that follows, so that all get on together."""
+
+    until: Offsets = field(default_factory=dict)
+    """Where records ended when the run began: who writes meanwhile shall not keep it at work."""
+
+    def remaining(self, position: dict[str, Any]) -> int:
+        """Begin a run; return how many bytes there are behind a position."""
+        self.until = self._ends()
+        return _size(self._plan(self._begins(position), self.until))
+
+    def next(self, position: dict[str, Any], max_bytes: int) -> Slice | None:
+        """Return what follows a position; None if nothing does, or nothing within the bound."""
+        begins, ends = self._begins(position), self.until
+        ranges = self._plan(begins, ends)
+        most = min(self.slice_bytes, max_bytes or self.slice_bytes)
+        parts = max(-(-_size(ranges) // most), -(-_offsets(begins, ends) // _SLICE_OFFSETS), 1)
+        for _ in range(_HALVINGS):
+            if parts > 1:
+                stops = _cut(begins, ends, parts)
+                ranges = self._plan(begins, stops)
+            else:
+                stops = ends
+            if not max_bytes or _size(ranges) <= max_bytes:
+                break
+            parts *= 2
+        else:
+            return None
+        if not _offsets(begins, stops):
+            return None
+        return self._slice(ranges, {**position, "was": begins, "next": stops})
+
+    def same(self, position: dict[str, Any]) -> Slice:
+        """Return the slice that ended at a position, once more."""
+        return self._slice(self._plan(position["was"], position["next"]), position)
+
+    def _begins(self, position: dict[str, Any]) -> Offsets:
+        """Return where each partition goes on; one that is new, from its beginning."""
+        known: Offsets = position.get("next", {})
+        return {
+            name: {index: known.get(name, {}).get(index, start) for index, start in many.items()}
+            for name, many in self._starts().items()
+        }
+
+    def _slice(self, ranges: list[PlannedRange], position: dict[str, Any]) -> Slice:
+        planner = Planner(self.log.log)
+        shares = self.log.run(planner.tasks(ranges, Cutting(cores=self.tasks)))
+        return Slice(shares, _size(ranges), position)
+
+
+class TimeCutter(_Cutter):
+    """Takes spans of time, one after the other; what is written later is left for another job."""
+
+    def remaining(self, position: dict[str, Any]) -> int:
+        """Return how many bytes there are behind a position."""
+        return sum(map(_share_size, self._behind(self._begin(position), self.slice_bytes)))
+
+    def next(self, position: dict[str, Any], max_bytes: int) -> Slice | None:
+        """Return what follows a position; None if nothing does, or nothing within the bound."""
+        position = self._begin(position)
+        most = min(self.slice_bytes, max_bytes or self.slice_bytes)
+        chosen: list[SpanShare] = []
+        size = 0
+        for share in self._behind(position, most):
+            size += _share_size(share)
+            if chosen and size > most:
+                break
+            chosen.append(share)
+        size = sum(map(_share_size, chosen))
+        if not chosen or (max_bytes and size > max_bytes):
+            return None
+        behind = {"was_time": position["time"], "time": chosen[-1].span.end}
+        return Slice(chosen, size, {**position, **behind})
+
+    def same(self, position: dict[str, Any]) -> Slice:
+        """Return the slice that ended at a position, once more."""
+        shares = self._behind({**position, "time": position["was_time"]}, self.slice_bytes)
+        until = position["time"]
+        clipped = [
+            replace(one, span=one.span._replace(end=min(one.span.end, until)))
+            for one in shares
+            if one.span.begin < until
+        ]
+        return Slice(clipped, sum(map(_share_size, clipped)), position)
+
+    def _begin(self, position: dict[str, Any]) -> dict[str, Any]:
+        if "time" in position:
+            return position
+        return {**position, "time": -1, "begins": self._starts(), "ends": self._ends()}
+
+    def _behind(self, position: dict[str, Any], max_bytes: int) -> list[SpanShare]:
+        """Return the spans from a time on; no larger than that, where it can be done."""
+        _check_starts(position["begins"], self._starts())
+        ranges = self._plan(position["begins"], position["ends"])
+        count = max(self.tasks, 2 * -(-_size(ranges) // max_bytes))
+        shares = self.log.run(span_shares(self.log.log, ranges, count))
+        time = position["time"]
+        return [
+            replace(one, span=Span(max(one.span.begin, time), one.span.end))
+            for one in shares
+            if one.span.end > time
+        ]
+
+
+def _check_starts(begins: Offsets, starts: Offsets) -> None:
+    """Refuse to go on if retention has taken records that may not have been replayed."""
+    for name, many in begins.items():
+        for index, begin in many.items():
+            if starts[name][index] > begin:
+                raise Conflict(
+                    f"{name}-{index} begins at {starts[name][index]} by now, not {begin}: records "
+                    "that belong to this replay are gone; raise the topic's retention, and begin "
+                    "with a new target"
+                )
+
+
+def _size(ranges: Sequence[PlannedRange]) -> int:
+    return sum(one.size for one in ranges)
+
+
+def _share_size(share: SpanShare) -> int:
+    return _size(share.ranges)
+
+
+def _offsets(begins: Offsets, ends: Offsets) -> int:
+    return sum(
+        max(end - begins[name][index], 0)
+        for name, many in ends.items()
+        for index, end in many.items()
+    )
+
+
+def _cut(begins: Offsets, ends: Offsets, parts: int) -> Offsets:
+    """Return where the first of so many parts ends."""
+    return {
+        name: {
+            index: begins[name][index] + -(-max(end - begins[name][index], 0) // parts)
+            for index, end in many.items()
+        }
+        for name, many in ends.items()
+    }

@@ -1,0 +1,110 @@
+"""A new topic, filled with records of other topics of the same cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rookery.cluster.state.topics import Topic
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.layout import Packing
+from rookery.direct.pins import Pins
+from rookery.direct.place import Place
+from rookery.jobs.cutting import SLICE_BYTES, OffsetCutter, TimeCutter
+from rookery.jobs.offsetmap import OffsetMap
+from rookery.jobs.progress import Ledger
+from rookery.jobs.report import Part, Plan, Report, Requests, Run
+from rookery.jobs.route import Route
+from rookery.jobs.topics import make_topic
+from rookery.jobs.transfer import Transfer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_READ_BYTES: Final = 8 * 1024 * 1024
+# A killed run keeps its source from being compacted for no longer than this.
+_PIN_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Into:
+    """The topic that a job makes, and how it writes."""
+
+    topic: str
+    partitions: int = 1
+    offset_map: str = ""
+    """A folder, or a URL of one, for the map of offsets, a Parquet file a slice; empty: none."""
+    packing: Packing = field(default_factory=Packing)
+    """How batches and objects are made."""
+    slice_bytes: int = SLICE_BYTES
+    """What is committed at once, about."""
+
+
+class Filling(NamedTuple):
+    """What the topic is filled with."""
+
+    job: str
+    place: Place
+    sources: list[Topic]
+    ledger: Ledger
+    cutter: OffsetCutter | TimeCutter
+    configs: Mapping[str, str]
+    """The settings of the new topic."""
+
+
+def fill(spark: SparkSession, log: BlockingLog, filling: Filling, into: Into, run: Run) -> Report:
+    """Fill a topic, or go on where that was left.
+
+    Raises:
+        ConfigError: the topics cannot be used so.
+        Conflict: somebody else writes to the new topic, or another run of the job is at work.
+        Unavailable: the log cannot be read or written.
+    """
+    at = log.run(filling.ledger.read())
+    size = filling.cutter.remaining(at.position)
+    report = Report(_plan(filling, into, size, run), is_dry=run.dry_run)
+    if run.dry_run:
+        return report
+    make_topic(log, into.topic, into.partitions, filling.configs, is_begun=bool(at.batch_id))
+    names = [one.name for one in filling.sources]
+    transfer = Transfer(
+        spark=spark,
+        source=filling.place,
+        target=filling.place,
+        log=log,
+        ledger=filling.ledger,
+        route=Route(dict.fromkeys(names, into.topic), {into.topic: into.partitions}),
+        cutter=filling.cutter,
+        run=run,
+        packing=into.packing,
+        offset_map=OffsetMap(into.offset_map) if into.offset_map else None,
+    )
+    pins = Pins(log.log, _PIN_MS)
+    log.run(pins.hold([one.id for one in filling.sources]))
+    try:
+        transfer.work(report, size)
+    finally:
+        log.run(pins.hold([]))
+    return report
+
+
+def _plan(filling: Filling, into: Into, size: int, run: Run) -> Plan:
+    names = ", ".join(one.name for one in filling.sources)
+    what = f"{names} to {into.topic} with {into.partitions} partitions"
+    return Plan(filling.job, *budgeted(what, size, run), moving_requests(size, run))
+
+
+def budgeted(what: str, size: int, run: Run) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """Say what a run does of one thing, and what it leaves."""
+    now = min(size, run.max_bytes) if run.max_bytes else size
+    parts = (Part(what, now),) if now else ()
+    return parts, (Part(what, size - now),) if size > now else ()
+
+
+def moving_requests(size: int, run: Run) -> Requests:
+    """Estimate what moving so many bytes asks of the store."""
+    now = min(size, run.max_bytes) if run.max_bytes else size
+    reads = now // _READ_BYTES + 1 if now else 0
+    puts = now // Packing().object_bytes + 1 if now else 0
+    return Requests(reads * (2 if run.proof else 1), puts)

@@ -1,0 +1,243 @@
+"""Files into a topic: Parquet, or JSON lines, each row a record, each once.
+
+    files by name ──► slices ──► Spark reads, tasks stage ──► one commit a slice: its records, and
+    how many files are done
+
+A row becomes a record by columns for key, value, timestamp and headers; without one for the value,
+the whole row is its value, as JSON. Rows of a file stay in their order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.commit import Commit
+from rookery.direct.host import host_mark
+from rookery.direct.layout import Packing
+from rookery.direct.place import Place
+from rookery.direct.targets import find_target
+from rookery.errors import ConfigError, Conflict, Unavailable
+from rookery.jobs.cutting import SLICE_BYTES
+from rookery.jobs.filerows import Files, records_of
+from rookery.jobs.loading import Load, Loaded, load
+from rookery.jobs.progress import Ledger
+from rookery.jobs.proof import Proof
+from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
+from rookery.jobs.tasks import Failed
+from rookery.jobs.transfer import read_back
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME: Final = "import"
+_TRIES: Final = 3
+_TASK_BYTES: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """The topic that is imported into, and how."""
+
+    topic: str
+    create_partitions: int = 0
+    """Make the topic, with so many, if it is not there."""
+    name: str = ""
+    """Of the job, under which it goes on; empty: by topic and path."""
+    packing: Packing = field(default_factory=Packing)
+    slice_bytes: int = SLICE_BYTES
+
+
+class _File(NamedTuple):
+    path: str
+    size: int
+    modified: int
+
+
+def import_files(
+    spark: SparkSession, place: Place, files: Files, into: Import, run: Run | None = None
+) -> Report:
+    """Write the rows of files into a topic; run again, it goes on with files that are new.
+
+    Args:
+        spark: what reads the files.
+        place: where the log lies.
+        files: which, and how rows become records.
+        into: which topic.
+        run: budget, dry run, proof, progress.
+
+    Raises:
+        ConfigError: there are no files, or no such columns.
+        Conflict: files that were imported have changed, or another run of the job is at work.
+        Unavailable: the log cannot be written.
+    """
+    with BlockingLog(place, "job-import") as log:
+        return _Importing(spark, place, log, files, into).run(run or Run())
+
+
+class _Importing:
+    """One run."""
+
+    def __init__(
+        self, spark: SparkSession, place: Place, log: BlockingLog, files: Files, into: Import
+    ) -> None:
+        self._spark = spark
+        self._place = place
+        self._log = log
+        self._files = files
+        self._into = into
+        digest = hashlib.sha256(files.path.encode()).hexdigest()[:12]
+        self._ledger = Ledger(log.log, into.name or f"{NAME}:{into.topic}:{digest}", NAME)
+        self._host = host_mark(place)
+
+    def run(self, run: Run) -> Report:
+        at = self._log.run(self._ledger.read())
+        found = _listed(self._spark, self._files)
+        done = int(at.position.get("files", 0))
+        _check_same(found[:done], done, at.position)
+        rest = found[done:]
+        count = run.choose(one.size for one in rest)
+        if rest and not count:
+            raise ConfigError(
+                f"max_bytes={run.max_bytes}: the next file, {rest[0].path}, has {rest[0].size} "
+                "bytes; allow as many"
+            )
+        report = Report(_plan(self._into.topic, rest, count), is_dry=run.dry_run)
+        if not run.dry_run and count:
+            into = self._into
+            self._log.run(find_target(self._log.log, into.topic, into.create_partitions))
+            self._work(report, found, range(done, done + count), run, at.batch_id, at.position)
+        return report
+
+    def _work(
+        self,
+        report: Report,
+        found: list[_File],
+        wanted: range,
+        run: Run,
+        batch_id: int,
+        position: dict[str, Any],
+    ) -> None:
+        before, after = Proof(), Proof()
+        rows = int(position.get("rows", 0))
+        total = sum(one.size for one in found[wanted.start : wanted.stop])
+        for some in _slices(found, wanted, self._into.slice_bytes):
+            paths = [found[index].path for index in some]
+            records, proved = records_of(self._spark, paths, self._files)
+            loaded = self._load(records, batch_id, proved)
+            mine = sum((one.proof for one in loaded), Proof())
+            rows += mine.rows
+            behind = {"files": some.stop, "digest": _digest(found[: some.stop]), "rows": rows}
+            objects = [one for task in loaded for one in task.object_ids]
+            commit = self._log.run(self._ledger.commit(batch_id, behind, objects))
+            _check_commit(commit, mine.rows)
+            before += mine
+            if run.proof:
+                after += read_back(self._spark, self._place, commit, proved)
+            report.done_bytes += sum(one.size for one in found[some.start : some.stop])
+            report.slices += 1
+            batch_id += 1
+            run.progress(Step(report.done_bytes, total, f"{rows:,} records"))
+        report.facts["rows"] = before.rows
+        if run.proof:
+            report.before, report.after = before, after
+            report.check()
+
+    def _load(self, rows: DataFrame, batch_id: int, proved: tuple[str, ...]) -> list[Loaded]:
+        """Stage a slice, again if others were faster; return what tasks did, in order."""
+        batch = self._ledger.batch(batch_id)
+        packing = replace(self._into.packing, topic=self._into.topic)
+        task = Load(self._place, self._host, batch, packing, proved)
+        for attempt in range(_TRIES):
+            with _one_split_a_task(self._spark):
+                found = rows.mapInArrow(partial(load, task), "result binary").collect()
+            results = [pickle.loads(row["result"]) for row in found]  # noqa: S301 (our own)
+            errors = [one.error for one in results if isinstance(one, Failed)]
+            if not errors:
+                return sorted(results, key=lambda one: one.order)
+            if attempt == _TRIES - 1 or not isinstance(errors[0], Conflict | Unavailable):
+                raise errors[0]
+        raise AssertionError("unreachable")
+
+
+# Files.
+
+
+def _listed(spark: SparkSession, files: Files) -> list[_File]:
+    """Return the files in the order of their names."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 (it takes a second)
+
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    try:
+        listed = reader.load(files.path).selectExpr(
+            "path", "length AS size", "unix_micros(modificationTime) AS modified"
+        )
+        found = listed.collect()
+    except AnalysisException as error:
+        raise ConfigError(f"import: {files.path!r} cannot be read: {error}") from error
+    if not found:
+        raise ConfigError(f"import: there are no files at {files.path!r}")
+    return sorted(_File(*row) for row in found if row["size"])
+
+
+def _digest(files: Sequence[_File]) -> str:
+    return hashlib.sha256(repr(list(map(tuple, files))).encode()).hexdigest()
+
+
+def _check_same(files: Sequence[_File], done: int, position: dict[str, Any]) -> None:
+    if done and (len(files) < done or _digest(files) != position["digest"]):
+        raise Conflict(
+            f"import: of the first {done} files, which are imported, some have changed, are gone, "
+            "or were not there before; put them back, or begin a job with another name"
+        )
+
+
+def _slices(found: list[_File], wanted: range, most: int) -> Iterator[range]:
+    begin, size = wanted.start, 0
+    for index in wanted:
+        if size and size + found[index].size > most:
+            yield range(begin, index)
+            begin, size = index, 0
+        size += found[index].size
+    yield range(begin, wanted.stop)
+
+
+@contextmanager
+def _one_split_a_task(spark: SparkSession) -> Iterator[None]:
+    """Have Spark put no two parts of files into one task: their order could not be told."""
+    wanted = {
+        "spark.sql.files.maxPartitionBytes": str(_TASK_BYTES),
+        "spark.sql.files.openCostInBytes": str(_TASK_BYTES),
+    }
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def _plan(topic: str, files: list[_File], count: int) -> Plan:
+    size = sum(one.size for one in files[:count])
+    parts = (Part(f"{count} files to {topic}", size),) if count else ()
+    rest = sum(one.size for one in files[count:])
+    left = (Part(f"{len(files) - count} files", rest),) if rest else ()
+    return Plan(NAME, parts, left, Requests(puts=size // Packing().object_bytes + 1))
+
+
+def _check_commit(commit: Commit, rows: int) -> None:
+    if commit.is_repeated:
+        raise Conflict("another run of this job is at work; let it end, or wait for it")
+    if commit.records != rows:
+        raise Conflict(f"{rows} rows were read, but {commit.records} records got offsets")

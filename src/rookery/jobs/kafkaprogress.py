@@ -1,0 +1,84 @@
+"""How far a copy to a Kafka is: kept there, in a compacted topic, by the same transactions.
+
+    key `next`                     ──► {"next": source offset, "rows": how many so far}
+    key `{"offset": source offset}` ──► {"runs": [[source offset, offset, how many], …]}
+
+Every source partition has a partition of its own in it, so that no other writer's open transaction
+hides what was committed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rookery.client.client import Client
+from rookery.client.fetch import FetchSettings, Isolation
+from rookery.client.transactions import Written
+from rookery.model.partition import TopicPartition
+
+_NEXT: Final = b"next"
+_COMMITTED: Final = FetchSettings(isolation=Isolation.READ_COMMITTED)
+
+
+class Run(NamedTuple):
+    """Records whose offsets follow each other on both sides."""
+
+    source: int
+    offset: int
+    records: int
+
+
+class Reached(NamedTuple):
+    """Where the copy of a partition is."""
+
+    next: int
+    """The next offset of the source; -1: it has not begun."""
+    rows: int = 0
+
+
+def runs_of(offsets: npt.NDArray[np.int64], written: list[Written]) -> list[Run]:
+    """Find where records went, from their offsets and the batches they went in."""
+    targets = np.concatenate([one.base_offset + np.arange(one.records) for one in written])
+    breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(targets) != 1)) + 1
+    starts = [0, *breaks.tolist()]
+    ends = [*breaks.tolist(), len(offsets)]
+    return [
+        Run(int(offsets[at]), int(targets[at]), end - at)
+        for at, end in zip(starts, ends, strict=True)
+    ]
+
+
+def progress_rows(reached: Reached, runs: list[Run]) -> pa.RecordBatch:
+    """Return the records that note a slice."""
+    place = json.dumps({"offset": runs[0].source}).encode() if runs else b""
+    rows = [(place, json.dumps({"runs": runs}).encode())] if runs else []
+    rows.append((_NEXT, json.dumps(reached._asdict()).encode()))
+    return pa.record_batch({"key": [key for key, _ in rows], "value": [value for _, value in rows]})
+
+
+async def read_progress(client: Client, place: TopicPartition) -> Reached:
+    """Return where a copy is, by what was committed.
+
+    Raises:
+        Unavailable: the cluster is out of reach.
+    """
+    found = Reached(-1)
+    records = client.read(place.topic, place.partition, settings=_COMMITTED)
+    async for record in records:
+        if record.key == _NEXT and record.value is not None:
+            found = Reached(**json.loads(record.value))
+    return found
+
+
+async def read_map(client: Client, place: TopicPartition) -> list[Run]:
+    """Return the offset map of a partition: which records went where."""
+    found: list[Run] = []
+    async for record in client.read(place.topic, place.partition, settings=_COMMITTED):
+        if record.key != _NEXT and record.value is not None:
+            found += [Run(*one) for one in json.loads(record.value)["runs"]]
+    return sorted(found)

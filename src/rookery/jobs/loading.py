@@ -1,0 +1,81 @@
+"""One task of an import: rows as Spark has read them, staged in the log."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from rookery.cluster.state.sinks import Batch
+from rookery.direct.blocking import shared
+from rookery.direct.host import check_host
+from rookery.direct.layout import Packing
+from rookery.direct.place import Place
+from rookery.direct.staging import Staging
+from rookery.jobs.proof import Proof, prove
+from rookery.jobs.tasks import Failed, outcome
+
+FILE: Final = "_file"
+START: Final = "_start"
+"""Columns that say which file a row is from, and where the part of it begins that was read."""
+_FIELDS: Final[dict[str, pa.DataType]] = {"result": pa.binary()}
+_RESULT: Final = pa.schema(_FIELDS)
+
+
+class Load(NamedTuple):
+    """What all tasks of a slice have in common."""
+
+    place: Place
+    host: str
+    batch: Batch
+    packing: Packing
+    proved: tuple[str, ...]
+
+
+class Loaded(NamedTuple):
+    """What a task has staged."""
+
+    order: tuple[str, int]
+    """The file and the place in it."""
+    object_ids: list[int]
+    proof: Proof
+
+
+def load(task: Load, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Stage the rows of a Spark task; yield one row, which tells of it."""
+    result: Loaded | Failed | None = outcome(lambda rows: _load(task, rows), batches)
+    if result is not None:
+        yield pa.record_batch([[pickle.dumps(result)]], schema=_RESULT)
+
+
+def _load(task: Load, batches: Iterable[pa.RecordBatch]) -> Loaded | None:
+    check_host(task.place, task.host)
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return None
+    order = str(first.column(FILE)[0].as_py()), int(first.column(START)[0].as_py() or 0)
+    log = shared(task.place)
+    staging = Staging(log.log, task.batch, task.packing)
+
+    def sent() -> Iterator[pa.RecordBatch]:
+        for batch in _chain(first, filled):
+            records = batch.drop_columns([FILE, START])
+            log.run(staging.add(records))
+            yield records.select(list(task.proved))
+
+    try:
+        log.run(staging.start())
+        proof = prove(sent())
+        objects = log.run(staging.finish())
+    except BaseException:
+        log.run(staging.abort())
+        raise
+    return Loaded(order, [one.object_id for one in objects], proof)
+
+
+def _chain(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest

@@ -1,0 +1,103 @@
+"""The offset map: where each record was, and where it is now; a Parquet file a slice.
+
+    source_topic, source_partition, source_offset ──► topic, partition, offset
+
+A consumer group moves over by it: look its offsets up on the left, commit those on the right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rookery.errors import Conflict
+from rookery.store.open import open_store
+
+Bases: TypeAlias = Mapping[tuple[str, int], int]
+"""The offset of each partition's first record, by topic and partition."""
+
+_PIECE: Final[dict[str, pa.DataType]] = {
+    "source_topic": pa.dictionary(pa.int32(), pa.string()),
+    "source_partition": pa.int32(),
+    "source_offset": pa.int64(),
+    "topic": pa.dictionary(pa.int32(), pa.string()),
+    "partition": pa.int32(),
+}
+PIECE: Final = pa.schema(_PIECE)
+"""What a task knows: all but the offset."""
+
+
+def piece(batch: pa.RecordBatch, records: pa.RecordBatch) -> pa.RecordBatch:
+    """Note where rows came from, and which partition they go to."""
+    columns: list[Any] = [
+        batch.column("topic"),
+        batch.column("partition"),
+        batch.column("offset"),
+        records.column("topic").dictionary_encode(),
+        records.column("partition"),
+    ]
+    return pa.record_batch(columns, schema=PIECE)
+
+
+def packed(pieces: Sequence[pa.RecordBatch]) -> bytes:
+    """Return pieces as bytes for the driver."""
+    table = pa.Table.from_batches(pieces, PIECE).unify_dictionaries()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, PIECE) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue().to_pybytes()
+
+
+def mapped(pieces: Sequence[bytes], bases: Bases) -> pa.Table:
+    """Give every row its offset: those of a partition follow each other, from its base on."""
+    tables = [pa.ipc.open_stream(one).read_all() for one in pieces]
+    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    topics: Any = table.column("topic").combine_chunks()
+    numbers = topics.indices.to_numpy()
+    partitions = table.column("partition").to_numpy()
+    offsets = np.zeros(table.num_rows, np.int64)
+    for number, topic in enumerate(topics.dictionary.to_pylist()):
+        for partition in np.unique(partitions[numbers == number]).tolist():
+            rows = np.flatnonzero((numbers == number) & (partitions == partition))
+            offsets[rows] = bases[topic, partition] + np.arange(len(rows))
+    return table.append_column("offset", pa.array(offsets))
+
+
+def slice_name(number: int) -> str:
+    """Return what the file of a slice is called."""
+    return f"slice-{number:06}.parquet"
+
+
+class OffsetMap:
+    """A folder of such files, on this host or in a store."""
+
+    def __init__(self, where: str) -> None:
+        """Name it by a path, or by a URL such as s3://bucket/folder."""
+        self.where = where
+        if "://" not in where:
+            folder = Path(where).absolute()
+            folder.mkdir(parents=True, exist_ok=True)
+            where = f"file://{folder}"
+        self._store = open_store(where)
+
+    async def has(self, number: int) -> bool:
+        """Whether a slice is there."""
+        return await self._store.size(slice_name(number)) is not None
+
+    async def write(self, number: int, table: pa.Table) -> None:
+        """Write a slice; one that is there stays, since it is the same."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        try:
+            await self._store.create(slice_name(number), [sink.getvalue().to_pybytes()])
+        except Conflict:
+            return
+
+    async def close(self) -> None:
+        """Let the store go."""
+        await self._store.close()

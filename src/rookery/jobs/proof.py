@@ -1,0 +1,218 @@
+"""What proves that a job has kept the records: how many, how many keys, and a sum of their hashes.
+
+The sum does not depend on the order of rows, so that what was moved about can be compared with what
+it was made of. Keys are counted by a sketch (HyperLogLog) of 16 KiB: the same keys leave the same
+sketch, and a topic of any size can be counted in any number of parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rookery.direct.latest import KeyShare, latest
+from rookery.records import murmur
+
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+
+COLUMNS: Final = ("timestamp", "key", "value", "headers")
+"""What is hashed of a row; with `offset` before them, its place as well."""
+
+_BITS: Final = 14
+_REGISTERS: Final = 1 << _BITS
+_MASK64: Final = (1 << 64) - 1
+_MOST: Final = 2**31 - 1
+_FACTORS: Final = {
+    "offset": np.uint64(0xD6E8FEB86659FD93),
+    "timestamp": np.uint64(0xA0761D6478BD642F),
+    "key": np.uint64(0x9E3779B97F4A7C15),
+    "value": np.uint64(0xE7037ED1A0B428DB),
+    "headers": np.uint64(0x8EBC6AF09C88C6E3),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What is told of some rows."""
+
+    rows: int = 0
+    checksum: int = 0
+    sketch: bytes = field(default=b"", repr=False)
+    """The keys; empty: none."""
+    exact_keys: int = -1
+    """How many keys, where that is known exactly."""
+
+    def __add__(self, other: Proof) -> Proof:
+        exact = -1
+        if self.exact_keys >= 0 and other.exact_keys >= 0:
+            exact = self.exact_keys + other.exact_keys
+        return Proof(
+            self.rows + other.rows,
+            (self.checksum + other.checksum) & _MASK64,
+            _joined(self.sketch, other.sketch),
+            exact,
+        )
+
+    @property
+    def keys(self) -> int:
+        """How many keys there are; about so many, unless it is known exactly."""
+        return self.exact_keys if self.exact_keys >= 0 else _estimate(self.sketch)
+
+    def text(self) -> str:
+        """Tell it to people."""
+        sign = "" if self.exact_keys >= 0 else "≈"
+        return f"{self.rows:,} rows, {sign}{self.keys:,} keys, checksum {self.checksum:016x}"
+
+    def as_json(self) -> dict[str, object]:
+        """Return it for scripts."""
+        return {"rows": self.rows, "keys": self.keys, "checksum": f"{self.checksum:016x}"}
+
+
+def prove_latest(batches: Iterable[pa.RecordBatch], share: KeyShare) -> Proof:
+    """Sum up the last row of every key, unless that deletes it, and all rows without a key."""
+    total = Proof(exact_keys=0)
+    for batch in latest(map(_hashed, batches), share):
+        checksum = int(batch.column("hash").to_numpy().sum(dtype=np.uint64))
+        keys = batch.num_rows - batch.column("key").null_count
+        total += Proof(batch.num_rows, checksum, exact_keys=keys)
+    return total
+
+
+def _hashed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return keys and hashes; of the value only whether there is one: the rest need not be kept."""
+    is_there = batch.column("value").is_valid()
+    value: Any = pc.if_else(is_there, is_there, pa.scalar(None, pa.bool_()))
+    columns: dict[str, Any] = {
+        "key": batch.column("key"),
+        "value": value,
+        "hash": pa.array(row_hashes(batch)),
+    }
+    return pa.record_batch(columns)
+
+
+def prove(batches: Iterable[pa.RecordBatch]) -> Proof:
+    """Sum up rows, by all of the columns that are there and count."""
+    rows, checksum = 0, 0
+    registers = np.zeros(_REGISTERS, np.uint8)
+    for batch in batches:
+        if batch.num_rows:
+            rows += batch.num_rows
+            checksum += int(row_hashes(batch).sum(dtype=np.uint64))
+            _note_keys(registers, batch)
+    return Proof(rows, checksum & _MASK64, registers.tobytes() if registers.any() else b"")
+
+
+def row_hashes(batch: pa.RecordBatch) -> Hashes:
+    """Hash every row."""
+    total = np.zeros(batch.num_rows, np.uint64)
+    for name, factor in _FACTORS.items():
+        if name in batch.schema.names:
+            total += _mixed(_column(batch.column(name)) * factor)
+    return _mixed(total)
+
+
+def _column(column: pa.Array[Any]) -> Hashes:
+    """Return a number for each value; 0 for null alone."""
+    kind = column.type
+    if pa.types.is_list(kind):
+        return _lists(column)
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("ms", tz=kind.tz)).cast(pa.int64())
+        kind = column.type
+    if pa.types.is_integer(kind):
+        numbers = column.fill_null(-2).to_numpy(zero_copy_only=False).astype(np.int64)
+        return numbers.view(np.uint64) + np.uint64(3)
+    return _texts(column)
+
+
+def spread(column: pa.Array[Any], count: int) -> npt.NDArray[np.int32]:
+    """Return a number below `count` for every value of bytes or text; a null counts as empty."""
+    is_large = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
+    _, offsets, data = column.buffers()
+    if not len(column) or offsets is None:
+        return np.zeros(len(column), np.int32)
+    view = memoryview(data) if data is not None else b""
+    found = murmur.partitions(
+        memoryview(offsets), view, column.offset, len(column), is_large, count
+    )
+    return np.frombuffer(found, np.int32)
+
+
+def _texts(column: pa.Array[Any]) -> Hashes:
+    """Hash values of bytes or text, a null as 0."""
+    hashes = spread(column, _MOST).astype(np.uint64) + np.uint64(1)
+    if column.null_count:
+        hashes *= column.is_valid().to_numpy(zero_copy_only=False)
+    return hashes
+
+
+def _lists(column: pa.Array[Any]) -> Hashes:
+    """Hash headers, by their order; no headers and null are the same."""
+    sizes = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    total = np.zeros(len(column), np.uint64)
+    values: Any = pc.list_flatten(column)
+    if not len(values):
+        return total
+    rows = np.repeat(np.arange(len(column)), sizes)
+    place = np.arange(len(values)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    names, contents = values.field("key"), values.field("value")
+    hashes = _texts(names) * _FACTORS["key"] + _texts(contents) * _FACTORS["value"]
+    np.add.at(total, rows, _mixed(hashes + place.astype(np.uint64)))
+    return total
+
+
+def _mixed(hashes: Hashes) -> Hashes:
+    """Spread the bits of numbers over all 64 (splitmix64's last steps)."""
+    hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return hashes ^ (hashes >> np.uint64(31))
+
+
+# Keys.
+
+
+def _note_keys(registers: npt.NDArray[np.uint8], batch: pa.RecordBatch) -> None:
+    if "key" not in batch.schema.names:
+        return
+    column = batch.column("key")
+    hashes = _texts(column)
+    if column.null_count:
+        hashes = hashes[hashes > 0]
+    if not len(hashes):
+        return
+    mixed = _mixed(hashes)
+    rest = mixed >> np.uint64(_BITS)
+    # The place of the lowest bit that is set, by its power of two, which floats hold exactly.
+    lowest = (rest & (~rest + np.uint64(1))) | np.uint64(1 << 50)
+    lowest &= ~lowest + np.uint64(1)
+    ranks = (np.frexp(lowest.astype(np.float64))[1]).astype(np.uint8)
+    np.maximum.at(registers, (mixed & np.uint64(_REGISTERS - 1)).astype(np.intp), ranks)
+
+
+def _joined(one: bytes, other: bytes) -> bytes:
+    if not one or not other:
+        return one or other
+    return np.maximum(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8)).tobytes()
+
+
+def _estimate(sketch: bytes) -> int:
+    """Count the keys of a sketch: exactly enough if they are few, to one in a hundred if many."""
+    if not sketch:
+        return 0
+    registers = np.frombuffer(sketch, np.uint8)
+    empty = int((registers == 0).sum())
+    raw = (
+        0.7213
+        / (1 + 1.079 / _REGISTERS)
+        * _REGISTERS**2
+        / float(np.exp2(-registers.astype(float)).sum())
+    )
+    if raw <= 2.5 * _REGISTERS and empty:
+        return round(_REGISTERS * float(np.log(_REGISTERS / empty)))
+    return round(raw)

@@ -1,0 +1,59 @@
+"""Offsets of partitions as Arrow, read by tasks straight from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from rookery.direct.blocking import shared
+from rookery.direct.place import Place
+from rookery.direct.plan import Gap, OffsetRange, PlannedRange, Planner
+from rookery.direct.read import reader
+from rookery.errors import Conflict
+from rookery.records.reading import Reading
+
+_BATCH_BYTES: Final = 16 * 1024 * 1024
+_BATCH_ROWS: Final = 64 * 1024
+
+
+def plan_ranges(place: Place, wanted: Sequence[OffsetRange]) -> list[PlannedRange]:
+    """Plan offsets by the newest state, in this process.
+
+    Raises:
+        Conflict: some of them are not there any more.
+    """
+    log = shared(place)
+    planner = Planner(log.log)
+
+    async def plan() -> list[PlannedRange]:
+        await log.log.barrier()
+        return await planner.plan(wanted)
+
+    found = log.run(plan())
+    if planner.gaps:
+        refuse(planner.gaps)
+    return found
+
+
+def read(
+    place: Place, ranges: Sequence[PlannedRange], columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the committed records of ranges, one range after the other.
+
+    Raises:
+        Conflict: some of them are not there any more.
+        Corrupt, Unavailable: they cannot be read.
+    """
+    reading = Reading(columns, max_bytes=_BATCH_BYTES, max_rows=_BATCH_ROWS)
+    return reader(place).columns(ranges, reading, refuse)
+
+
+def refuse(gaps: Sequence[Gap]) -> None:
+    """Refuse to go on without records.
+
+    Raises:
+        Conflict: always.
+    """
+    raise Conflict(f"records that the job wants are gone: {'; '.join(map(str, gaps[:5]))}")

@@ -1,0 +1,228 @@
+"""Reads everything that the log names and checks it, byte by byte.
+
+    state ──► objects behind the cursor ──► a slice of them ──► tasks: every batch by its CRC
+                        ▲                                                    │
+                        └──────────── cursor, in the cluster log ◄───────────┘
+
+A run that is killed, or has used up its budget, is begun again where it was. What is rewritten
+meanwhile is checked by who rewrites it, and again as part of the new object when its turn comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rookery.direct.blocking import BlockingLog, Kept
+from rookery.direct.host import check_host, host_mark
+from rookery.direct.log import DirectLog
+from rookery.direct.place import Place
+from rookery.jobs.progress import Ledger
+from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
+from rookery.jobs.tasks import run_tasks, slots
+from rookery.log.fsck.fault import Fault
+from rookery.log.fsck.objects import ObjectCheck, Suspect
+from rookery.log.fsck.rows import Rows
+from rookery.log.fsck.sources import Sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME: Final = "scrub"
+_TASK_BYTES: Final = 64 * 1024 * 1024
+_TASKS_PER_SLOT: Final = 2
+_READ_BYTES: Final = 4 * 1024 * 1024
+_ROUNDS: Final = 5
+_MAX_FAULTS: Final = 1000
+
+
+class _Object(NamedTuple):
+    """An object, and how much of it the log names."""
+
+    object_id: int
+    bytes: int
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        return self.object_id > 0, abs(self.object_id)
+
+
+class _Task(NamedTuple):
+    place: Place
+    host: str
+    object_ids: frozenset[int]
+
+
+class _Checked(NamedTuple):
+    """What a task has found."""
+
+    rows: int
+    records: int
+    bytes: int
+    faults: list[Fault]
+
+
+def scrub(
+    spark: SparkSession, place: Place, run: Run | None = None, *, restart: bool = False
+) -> Report:
+    """Check every batch of the log by its checksum, and every segment by its own.
+
+    Args:
+        spark: where the tasks run.
+        place: where the log lies.
+        run: budget, dry run, progress.
+        restart: begin with the first object, wherever the last run stopped.
+
+    Raises:
+        ConfigError, Unavailable: the log cannot be opened or read.
+    """
+    run = run or Run()
+    with BlockingLog(place, "job-scrub") as log:
+        return _Scrub(spark, place, log, run).run(restart=restart)
+
+
+class _Scrub:
+    """One run."""
+
+    def __init__(self, spark: SparkSession, place: Place, log: BlockingLog, run: Run) -> None:
+        self._spark = spark
+        self._place = place
+        self._log = log
+        self._run = run
+        self._host = host_mark(place)
+        self._ledger = Ledger(log.log, NAME, NAME)
+        self._slice_bytes = slots(spark) * _TASKS_PER_SLOT * _TASK_BYTES
+
+    def run(self, *, restart: bool) -> Report:
+        at = self._log.run(self._ledger.read())
+        cursor = (False, -1) if restart else _cursor(at.position)
+        found = _behind(self._log.log, cursor)
+        count = self._run.choose(one.bytes for one in found)
+        report = Report(self._plan(found, count), is_dry=self._run.dry_run)
+        if not self._run.dry_run:
+            self._work(report, at.batch_id, cursor, sum(one.bytes for one in found[:count]))
+        return report
+
+    def _plan(self, found: list[_Object], count: int) -> Plan:
+        size = sum(one.bytes for one in found[:count])
+        rest = sum(one.bytes for one in found[count:])
+        parts = (Part(f"{count} objects", size),) if count else ()
+        left = (Part(f"{len(found) - count} objects", rest),) if rest else ()
+        return Plan(NAME, parts, left, Requests(gets=count * 3 + size // _READ_BYTES))
+
+    def _work(self, report: Report, batch_id: int, cursor: tuple[bool, int], size: int) -> None:
+        totals = {"rows": 0, "records": 0, "faults": 0}
+        faults: list[Fault] = []
+        while report.done_bytes < size:
+            slice_ = self._next(cursor, size - report.done_bytes)
+            if not slice_:
+                break
+            tasks = [_Task(self._place, self._host, ids) for ids in _shares(slice_)]
+            for one in run_tasks(self._spark, _check, tasks):
+                totals["rows"] += one.rows
+                totals["records"] += one.records
+                faults += one.faults[: _MAX_FAULTS - len(faults)]
+                totals["faults"] += len(one.faults)
+            cursor = slice_[-1].order
+            report.done_bytes += sum(one.bytes for one in slice_)
+            report.slices += 1
+            self._log.run(self._ledger.commit(batch_id, {"after": list(cursor)}))
+            batch_id += 1
+            text = f"{totals['records']:,} records checked, {totals['faults']:,} faults"
+            self._run.progress(Step(report.done_bytes, size, text))
+        if not _behind(self._log.log, cursor):  # that was all: the next run begins anew
+            self._log.run(self._ledger.commit(batch_id, {}))
+        report.facts |= totals
+        report.problems += [f"{one.kind} {one.key}: {one.text} → {one.advice}" for one in faults]
+
+    def _next(self, cursor: tuple[bool, int], left: int) -> list[_Object]:
+        """Return the next slice of the objects that there are now."""
+        self._log.run(self._log.log.barrier())
+        slice_: list[_Object] = []
+        size = 0
+        for one in _behind(self._log.log, cursor):
+            size += one.bytes
+            if slice_ and size > min(self._slice_bytes, left):
+                break
+            slice_.append(one)
+        return slice_
+
+
+def _cursor(position: dict[str, Any]) -> tuple[bool, int]:
+    is_object, number = position.get("after", (False, -1))
+    return bool(is_object), int(number)
+
+
+def _behind(log: DirectLog, cursor: tuple[bool, int]) -> list[_Object]:
+    """Return the objects whose turn is still to come, in their order."""
+    sizes: dict[int, int] = {}
+    for topic in log.state.topics:
+        for partition in topic.partitions:
+            for object_id, size in zip(partition.objects, partition.sizes, strict=True):
+                if object_id:
+                    sizes[object_id] = sizes.get(object_id, 0) + size
+    found = (_Object(*item) for item in sizes.items())
+    return sorted((one for one in found if one.order > cursor), key=lambda one: one.order)
+
+
+def _shares(slice_: list[_Object]) -> Iterator[frozenset[int]]:
+    """Cut a slice into tasks."""
+    ids: list[int] = []
+    size = 0
+    for one in slice_:
+        ids.append(one.object_id)
+        size += one.bytes
+        if size >= _TASK_BYTES:
+            yield frozenset(ids)
+            ids, size = [], 0
+    if ids:
+        yield frozenset(ids)
+
+
+# In the tasks.
+
+# Of its own: the state must stand still during a check, and whoever writes moves it.
+_LOGS: Kept[BlockingLog] = Kept(lambda place: BlockingLog(place, "scrub"))
+
+
+def _check(task: _Task) -> _Checked:
+    check_host(task.place, task.host)
+    log = _LOGS.get(task.place)
+    return log.run(_check_objects(log.log, task.object_ids))
+
+
+async def _check_objects(log: DirectLog, object_ids: frozenset[int]) -> _Checked:
+    await log.barrier()
+    rows = Rows.of(log.state, object_ids.__contains__)
+    checked = [0, 0]
+
+    def note(size: int, records: int) -> None:
+        checked[0] += size
+        checked[1] += records
+
+    suspects = await _suspects(log, rows, note)
+    faults = await _confirmed(log, suspects)
+    return _Checked(rows.count(), checked[1], checked[0], faults)
+
+
+async def _suspects(log: DirectLog, rows: Rows, note: Any) -> list[Suspect]:
+    handles = log.handles
+    sources = Sources(
+        handles.cluster_log, handles.store, handles.files, handles.namespace, handles.journals
+    )
+    return await ObjectCheck(sources, log.state, rows, {}, note, is_quick=False).run()
+
+
+async def _confirmed(log: DirectLog, suspects: list[Suspect]) -> list[Fault]:
+    """Look at suspects in newer states, until they are where they were: they may have moved."""
+    faults: list[Fault] = []
+    for _ in range(_ROUNDS):
+        if not suspects:
+            break
+        before = {one[1:] for one in suspects}
+        await log.barrier()
+        rows = Rows.within(log.state, {one.span for one in suspects})
+        again = await _suspects(log, rows, lambda *_: None)
+        faults += [one.fault for one in again if one[1:] in before]
+        suspects = [one for one in again if one[1:] not in before]
+    return faults + [one.fault for one in suspects]

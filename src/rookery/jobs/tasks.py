@@ -1,0 +1,100 @@
+"""A job's tasks on Spark: one function, many values, the results in order.
+
+    tasks ──► Spark tasks, one each ──► result, or our own error ──► tried again, or raised
+
+It works in classic sessions and over Connect alike, and shuffles nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from rookery.errors import ApiError, Conflict, Error, Unavailable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_TRIES: Final = 4
+_FIELDS: Final[dict[str, pa.DataType]] = {"number": pa.int64(), "result": pa.binary()}
+_RESULT: Final = pa.schema(_FIELDS)
+
+
+class Failed(NamedTuple):
+    """A task that raised one of our errors."""
+
+    error: Error
+
+
+def slots(spark: SparkSession) -> int:
+    """Return how many tasks run at a time, as far as that can be known."""
+    try:
+        return max(spark.sparkContext.defaultParallelism, 1)
+    except (AttributeError, NotImplementedError):  # a Connect session does not say
+        return 2
+
+
+def run_tasks(spark: SparkSession, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    """Run a function on every task; what others were faster at, or was out of reach, again.
+
+    Raises:
+        Error: what a task raised for the last time.
+    """
+    results: dict[int, R] = {}
+    left = dict(enumerate(tasks))
+    for attempt in range(_TRIES):
+        if not left:
+            break
+        for number, result in _run_once(spark, work, left):
+            if not isinstance(result, Failed):
+                results[number] = result
+                del left[number]
+            elif attempt == _TRIES - 1 or not isinstance(result.error, Conflict | Unavailable):
+                raise result.error
+    return [results[number] for number in range(len(tasks))]
+
+
+def _run_once(
+    spark: SparkSession, work: Callable[[T], R], tasks: dict[int, T]
+) -> Iterator[tuple[int, R | Failed]]:
+    numbers = list(tasks)
+    # Every Spark task gets all of them: there are no more than a slice has.
+    packed = [pickle.dumps(tasks[number]) for number in numbers]
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for place in batch.column(0).to_numpy():
+                result = pickle.dumps(outcome(work, pickle.loads(packed[place])))  # noqa: S301 (our own)
+                yield pa.record_batch([[numbers[place]], [result]], schema=_RESULT)
+
+    places = spark.range(0, len(numbers), 1, len(numbers))
+    found = places.mapInArrow(run, "number long, result binary").collect()
+    for row in sorted(found, key=lambda row: int(row["number"])):
+        yield row["number"], pickle.loads(row["result"])  # noqa: S301 (our own)
+
+
+def outcome(work: Callable[[T], R], task: T) -> R | Failed:
+    """Do the work of a task; return what came of it, our own errors as such."""
+    try:
+        return work(task)
+    except ApiError as error:
+        return Failed(Error(str(error)))  # it does not travel as it is
+    except Error as error:
+        return Failed(type(error)(str(error)) if type(error) in _PLAIN else _nearest(error))
+
+
+_PLAIN: Final = frozenset((Conflict, Unavailable, Error))
+
+
+def _nearest(error: Error) -> Error:
+    """Return an error as one of the six, which anyone can read back."""
+    for kind in type(error).__mro__:
+        if kind.__module__ == "rookery.errors" and kind is not Error:
+            return kind(str(error))  # type: ignore[no-any-return] # all take a text
+    return Error(str(error))

@@ -1,0 +1,218 @@
+"""Moves records from topics to topics in slices, each committed whole and once.
+
+    place in the cluster log ──► next slice ──► tasks stage it ──► one commit: its records and the
+           ▲                                                       place behind it
+           └────────────────── map written, records read back and compared ◄──┘
+
+Tasks are in the order of offsets (or of time), and so are the objects of a commit: the records of
+one partition stay in their order, and with them those of a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from rookery.cluster.state.state import State
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.commit import Commit
+from rookery.direct.host import check_host, host_mark
+from rookery.direct.layout import Packing
+from rookery.direct.ordered import SpanShare
+from rookery.direct.place import Place
+from rookery.direct.plan import OffsetRange, PlannedRange
+from rookery.errors import Conflict
+from rookery.jobs.moving import Move, Moved, move
+from rookery.jobs.offsetmap import OffsetMap, mapped
+from rookery.jobs.progress import Ledger
+from rookery.jobs.proof import COLUMNS, Proof, prove
+from rookery.jobs.reading import plan_ranges, read
+from rookery.jobs.report import Report, Run, Step
+from rookery.jobs.route import Route
+from rookery.jobs.tasks import run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Slice(NamedTuple):
+    """What is moved and committed together."""
+
+    shares: Sequence[list[PlannedRange] | SpanShare]
+    """One for each task, in order."""
+    bytes: int
+    position: dict[str, Any]
+    """Where the job is behind it."""
+
+
+class Cutter(Protocol):
+    """Cuts what there is to move into slices."""
+
+    def next(self, position: dict[str, Any], max_bytes: int) -> Slice | None:
+        """Return what follows a position; None if nothing does, or nothing within the bound."""
+
+    def same(self, position: dict[str, Any]) -> Slice:
+        """Return the slice that ended at a position, once more."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Transfer:
+    """One run."""
+
+    spark: SparkSession
+    source: Place
+    target: Place
+    log: BlockingLog
+    """Of the target."""
+    ledger: Ledger
+    route: Route
+    cutter: Cutter
+    run: Run
+    packing: Packing = field(default_factory=Packing)
+    offset_map: OffsetMap | None = None
+    proved: tuple[str, ...] = COLUMNS
+
+    def work(self, report: Report, total: int) -> None:
+        """Move slice after slice, until all is done or the budget is used up.
+
+        Raises:
+            Conflict: another run of the same job is at work.
+            Error: what makes it impossible; what is committed stays.
+        """
+        at = self.log.run(self.ledger.read())
+        if at.batch_id:
+            self._complete_map(at.batch_id - 1, at.position)
+        before, after = Proof(), Proof()
+        batch_id, position = at.batch_id, at.position
+        while True:
+            left = self.run.max_bytes - report.done_bytes if self.run.max_bytes else 0
+            if self.run.max_bytes and left <= 0:
+                break
+            one = self.cutter.next(position, left)
+            if one is None:
+                break
+            moved, position = self._move(batch_id, one)
+            before += moved[0]
+            after += moved[1]
+            report.slices += 1
+            report.done_bytes += one.bytes
+            batch_id += 1
+            text = f"{position['rows']:,} records"
+            self.run.progress(Step(report.done_bytes, max(total, report.done_bytes), text))
+        report.facts["rows"] = before.rows
+        if self.run.proof:
+            report.before, report.after = before, after
+            report.check()
+
+    def _move(self, batch_id: int, one: Slice) -> tuple[tuple[Proof, Proof], dict[str, Any]]:
+        done = run_tasks(self.spark, move, [self._task(share, batch_id) for share in one.shares])
+        rows = sum(moved.rows for moved in done)
+        position = {
+            **one.position,
+            "bases": self._bases(),
+            "slice_rows": rows,
+            "rows": one.position.get("rows", 0) + rows,
+        }
+        objects = [object_id for moved in done for object_id in moved.object_ids]
+        commit = self.log.run(self.ledger.commit(batch_id, position, objects))
+        self._check(commit, position, rows)
+        self._write_map(batch_id, position, done)
+        before = sum((moved.proof for moved in done), Proof())
+        after = before
+        if self.run.proof:
+            after = read_back(self.spark, self.target, commit, self.proved)
+        return (before, after), position
+
+    def _task(self, share: list[PlannedRange] | SpanShare, batch_id: int | None) -> Move:
+        return Move(
+            self.source,
+            host_mark(self.source),
+            self.target,
+            host_mark(self.target),
+            share,
+            self.route,
+            self.packing,
+            None if batch_id is None else self.ledger.batch(batch_id),
+            self.offset_map is not None,
+            self.proved,
+        )
+
+    # The target.
+
+    def _bases(self) -> dict[str, dict[str, int]]:
+        """Return where the target's partitions end now."""
+        state: State = self.log.run(self.log.log.barrier())
+        return {
+            name: {str(one.index): one.next_offset for one in state.topics.by_name[name].partitions}
+            for name in sorted(set(self.route.targets.values()))
+        }
+
+    def _grown(self, bases: dict[str, dict[str, int]]) -> int:
+        """Return how many offsets the target has given since."""
+        now = self._bases()
+        return sum(
+            end - bases[name][index] for name, many in now.items() for index, end in many.items()
+        )
+
+    def _check(self, commit: Commit, position: dict[str, Any], rows: int) -> None:
+        """Refuse to go on if the records are not where they should be."""
+        if commit.is_repeated:
+            raise Conflict("another run of this job is at work; let it end, or wait for it")
+        if commit.records != rows:
+            raise Conflict(f"{rows} records were moved, but {commit.records} got offsets")
+        state = self.log.log.state
+        for one in commit.ranges:
+            name = state.topics.by_id[one.topic_id].name
+            if one.base_offset != position["bases"][name][str(one.partition)]:
+                raise Conflict(
+                    f"somebody else writes to {name}-{one.partition} while it is being filled: "
+                    "the offset map would be wrong; stop them and begin with a new topic"
+                )
+
+    # The map.
+
+    def _write_map(self, number: int, position: dict[str, Any], done: Sequence[Moved]) -> None:
+        if self.offset_map is None or not done:
+            return
+        bases = {
+            (name, int(index)): base
+            for name, many in position["bases"].items()
+            for index, base in many.items()
+        }
+        table = mapped([moved.origins for moved in done], bases)
+        self.log.run(self.offset_map.write(number, table))
+
+    def _complete_map(self, number: int, position: dict[str, Any]) -> None:
+        """Write the map of the last slice, should a run have ended between the two."""
+        if self.offset_map is None or self.log.run(self.offset_map.has(number)):
+            return
+        one = self.cutter.same(position)
+        done = run_tasks(self.spark, move, [self._task(share, None) for share in one.shares])
+        rows = sum(moved.rows for moved in done)
+        if not rows == position["slice_rows"] == self._grown(position["bases"]):
+            raise Conflict(
+                f"the offset map of slice {number} is missing and cannot be made: its records are "
+                "gone from the source, or somebody else has written to the target; begin with a "
+                "new topic"
+            )
+        self._write_map(number, position, done)
+
+
+def read_back(spark: SparkSession, place: Place, commit: Commit, columns: tuple[str, ...]) -> Proof:
+    """Read what was committed, and sum it up."""
+    host = host_mark(place)
+    tasks = [_Back(place, host, OffsetRange(*one[:4]), columns) for one in commit.ranges]
+    return sum(run_tasks(spark, _prove_back, tasks), Proof())
+
+
+class _Back(NamedTuple):
+    place: Place
+    host: str
+    wanted: OffsetRange
+    proved: tuple[str, ...]
+
+
+def _prove_back(task: _Back) -> Proof:
+    check_host(task.place, task.host)
+    return prove(read(task.place, plan_ranges(task.place, [task.wanted]), task.proved))

@@ -1,0 +1,114 @@
+"""Transactions of whole batches, against a real Kafka and against our own broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rookery.client.client import Client
+from rookery.client.fetch import FetchSettings, Isolation
+from rookery.client.transactions import TransactionalWriter
+from rookery.errors import ApiError, ErrorCode
+from rookery.model.partition import TopicPartition
+from rookery.records.compression import CODECS
+from rookery.testing.broker import BrokerProcess
+
+
+def _rows(start: int, count: int = 100) -> pa.RecordBatch:
+    numbers = range(start, start + count)
+    return pa.record_batch(
+        {"key": [b"k%d" % n for n in numbers], "value": [b"v%d" % n for n in numbers]}
+    )
+
+
+def _values(start: int, count: int = 100) -> list[bytes]:
+    return [b"v%d" % n for n in range(start, start + count)]
+
+
+@pytest.fixture(params=["kafka", "rookery"])
+async def server(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[tuple[Client, TopicPartition]]:
+    """A client of one or the other, and a partition of a topic of its own."""
+    place = TopicPartition(f"{request.node.name[:20]}-{request.param}".replace("[", "-"), 1)
+    if request.param == "kafka":
+        kafka = request.getfixturevalue("kafka")
+        async with Client(kafka.bootstrap) as client:
+            await client.create_topic(place.topic, 2)
+            yield client, place
+        return
+    with BrokerProcess(tmp_path / "data") as broker:
+        async with Client(broker.bootstrap) as client:
+            await client.create_topic(place.topic, 2)
+            yield client, place
+
+
+async def _committed(client: Client, place: TopicPartition, count: int) -> list[bytes | None]:
+    """Read until so many are there, since a commit takes a while to show."""
+    settings = FetchSettings(isolation=Isolation.READ_COMMITTED)
+    found: list[bytes | None] = []
+    records = client.read(place.topic, place.partition, follow=True, settings=settings)
+    async for record in records:
+        found.append(record.value)
+        if len(found) == count:
+            break
+    await records.aclose()
+    return found
+
+
+async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
+    server: tuple[Client, TopicPartition],
+) -> None:
+    client, place = server
+    zstd = next(codec for codec in CODECS.values() if codec.name == "zstd")
+    writer = TransactionalWriter(client, f"id-{place.topic}", codec=zstd, max_batch_bytes=1000)
+    await writer.start()
+
+    for start, is_kept in ((0, True), (100, False), (200, True)):
+        await writer.begin([place])
+        written = await writer.write(place, _rows(start))
+        assert sum(batch.records for batch in written) == 100
+        assert len(written) > 1
+        await (writer.commit() if is_kept else writer.abort())
+
+    assert await _committed(client, place, 200) == _values(0) + _values(200)
+
+
+async def test_a_new_life_fences_the_old_one_and_ends_what_it_left(
+    server: tuple[Client, TopicPartition],
+) -> None:
+    client, place = server
+    old = TransactionalWriter(client, f"life-{place.topic}")
+    await old.start()
+    await old.begin([place])
+    await old.write(place, _rows(0))
+
+    new = TransactionalWriter(client, f"life-{place.topic}")
+    await new.start()
+    with pytest.raises(ApiError) as refusal:
+        await old.commit()
+    await new.begin([place])
+    await new.write(place, _rows(500))
+    await new.commit()
+
+    assert refusal.value.code in {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert await _committed(client, place, 100) == _values(500)
+
+
+async def test_without_an_id_what_is_written_counts_at_once(
+    server: tuple[Client, TopicPartition],
+) -> None:
+    client, place = server
+    writer = TransactionalWriter(client, None)
+    await writer.start()
+
+    await writer.begin([place])
+    [first] = await writer.write(place, _rows(0))
+    [second] = await writer.write(place, _rows(100))
+    await writer.abort()
+
+    assert (first.base_offset, second.base_offset) == (0, 100)
+    assert await _committed(client, place, 200) == _values(0, 200)

@@ -1,0 +1,20 @@
+"""The Spark session of all tests, and a cluster without brokers for each."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rookery.direct.place import Place
+from tests.direct.sinking import make_cluster
+from tests.spark.conftest import spark
+
+__all__ = ["spark"]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Make a cluster whose store and log lie in a folder."""
+    return asyncio.run(make_cluster(tmp_path / "cluster"))

@@ -1,0 +1,151 @@
+"""Compaction and merges while producers write, or killed: nothing is lost, doubled or moved."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rookery import jobs
+from rookery.client.admin import NewTopic
+from rookery.client.client import Client
+from rookery.direct.place import Place
+from rookery.log.settings import RewriteSettings
+from rookery.records.record import Record
+from rookery.testing.brokers import Host
+from tests.direct.sinking import rows
+from tests.jobs.killing import kill_after_progress, run_job
+from tests.jobs.world import check_clean, contents, create, fill, last_by_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PARTITIONS = 2
+_KEYS = 200
+# The broker's own caretaker is off: what is done to the log is done by the jobs.
+_FLAGS = ("--caretaker", "off")
+
+
+class _Producing:
+    """Writes until it is told to stop, and remembers what was stored where."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._stop = threading.Event()
+        self.stored: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+
+    async def _run(self) -> None:
+        number = 0
+        async with Client(self._bootstrap) as client, client.producer() as producer:
+            while not self._stop.is_set():
+                sent = []
+                for _ in range(200):
+                    record = Record(b"key %d" % (number % _KEYS), b"value %d " % number * 5)
+                    sent.append((record, await producer.send(self._topic, record)))
+                    number += 1
+                await producer.flush()
+                for record, delivery in sent:
+                    done = await delivery.wait()
+                    place = done.partition, done.offset
+                    self.stored[place] = record.key or b"", record.value or b""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wait_for(self, records: int) -> None:
+        """Wait until so many are stored."""
+        pause = threading.Event()
+        while len(self.stored) < records and self._thread.is_alive():
+            pause.wait(0.05)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@contextmanager
+def _cluster(tmp_path: Path, topic: str, **configs: str) -> Iterator[tuple[Host, Place]]:
+    store = tmp_path / "store"
+    store.mkdir()
+    with Host(tmp_path / "host", store=f"file://{store}", flags=_FLAGS) as host:
+        asyncio.run(_create(host.bootstrap, topic, configs))
+        yield host, Place(store=f"file://{store}")
+
+
+async def _create(bootstrap: str, topic: str, configs: dict[str, str]) -> None:
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    async with Client(bootstrap) as client:
+        new = NewTopic(name=topic, partitions=_PARTITIONS, configs=named)
+        await client.admin.create_topics([new])
+
+
+def test_compact_beside_producers(spark: SparkSession, tmp_path: Path) -> None:
+    with _cluster(tmp_path, "t", cleanup_policy="compact") as (host, place):
+        producing = _Producing(host.bootstrap, "t")
+        producing.start()
+        try:
+            for _ in range(3):
+                producing.wait_for(len(producing.stored) + 2_000)
+                report = jobs.compact(spark, place, ["t"])
+                assert report.is_right, report.problems
+                assert report.facts["replaced_bytes"]
+        finally:
+            producing.stop()
+        final = jobs.compact(spark, place, ["t"])
+        assert final.is_right, final.problems
+
+        found = contents(place, "t")
+        expected: dict[bytes, tuple[int, int, bytes]] = {}
+        for (partition, offset), (key, value) in sorted(producing.stored.items()):
+            expected[key] = partition, offset, value
+        assert last_by_key(found) == expected
+        assert len(found) < len(producing.stored) // 4
+        stored = {(*at, *what) for at, what in producing.stored.items()}
+        assert set(found) <= stored
+        host.stop()
+        check_clean(place)
+
+
+def test_merge_beside_producers(spark: SparkSession, tmp_path: Path) -> None:
+    settings = RewriteSettings(
+        merge_bytes=200_000, segment_bytes=300_000, segment_min_bytes=50_000, row_bytes=50_000
+    )
+    with _cluster(tmp_path, "t") as (host, place):
+        producing = _Producing(host.bootstrap, "t")
+        producing.start()
+        try:
+            for _ in range(3):
+                producing.wait_for(len(producing.stored) + 2_000)
+                report = jobs.merge(spark, place, settings=settings)
+                assert report.is_right, report.problems
+                assert report.facts["rewritten_bytes"]
+        finally:
+            producing.stop()
+
+        stored = sorted((*at, *what) for at, what in producing.stored.items())
+        assert contents(place, "t") == stored
+        host.stop()
+        check_clean(place)
+
+
+def test_a_compaction_that_is_killed_goes_on(place: Place) -> None:
+    create(place, "t", 12, cleanup_policy="compact")
+    fill(place, "t", [rows(6_000, start) for start in range(0, 24_000, 6_000)])
+    before = contents(place, "t")
+    command = ["compact", "t", "--master", "local[1]", "--store", place.store]
+
+    kill_after_progress(command, 1)
+    middle = contents(place, "t")
+    report = run_job(command)
+
+    after = contents(place, "t")
+    assert report["ok"]
+    assert report["before"] == report["after"]
+    assert len(before) > len(middle) > len(after) == 100
+    assert last_by_key(before) == last_by_key(middle) == last_by_key(after)
+    check_clean(place)

@@ -1,0 +1,165 @@
+"""What `rookery job` reads and prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rookery.cli.actions.jobshow import Showing, plan_text, report_text
+from rookery.cli.job import size
+from rookery.cli.main import main
+from rookery.errors import ConfigError, Conflict, Corrupt, Error, Unavailable
+from rookery.jobs.offsetmap import mapped, packed
+from rookery.jobs.proof import Proof, prove
+from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
+from rookery.jobs.tasks import Failed, outcome
+from rookery.log.openfiles import Missing
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("4096", 4096), ("500MB", 500_000_000), ("10GiB", 10 * 2**30), ("2 TB", 2 * 10**12)],
+)
+def test_sizes(text: str, expected: int) -> None:
+    assert size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5GB", "ten", "10 GBps"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="no size"):
+        size(text)
+
+
+def test_a_dry_run_tells_what_and_how_much() -> None:
+    plan = Plan("merge", (Part("a", 2_000_000),), (Part("b", 5, "later"),), Requests(1000, 2000))
+
+    lines = list(plan_text(Report(plan, is_dry=True)))
+
+    assert lines == [
+        "  would: a, 2.0 MB",
+        "  later: b, 5 B (later)",
+        "merge: 2.0 MB to read, about 1,000 GETs and 2,000 PUTs ($0.0104); nothing was done",
+    ]
+
+
+def test_a_report_shows_the_proof_and_what_is_wrong() -> None:
+    report = Report(Plan("compact"), done_bytes=10, slices=2, facts={"rows": 1234})
+    report.before, report.after = Proof(3, 15, exact_keys=2), Proof(2, 15, exact_keys=2)
+    report.check()
+
+    lines = list(report_text(report, 1.25))
+
+    assert not report.is_right
+    assert lines[0] == "compact: 10 B in 2 slices, 1.2 s"
+    assert lines[1] == "  rows: 1,234"
+    assert lines[2] == "  before: 3 rows, 2 keys, checksum 000000000000000f"
+    assert lines[-1] == "not all is well"
+    assert "wrong" in lines[-2]
+
+
+def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with Showing("scrub", is_json=True, is_quiet=False) as showing:
+        showing.step(Step(5, 10, "half"))
+    showing.report(Report(Plan("scrub"), slices=1))
+
+    progress, report = map(json.loads, capsys.readouterr().out.splitlines())
+    assert progress == {
+        "event": "progress", "job": "scrub", "done_bytes": 5, "total_bytes": 10, "text": "half"
+    }  # fmt: skip
+    assert report["event"] == "report"
+    assert report["ok"] is True
+
+
+def test_a_place_is_looked_for_before_spark_is_started(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", "scrub", "--data", "/nowhere/at/all"]) == 2
+
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_budget_must_not_be_negative() -> None:
+    with pytest.raises(ConfigError, match="max_bytes"):
+        Run(max_bytes=-1)
+    assert Run(max_bytes=10).choose([4, 6, 1]) == 2
+    assert Run().choose([4, 6, 1]) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (Missing(1 << 30), Conflict),
+        (Unavailable("x"), Unavailable),
+        (Corrupt("x"), Corrupt),
+        (ConfigError("x"), ConfigError),
+    ],
+)
+def test_errors_of_tasks_travel(error: Error, kind: type[Error]) -> None:
+    def fail(_: int) -> int:
+        raise error
+
+    found = outcome(fail, 0)
+
+    assert isinstance(found, Failed)
+    assert type(found.error) is kind
+    assert str(found.error) == str(error)
+
+
+def _rows(order: list[int], **changes: object) -> pa.RecordBatch:
+    columns = {
+        "timestamp": pa.array(order, pa.timestamp("ms", "UTC")),
+        "key": pa.array([None if n % 5 == 0 else b"k%d" % (n % 40) for n in order], pa.binary()),
+        "value": pa.array([None if n % 7 == 0 else b"v%d" % n for n in order], pa.binary()),
+        "headers": pa.array(
+            [[("a", b"%d" % n), ("b", None)] if n % 3 else [] for n in order],
+            pa.map_(pa.string(), pa.binary()),
+        ).cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    }
+    return pa.record_batch({**columns, **changes})
+
+
+def test_a_proof_does_not_depend_on_the_order_or_the_parts() -> None:
+    whole = prove([_rows(list(range(1000)))])
+
+    shuffled = np.random.default_rng(1).permutation(1000).tolist()
+    parts = prove([_rows(shuffled[:300])]) + prove([_rows(shuffled[300:]).slice(0, 700)])
+
+    assert parts == whole
+    assert whole.rows == 1000
+    assert whole.keys == 32
+
+
+@pytest.mark.parametrize("column", ["timestamp", "key", "value", "headers"])
+def test_a_proof_sees_one_changed_value(column: str) -> None:
+    before = _rows(list(range(100)))
+    values = before.column(column).take(pa.array([*range(41), 43, *range(42, 100)]))
+
+    after = before.set_column(before.schema.get_field_index(column), column, values)
+
+    assert prove([after]) != prove([before])
+
+
+def test_a_proof_tells_null_from_empty() -> None:
+    nulls = pa.record_batch({"key": pa.array([None], pa.binary()), "value": [b""]})
+    empty = pa.record_batch({"key": [b""], "value": pa.array([None], pa.binary())})
+
+    assert prove([nulls]) != prove([empty])
+    assert (prove([nulls]).keys, prove([empty]).keys) == (0, 1)
+
+
+def test_offsets_of_a_slice_follow_each_other_by_partition() -> None:
+    topic = pa.array(["s", "s", "s"]).dictionary_encode()
+    target = pa.array(["t", "t", "t"]).dictionary_encode()
+
+    def piece(offsets: list[int], partitions: list[int]) -> bytes:
+        columns = [topic, pa.array([0, 0, 0], pa.int32()), pa.array(offsets), target]
+        fields = ["source_topic", "source_partition", "source_offset", "topic", "partition"]
+        return packed([pa.record_batch([*columns, pa.array(partitions, pa.int32())], names=fields)])
+
+    table = mapped([piece([5, 6, 9], [1, 0, 1]), piece([10, 11, 12], [1, 1, 0])],
+                   {("t", 0): 100, ("t", 1): 7})  # fmt: skip
+
+    assert table.column("source_offset").to_pylist() == [5, 6, 9, 10, 11, 12]
+    assert table.column("offset").to_pylist() == [7, 100, 8, 9, 10, 101]

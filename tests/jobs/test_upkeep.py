@@ -1,0 +1,165 @@
+"""Scrub, compact, merge and expire, each on a cluster without brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from rookery import jobs
+from rookery.direct.place import Place
+from rookery.errors import ConfigError
+from rookery.formats.keys import object_key
+from rookery.jobs import Run
+from rookery.jobs.report import Step
+from tests.direct.sinking import rows
+from tests.jobs.world import (
+    check_clean,
+    contents,
+    create,
+    fill,
+    last_by_key,
+    objects_of,
+    state_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_scrub_reads_everything_and_goes_on_where_it_was(spark: SparkSession, place: Place) -> None:
+    create(place, "t")
+    fill(place, "t", [rows(5_000, start) for start in range(0, 50_000, 5_000)])
+    total = sum(len(data) for data in _objects(place).values())
+
+    planned = jobs.scrub(spark, place, Run(dry_run=True))
+    steps: list[Step] = []
+    first = jobs.scrub(spark, place, Run(max_bytes=planned.plan.bytes // 2, progress=steps.append))
+    second = jobs.scrub(spark, place)
+
+    assert planned.is_dry
+    assert 0 < planned.plan.bytes <= total
+    assert first.is_right
+    assert second.is_right
+    assert 0 < first.done_bytes <= planned.plan.bytes // 2
+    assert first.done_bytes + second.done_bytes == planned.plan.bytes
+    assert first.facts["records"] + second.facts["records"] == 50_000  # type: ignore[operator]
+    assert steps[-1].done_bytes == steps[-1].total_bytes
+    # All was scrubbed, so the next one begins anew.
+    assert jobs.scrub(spark, place, Run(dry_run=True)).plan.bytes == planned.plan.bytes
+
+
+def test_scrub_names_every_damaged_object(spark: SparkSession, place: Place) -> None:
+    create(place, "t")
+    fill(place, "t", [rows(2_000, start) for start in range(0, 6_000, 2_000)])
+    path, data = max(_objects(place).items())
+    path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+
+    report = jobs.scrub(spark, place)
+
+    assert not report.is_right
+    [problem] = report.problems
+    assert path.name in problem
+    assert report.facts["faults"] == 1
+
+
+def test_compact_keeps_the_last_record_of_every_key(spark: SparkSession, place: Place) -> None:
+    create(place, "t", cleanup_policy="compact")
+    batches = [rows(3_000, start) for start in range(0, 12_000, 3_000)]
+    gone = pa.record_batch({"key": [b"k1", b"k2"], "value": pa.nulls(2, pa.binary())})
+    fill(place, "t", [*batches, gone])
+    before = contents(place, "t")
+
+    dry = jobs.compact(spark, place, ["t"], Run(dry_run=True))
+    assert contents(place, "t") == before
+    report = jobs.compact(spark, place, ["t"])
+
+    after = contents(place, "t")
+    assert report.is_right, report.problems
+    assert dry.plan.bytes == report.done_bytes > 0
+    assert last_by_key(after) == last_by_key(before)
+    assert len(last_by_key(after)) == 98
+    assert len(after) == 100  # with the marks of the two that were deleted
+    assert report.before == report.after
+    assert report.after is not None
+    assert (report.after.rows, report.after.keys) == (98, 98)
+    check_clean(place)
+    assert jobs.compact(spark, place).plan.bytes == 0
+
+
+def test_compact_within_a_budget_ends_after_some_runs(spark: SparkSession, place: Place) -> None:
+    create(place, "t", 2, cleanup_policy="compact")
+    fill(place, "t", [rows(2_000, start) for start in range(0, 20_000, 2_000)])
+    before = contents(place, "t")
+    whole = jobs.compact(spark, place, run=Run(dry_run=True)).plan.bytes
+
+    runs = 0
+    while jobs.compact(spark, place, run=Run(dry_run=True)).plan.bytes and runs < 20:
+        report = jobs.compact(spark, place, run=Run(max_bytes=whole // 3))
+        assert report.is_right, report.problems
+        assert 0 < report.done_bytes <= whole // 3
+        runs += 1
+
+    assert runs > 2
+    assert last_by_key(contents(place, "t")) == last_by_key(before)
+    check_clean(place)
+
+
+def test_compact_refuses_a_topic_that_is_not_compacted(spark: SparkSession, place: Place) -> None:
+    create(place, "t")
+
+    with pytest.raises(ConfigError, match=r"cleanup\.policy"):
+        jobs.compact(spark, place, ["t"])
+    with pytest.raises(ConfigError, match="no topic 'none'"):
+        jobs.compact(spark, place, ["none"])
+
+
+def test_merge_makes_few_objects_of_many(spark: SparkSession, place: Place) -> None:
+    create(place, "t")
+    create(place, "u", 2)
+    for topic in ("t", "u"):
+        fill(place, topic, [rows(500, start) for start in range(0, 15_000, 500)])
+    before = contents(place, "t"), contents(place, "u")
+    objects = objects_of(place, "t") | objects_of(place, "u")
+
+    dry = jobs.merge(spark, place, run=Run(dry_run=True))
+    report = jobs.merge(spark, place)
+
+    assert report.is_right, report.problems
+    assert dry.plan.facts["objects"] == len(objects) == 60
+    assert len(objects_of(place, "t") | objects_of(place, "u")) < 5
+    assert (contents(place, "t"), contents(place, "u")) == before
+    assert report.before == report.after
+    assert report.after is not None
+    assert report.after.rows == 30_000
+    check_clean(place)
+    assert not jobs.merge(spark, place, run=Run(dry_run=True)).plan.parts
+
+
+def test_expire_lets_go_of_what_is_too_much(spark: SparkSession, place: Place) -> None:
+    create(place, "t", 1, retention_bytes="20000")
+    create(place, "kept", 1)
+    fill(place, "t", [rows(500, start) for start in range(0, 5_000, 500)])
+    fill(place, "kept", [rows(500)])
+
+    dry = jobs.expire(spark, place, run=Run(dry_run=True))
+    report = jobs.expire(spark, place)
+
+    starts = state_of(
+        place, lambda state: {one.name: one.partitions[0].log_start for one in state.topics}
+    )
+    assert report.is_right
+    assert report.done_bytes == dry.plan.bytes > 0
+    assert starts["kept"] == 0
+    assert 0 < starts["t"] < 5_000
+    assert len(contents(place, "t")) == 5_000 - starts["t"]
+    assert jobs.expire(None, place).plan.bytes == 0
+
+
+def _objects(place: Place) -> dict[Path, bytes]:
+    """Return the objects that hold batches, by their files."""
+    folder = Path(place.store.removeprefix("file://"))
+    names = {Path(object_key(one)).name for one in objects_of(place, "t")}
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.name in names}

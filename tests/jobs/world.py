@@ -1,0 +1,122 @@
+"""What tests of jobs share: topics with contents, and what is in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pyarrow as pa
+
+from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.state import State
+from rookery.direct.log import DirectLog
+from rookery.direct.place import Place
+from rookery.direct.plan import OffsetRange, Planner
+from rookery.direct.read import RangeReader
+from rookery.log.fsck.fault import Fault
+from rookery.records.reading import Reading
+from tests.direct.sinking import faults, make_topic, write
+
+T = TypeVar("T")
+Rows = list[tuple[int, int, bytes | None, bytes | None]]
+"""Partition, offset, key and value of each record."""
+
+
+def with_log(place: Place, work: Callable[[DirectLog], Awaitable[T]]) -> T:
+    """Do something with an open log."""
+
+    async def run() -> T:
+        async with DirectLog.open(place, "tests") as log:
+            return await work(log)
+
+    return asyncio.run(run())
+
+
+def create(place: Place, topic: str, partitions: int = 4, **configs: str) -> None:
+    """Make a topic; in the settings' names, `_` stands for a dot."""
+    with_log(place, lambda log: make_topic(log, topic, partitions, **configs))
+
+
+def fill(
+    place: Place, topic: str, batches: list[pa.RecordBatch], *, object_bytes: int = 64 * 1024
+) -> None:
+    """Write rows, each batch by a commit of its own, as a sink does."""
+
+    async def work(log: DirectLog) -> None:
+        for number, batch in enumerate(batches):
+            await write(
+                log, batch, batch=Batch("", f"fill {number}", number),
+                topic=topic, object_bytes=object_bytes,
+            )  # fmt: skip
+
+    with_log(place, work)
+
+
+def contents(place: Place, topic: str) -> Rows:
+    """Return the records of a topic, in the order of partitions and offsets."""
+
+    async def plan(log: DirectLog) -> list[OffsetRange]:
+        found = log.state.topics.by_name[topic]
+        return [
+            OffsetRange(found.id, one.index, one.log_start, one.next_offset)
+            for one in found.partitions
+        ]
+
+    async def planned(log: DirectLog) -> list:  # type: ignore[type-arg] # of one expression
+        return await Planner(log).plan(await plan(log))
+
+    ranges = with_log(place, planned)
+    reader = RangeReader(place)
+    try:
+        reading = Reading(("partition", "offset", "key", "value"))
+        tables = [batch.to_pydict() for batch in reader.columns(ranges, reading, _no_gaps)]
+    finally:
+        reader.close()
+    return [
+        row
+        for one in tables
+        for row in zip(one["partition"], one["offset"], one["key"], one["value"], strict=True)
+    ]
+
+
+def _no_gaps(gaps: object) -> None:
+    raise AssertionError(f"records are gone: {gaps}")
+
+
+def last_by_key(rows: Rows) -> dict[bytes, tuple[int, int, bytes]]:
+    """Return the last record of each key that is not deleted: partition, offset and value."""
+    found: dict[bytes, tuple[int, int, bytes | None]] = {}
+    for partition, offset, key, value in rows:
+        assert key is not None
+        found[key] = partition, offset, value
+    return {
+        key: (partition, offset, value)
+        for key, (partition, offset, value) in found.items()
+        if value is not None
+    }
+
+
+def state_of(place: Place, look: Callable[[State], T]) -> T:
+    """Return something of the newest state."""
+
+    async def work(log: DirectLog) -> T:
+        return look(await log.barrier())
+
+    return with_log(place, work)
+
+
+def objects_of(place: Place, topic: str) -> set[int]:
+    """Return the objects that a topic's rows lie in."""
+    return state_of(
+        place,
+        lambda state: {
+            one for partition in state.topics.by_name[topic].partitions for one in partition.objects
+        },
+    )
+
+
+def check_clean(place: Place) -> None:
+    """Check the whole log."""
+    found: list[Fault] = asyncio.run(faults(place))
+    assert not found
