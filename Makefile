@@ -8,7 +8,7 @@ NATIVE := $(wildcard src/rookery/*/*.pyx src/rookery/*/*.pxd)
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo test check bench fuzz long crash faults spark42 large clean
+.PHONY: help demo test check bench fuzz long crash faults killing spark42 large clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ faults: $(READY) $(PEERS) ## Break brokers under load for hours, and check what 
 	@status=0; for target in sqlite etcd+s3; do for fault in kill pause cut client; do \
 	$(BIN)/python -m tests.faults.history.long --runs 5 --seconds $(or $(SECONDS),300) \
 	--fault $$fault --target $$target || status=1; done; done; exit $$status
+
+killing: $(READY) $(PEERS) ## Kill every kind of Spark process 50 times under a stream
+	@$(BIN)/python -m tests.spark.killing --kills $(or $(KILLS),50)
 
 spark42: $(READY) $(PEERS) ## Run the tests of Spark on pyspark 4.2, too
 	@scripts/spark42
