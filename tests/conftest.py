@@ -1,4 +1,4 @@
-"""Real Apache Kafkas, and the servers behind brokers on many hosts, for whoever asks by name.
+"""Real Apache Kafkas, the servers behind brokers on many hosts, and Spark, for whoever asks by name.
 
 They start when the first test needs them and live until the session ends; under pytest-xdist each
 worker has its own. Topics, groups and transactional ids must therefore be a test's own. A test
@@ -8,6 +8,7 @@ that stops or kills a server starts it again, or makes a `KafkaServer` for itsel
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +16,11 @@ from rookery.testing.backends import ETCD, Backend
 from rookery.testing.kafka import KafkaCluster, KafkaNode, KafkaServer
 from rookery.testing.properties import LISTENERS, KafkaSettings
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A short run is over before the optimizing compiler has paid for itself.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 USERS = {"alice": "alice-secret", "admin": "admin-secret"}
 FIXTURES = frozenset({"kafka", "kafka_secure", "kafka_cluster"})
 
@@ -45,6 +51,34 @@ def kafka_cluster() -> Iterator[KafkaCluster]:
     """Three servers; topics have three replicas unless told otherwise."""
     with KafkaCluster(3) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark on two cores of this host; without Java or pyspark a test fails and says so.
+
+    It takes 11 seconds to start, so it is shared: a test uses names of its own for views and
+    queries, and stops what it starts.
+    """
+    from rookery.spark.session import session  # noqa: PLC0415 (few tests need it)
+
+    folder = tmp_path_factory.mktemp("spark")
+    # Derby and the launcher leave files in the working folder, unless told where.
+    options = f"{QUICK_JAVA} -Dderby.system.home={folder}"
+    made = session(
+        "tests",
+        "local[2]",
+        settings={
+            "spark.driver.extraJavaOptions": options,
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+            "spark.log.level": "ERROR",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        },
+    )
+    yield made
+    made.stop()
 
 
 def pytest_configure(config: pytest.Config) -> None:

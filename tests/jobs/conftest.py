@@ -1,4 +1,4 @@
-"""The Spark session of all tests, and a cluster without brokers for each."""
+"""A cluster without brokers for each test."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import pytest
 
 from rookery.direct.place import Place
 from tests.direct.sinking import make_cluster
-from tests.spark.conftest import spark
-
-__all__ = ["spark"]
 
 
 @pytest.fixture

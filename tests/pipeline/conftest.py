@@ -1,4 +1,4 @@
-"""Logs for pipelines to read, and the Spark of all tests."""
+"""Logs for pipelines to read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.logs import Log
-from tests.spark.conftest import spark  # noqa: F401 (a fixture)
 
 
 @pytest.fixture
