@@ -1,4 +1,4 @@
-"""Real Apache Kafkas, the servers behind brokers on many hosts, and Spark, for whoever asks by name.
+"""Real Apache Kafkas, servers behind brokers on many hosts, and Spark, for whoever asks by name.
 
 They start when the first test needs them and live until the session ends; under pytest-xdist each
 worker has its own. Topics, groups and transactional ids must therefore be a test's own. A test
