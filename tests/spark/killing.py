@@ -34,15 +34,15 @@ _RECORDS: Final = 1_500
 _LOOK_SECONDS: Final = 0.05
 _PATIENCE: Final = 300.0
 _ROLES: Final = {
-    "driver": "tests.spark.copyjob",
-    "jvm": "org.apache.spark.deploy.SparkSubmit",
-    "executor": "CoarseGrainedExecutorBackend",
-    "python worker": "spark.daemon pyspark.worker",
-    "source planner": "python_streaming_source_runner",
-    "commit worker": "python_streaming_sink_runner",
-    "broker": "",
+    "driver": ("tests.spark.copyjob", 12.0),
+    "jvm": ("org.apache.spark.deploy.SparkSubmit", 12.0),
+    "executor": ("CoarseGrainedExecutorBackend", 8.0),
+    "python worker": ("spark.daemon pyspark.worker", 1.5),
+    "source planner": ("python_streaming_source_runner", 4.0),
+    "commit worker": ("python_streaming_sink_runner", 0.5),
+    "broker": ("", 12.0),
 }
-"""Who is killed, and what is in its command line."""
+"""Who is killed: what is in its command line, and how many seconds it lives, at the least."""
 
 
 class Driver:
@@ -152,15 +152,16 @@ def run(kills: int, roles: list[str], seed: int, folder: Path) -> None:
 
 def _strike(driver: Driver, broker: BrokerProcess, role: str, chance: random.Random) -> str:
     """Kill one process of a role, some time after it was first seen; tell of it."""
+    mark, life = _ROLES[role]
     find: Callable[[], list[int]] = (
-        partial(driver.processes, _ROLES[role]) if role != "broker" else lambda: [broker.pid]
+        partial(driver.processes, mark) if role != "broker" else lambda: [broker.pid]
     )
     deadline = monotonic() + _PATIENCE
     while not find():
         if driver.ended() is not None or monotonic() > deadline:
             return f"no {role} was seen"
         sleep(_LOOK_SECONDS / 10)
-    delay = chance.random() * (1.0 if role == "commit worker" else 12.0)
+    delay = chance.random() * life
     until = monotonic() + delay
     while monotonic() < until and driver.ended() is None:
         sleep(_LOOK_SECONDS / 10)
