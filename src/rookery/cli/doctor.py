@@ -26,6 +26,7 @@ _USERS_OF_NATIVE = (
     "rookery.records.columns",
     "rookery.records.sieve",
     "rookery.records.murmur",
+    "rookery.decode.avrokernel",
 )
 
 _REINSTALL = "pip install --force-reinstall rookery"
