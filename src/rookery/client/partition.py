@@ -8,32 +8,12 @@ Kafka client would put them. Records without a key stick to one partition until 
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import iter_unpack
 from typing import Final
 
 from rookery.clock import Random
+from rookery.records.murmur import murmur2
 
-_SEED: Final = 0x9747B28C
-_M: Final = 0x5BD1E995
-_MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
-
-
-def murmur2(data: bytes) -> int:
-    """Return Kafka's 32-bit hash of a key, unsigned."""
-    size = len(data)
-    h = (_SEED ^ size) & _MASK
-    whole = size & ~3
-    for (k,) in iter_unpack("<I", data[:whole]):
-        k = (k * _M) & _MASK  # noqa: PLW2901 (the hash's own steps)
-        k ^= k >> 24  # noqa: PLW2901
-        h = ((h * _M) & _MASK) ^ ((k * _M) & _MASK)
-    if size != whole:
-        h ^= int.from_bytes(data[whole:], "little")
-        h = (h * _M) & _MASK
-    h ^= h >> 13
-    h = (h * _M) & _MASK
-    return h ^ (h >> 15)
 
 
 def partition_of(key: bytes, count: int) -> int:
