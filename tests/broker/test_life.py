@@ -11,10 +11,11 @@ import pytest
 
 from rookery.broker.broker import Broker
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage import Storage
 from rookery.client import Client, TopicPartition
 from rookery.client.configs import ResourceType
 from rookery.cluster.events.brokers import BrokerExpired
-from rookery.errors import ConfigError
+from rookery.errors import ConfigError, Corrupt
 from rookery.log.settings import RewriteSettings
 
 Start = Callable[..., Awaitable[tuple[Broker, Client]]]
@@ -201,3 +202,31 @@ async def test_what_the_machine_lost_is_a_gap_and_never_wrong_bytes(
     third, client = await start()
     assert third.lost_records == 0
     assert await read(client, "t") == [0, 2, 4, 5]
+
+
+async def test_two_that_begin_a_cluster_at_the_same_time_are_one_cluster(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = Storage.owner
+    others: list[Broker] = []
+
+    async def look_late(self: Storage) -> str | None:
+        if not others:
+            monkeypatch.undo()
+            others.append((await start())[0])
+        return await look(self)
+
+    monkeypatch.setattr(Storage, "owner", look_late)
+    late, _ = await start()
+    assert late.replica.state.cluster_id == others[0].replica.state.cluster_id
+
+
+async def test_a_store_whose_cluster_log_is_gone_is_not_begun_anew(
+    start: Start, tmp_path: Path
+) -> None:
+    await stop((await start())[0])
+    for file in (tmp_path / "data").glob("cluster.sqlite*"):
+        if file.is_file():
+            file.unlink()
+    with pytest.raises((ConfigError, Corrupt), match="recover"):
+        await start()

@@ -138,6 +138,8 @@ def test_the_same_as_python_reads(rows: list[dict[str, Any]]) -> None:
             wanted = {field.name: row.get(field.name) for field in ddl.parse(DDL)}
             if wanted["at"] is not None:
                 wanted["at"] = wanted["at"].replace(tzinfo=UTC)
+            if wanted["price"] is not None:
+                wanted["price"] = float(wanted["price"])  # a double holds no more digits
             assert found.values[at].as_py() == wanted
 
 

@@ -114,11 +114,7 @@ class Broker:
         await check_not_lost(self.cluster_log, self.storage.store)
         await self.replica.open()
         if not self.replica.state.cluster_id:
-            await self.storage.check_new()
-            cluster_id = uuid_text(self._random.token(16))
-            await self.replica.create_cluster(
-                ClusterCreated(cluster_id=cluster_id, feature_level=FEATURE_LEVEL)
-            )
+            await self._create_cluster()
         await self.storage.claim(self.replica.state.cluster_id)
         await self._shorten_next_start()
         self.services = Services(
@@ -136,6 +132,20 @@ class Broker:
         await self._join()
         await self._survey()
         self._begin_chores()
+
+    async def _create_cluster(self) -> None:
+        """Begin the cluster, unless another process does so at the same time."""
+        owner = await self.storage.owner()
+        # The log after the store: who claims the store has written the log before.
+        await self.replica.barrier()
+        if self.replica.state.cluster_id:
+            return
+        if owner is not None:
+            raise self.storage.foreign(owner, "")
+        cluster_id = uuid_text(self._random.token(16))
+        await self.replica.create_cluster(
+            ClusterCreated(cluster_id=cluster_id, feature_level=FEATURE_LEVEL)
+        )
 
     async def _shorten_next_start(self) -> None:
         """Write a snapshot if much had to be read: who is killed again must not read it again."""

@@ -68,7 +68,7 @@ class Storage(Handles):
             await self.store.create(CLUSTER, [cluster_id.encode()])
         found = await self.owner()
         if found != cluster_id:
-            raise ConfigError(_foreign(found, cluster_id))
+            raise self.foreign(found, cluster_id)
 
     async def check(self) -> None:
         """Refuse a store that does not keep its promises, before anything depends on it.
@@ -81,15 +81,14 @@ class Storage(Handles):
         if not self.is_local and not self.origin.is_log_in_store:
             await probe(self.store, name_of(self.origin.store))
 
-    async def check_new(self) -> None:
-        """Refuse to begin a new cluster over the log of another, which may have lost its own.
-
-        Raises:
-            ConfigError: the store is somebody's.
-        """
-        found = await self.owner()
-        if found is not None:
-            raise ConfigError(_foreign(found, ""))
+    @staticmethod
+    def foreign(owner: str | None, cluster_id: str) -> ConfigError:
+        """Return the error for a store whose owner is not the cluster of the cluster log."""
+        return ConfigError(
+            f"the store holds the log of cluster {owner}, but the cluster log is that of "
+            f"{cluster_id or 'no cluster yet'}; if the cluster log was lost, run `rookery "
+            "recover`, else name another store or --namespace"
+        )
 
     def bin(self, state: Callable[[], State]) -> ObjectBin:
         """Return what finds and deletes objects."""
@@ -165,14 +164,6 @@ class Storage(Handles):
         return FlushSettings(
             inline, settings.upload_bytes, settings.uploads, settings.flush_interval_ms
         )
-
-
-def _foreign(found: str | None, cluster_id: str) -> str:
-    return (
-        f"the store holds the log of cluster {found}, but the cluster log is that of "
-        f"{cluster_id or 'no cluster yet'}; if the cluster log was lost, run `rookery recover`, "
-        "else name another store or --namespace"
-    )
 
 
 def origin_of(settings: BrokerSettings) -> Origin:

@@ -29,7 +29,8 @@ async def check_not_lost(cluster_log: ClusterLog, store: Store) -> None:
             " the log's data was lost, or this is not its store; if it was lost, stop all brokers "
             "and run `rookery recover`"
         )
-    if not head and await store.list(OBJECTS):
+    # The head again after the list: another process may begin the cluster meanwhile.
+    if not head and await store.list(OBJECTS) and not await cluster_log.head():
         raise Corrupt(
             f"the cluster log is empty, but the store has objects under {OBJECTS}: the log's data "
             "was lost, or this is not its store; if it was lost, stop all brokers and run "
