@@ -1,0 +1,1 @@
+"""All partitions as one stream of Arrow batches, in the order of time."""

@@ -1,0 +1,1 @@
+"""Kafka's own data directory: read, served, written, and brought home."""
