@@ -78,6 +78,9 @@ class Opener:
             self._objects.drop(run.object_id, run.position, run.size)
 
     async def _open_segment(self, partition: Partition, run: Run, offset: int) -> Opened:
+        if offset <= run.base_offset:
+            # Its first batch is wanted: no index need tell where that is, so both are read at once.
+            self._objects.want(run.object_id, run.position, run.size)
         layout = await self.layout(run.rows[0])
         span = layout.find(offset, run.size)
         while span is not None:
