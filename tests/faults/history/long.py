@@ -72,6 +72,7 @@ def _arguments() -> argparse.Namespace:
 
 def _run(kind: str, fault: str, settings: Settings, parent: Path, *, keeps: bool) -> bool:
     """Run once; say whether all is well, and if not, keep what tells of it."""
+    parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="rookery-history-", dir=parent))
     began = monotonic()
     said = f"{kind}, {fault}, {settings.seconds:.0f} s, seed {settings.seed}"
