@@ -7,18 +7,21 @@ from rookery.formats.keys import STORED, object_id, object_key
 from rookery.log.bins import ObjectBin
 from rookery.store.open import open_store
 from rookery.store.probe import PROBES
+from rookery.testing.clock import ManualClock
 
 
-async def test_what_a_killed_probe_has_left_goes_with_the_second_look() -> None:
+async def test_what_a_killed_probe_has_left_goes_after_a_while() -> None:
     store, identity = open_store("memory:"), object_id(3, STORED)
     await store.create(object_key(identity), [b"batches"])
     await store.create(f"{PROBES}left", [b"0"])
-    objects = ObjectBin(None, store, State, "default")
+    objects = ObjectBin(None, store, State, "default", clock := ManualClock())
 
-    # One that is under way must not be disturbed.
+    # One that is under way must not be disturbed, however often somebody looks.
+    assert await objects.found() == [identity]
     assert await objects.found() == [identity]
     assert [one.key for one in await store.list(PROBES)] == [f"{PROBES}left"]
     await store.create(f"{PROBES}new", [b"0"])
+    clock.advance(20_000)
 
     assert await objects.found() == [identity]
     assert [one.key for one in await store.list(PROBES)] == [f"{PROBES}new"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
+from rookery.clock import Clock, SystemClock
 from rookery.cluster.state.state import State
 from rookery.errors import Unavailable
 from rookery.formats.keys import (
@@ -19,6 +21,9 @@ from rookery.log.objects import keys_of
 from rookery.store.port import Store
 from rookery.store.probe import PROBES
 
+# Longer than a probe can take, on a busy machine, too: without its object it refuses the store.
+_PROBE_MS: Final = 20_000
+
 
 class ObjectBin:
     """The objects of a cluster, by id."""
@@ -29,6 +34,7 @@ class ObjectBin:
         store: Store,
         state: Callable[[], State],
         namespace: str,
+        clock: Clock | None = None,
     ) -> None:
         """Delete nothing yet.
 
@@ -37,12 +43,14 @@ class ObjectBin:
             store: where all else lies.
             state: knows what segments are called.
             namespace: begins the keys of segments.
+            clock: tells how long something has been there.
         """
         self._journals = journals
         self._store = store
         self._state = state
         self._namespace = namespace
-        self._probes: set[str] = set()
+        self._clock = clock or SystemClock()
+        self._probes: dict[str, int] = {}
 
     async def found(self) -> list[int]:
         """Return the ids of all journals and shared objects that are there."""
@@ -53,11 +61,14 @@ class ObjectBin:
         return [one for one in ids if one is not None]
 
     async def _remove_probes(self) -> None:
-        """Remove what probes of killed processes have left; one under way is not seen twice."""
+        """Remove what probes of killed processes have left; one under way must not be disturbed."""
+        now = self._clock.monotonic_ms()
         found = {item.key for item in await self._store.list(PROBES)}
-        for key in found & self._probes:
-            await self._store.delete(key)
-        self._probes = found - self._probes
+        self._probes = {key: self._probes.get(key, now) for key in found}
+        for key, seen in list(self._probes.items()):
+            if now - seen >= _PROBE_MS:
+                await self._store.delete(key)
+                del self._probes[key]
 
     async def delete(self, object_id: int) -> None:
         """Delete an object and what lies beside it; that it is gone already is no error.
