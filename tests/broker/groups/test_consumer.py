@@ -45,12 +45,43 @@ def test_the_first_member_gets_everything_at_once(group: Group, cluster: Cluster
     assert group.persists == 1
 
 
-def test_a_heartbeat_that_says_nothing_is_told_nothing(group: Group) -> None:
+def test_a_heartbeat_that_says_nothing_is_told_nothing(group: Group, cluster: Cluster) -> None:
     group.beat(**JOIN)
+    group.beat(member_id="m", member_epoch=1, topic_partitions=as_topics(cluster.places("t")))
     answer = group.beat(member_id="m", member_epoch=1)
     assert answer.error_code is ErrorCode.NONE
     assert answer.assignment is None
     assert group.persists == 1
+
+
+def test_what_a_member_may_own_is_told_until_it_says_that_it_does(
+    group: Group, cluster: Cluster
+) -> None:
+    group.beat(**JOIN)
+    # The answer was lost; the client asks again as if it had had it.
+    again = group.beat(member_id="m", member_epoch=1)
+    assert again.assignment is not None
+    assert as_places(again.assignment.topic_partitions) == cluster.places("t")
+    owned = as_topics(cluster.places("t"))
+    assert group.beat(member_id="m", member_epoch=1, topic_partitions=owned).assignment is None
+    assert group.beat(member_id="m", member_epoch=1).assignment is None
+
+
+def test_a_member_that_never_says_what_it_owns_is_not_told_for_ever(group: Group) -> None:
+    group.beat(**JOIN)
+    told = [group.beat(member_id="m", member_epoch=1).assignment for _ in range(20)]
+    assert None not in told[:9]
+    assert set(told[9:]) == {None}
+
+
+def test_a_new_coordinator_tells_once_what_may_not_have_been_heard(
+    group: Group, cluster: Cluster
+) -> None:
+    group.beat(**JOIN)
+    group.beat(member_id="m", member_epoch=1, topic_partitions=as_topics(cluster.places("t")))
+    group.fail_over()
+    assert group.beat(member_id="m", member_epoch=1).assignment is not None
+    assert group.beat(member_id="m", member_epoch=1).assignment is None
 
 
 def test_version_0_gets_its_id_from_the_server(group: Group) -> None:

@@ -22,13 +22,16 @@ more. One that does not say so within its rebalance time-out is forgotten, and f
 
 Members that speak the classic protocol are in it while a group migrates (`classicmembers`).
 
+What a member may own is told until it says that it owns it: answers can be lost, and librdkafka
+then asks again as if it had had one.
+
 Kept before anything is answered: whatever an answer is based on. A heartbeat that changes nothing
 is answered at once, after a look at the group's topics.
 
-Where Kafka differs: it refuses epoch 0 of a member that is further along until that is forgotten;
-it keeps the partitions of a static member that is away even when they are meant for others by now;
-it matches regular expressions later, and only now and then; it has those who wait for partitions
-ask no sooner than the others.
+Where Kafka differs: it tells an assignment once; it refuses epoch 0 of a member that is further
+along until that is forgotten; it keeps the partitions of a static member that is away even when
+they are meant for others by now; it matches regular expressions later, and only now and then; it
+has those who wait for partitions ask no sooner than the others.
 """
 
 from __future__ import annotations
@@ -53,6 +56,8 @@ from rookery.wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 
+_TELLINGS: Final = 10
+"""How often a member is told what it may own, at most, until it says that it does."""
 MEMBER_EPOCH_SINCE: Final = 9
 """The version of OffsetCommit that knows of member epochs."""
 
@@ -248,9 +253,14 @@ class Consumer:
         group.end_classic(member)
         group.is_dirty |= member.update(request, message)
         group.refresh(request.topics, is_changed=member.subscription != before)
-        gets_new = group.reconcile(member, owned(message), now_ms)
+        says = owned(message)
+        if group.reconcile(member, says, now_ms):
+            member.tellings = _TELLINGS
+        elif says == member.holding.assigned:
+            member.tellings = 0
         group.touch(member, now_ms)
-        tells = is_joining or gets_new or is_full(message)
+        tells = is_joining or is_full(message) or member.tellings > 0
+        member.tellings = max(member.tellings - 1, 0)
         return self._response(member, member.holding.assigned if tells else None)
 
     def _is_idle(
@@ -269,6 +279,7 @@ class Consumer:
         )
         return (
             says_nothing
+            and not member.tellings
             and member.classic is None
             and message.member_epoch == member.epoch
             and self._group.is_settled(member)

@@ -62,6 +62,9 @@ class Member:
     """The epoch before: an answer may be lost, and then the member does not know the new one."""
     classic: ClassicTerms | None = None
     """Set while it speaks the classic protocol."""
+    tellings: int = field(default=1, compare=False)
+    """Answers that still tell what it may own, unless it says that it does: one may be lost, and
+    not every client asks again. A new coordinator does not know what was heard, and tells it."""
 
     @property
     def epoch(self) -> int:
