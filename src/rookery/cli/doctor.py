@@ -27,6 +27,7 @@ _USERS_OF_NATIVE = (
     "rookery.records.sieve",
     "rookery.records.murmur",
     "rookery.decode.avrokernel",
+    "rookery.consumer.gather",
 )
 
 _REINSTALL = "pip install --force-reinstall rookery"

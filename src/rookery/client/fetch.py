@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -91,7 +91,7 @@ class Fetched:
 
     def records(self) -> Iterator[Record]:
         """Go through the records from `position` on, without markers and aborted ones."""
-        skipped = _Aborted(self.aborted)
+        skipped = Aborted(self.aborted)
         for header in batches.fetched(self.data):
             if header.is_control:
                 skipped.on_control(header, self.data)
@@ -107,19 +107,21 @@ class Fetched:
         return max(self.position, found[-1].last_offset + 1) if found else self.position
 
 
-class _Aborted:
+class Aborted:
     """Which producers' records do not count at the moment, while batches pass by in order."""
 
-    def __init__(self, aborted: tuple[tuple[int, int], ...]) -> None:
+    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._coming = sorted(aborted, key=lambda row: row[1], reverse=True)
         self._producers: set[int] = set()
 
     def has(self, header: BatchHeader) -> bool:
+        """Tell whether a batch is of an aborted transaction."""
         while self._coming and self._coming[-1][1] <= header.last_offset:
             self._producers.add(self._coming.pop()[0])
         return header.is_transactional and header.producer_id in self._producers
 
     def on_control(self, header: BatchHeader, data: memoryview) -> None:
+        """Let a producer's records count again behind its abort marker."""
         for record in records_of.read(data, header):
             if records_of.control(record).type is ControlRecordType.ABORT:
                 # The transaction may have been opened and aborted without a record of its own.

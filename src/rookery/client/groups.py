@@ -48,6 +48,8 @@ T = TypeVar("T")
 _LAST_BY_NAME = 9
 # Version 0 of both kept offsets in ZooKeeper.
 _OLDEST_COMMIT, _OLDEST_FETCH, _FETCH_ALL, _FETCH_GROUPS = 2, 1, 2, 8
+# From here on, members of the new groups can commit (KIP-848).
+_COMMIT_OF_MEMBERS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +84,28 @@ class Groups:
         group: str,
         offsets: Mapping[TopicPartition, CommittedOffset | int],
         timeout_ms: int | None = None,
+        *,
+        member: tuple[str, int] | None = None,
     ) -> None:
-        """Store how far a group has read; the group must have no members of its own.
+        """Store how far a group has read.
+
+        Args:
+            group: which one.
+            offsets: the next one to read in each partition.
+            timeout_ms: for the whole call.
+            member: the id and epoch of the member that commits; None: the group has none.
 
         Raises:
             ApiError: an offset was refused; UNKNOWN_MEMBER_ID if the group has members.
         """
         request = _commit_request(group, offsets)
+        lowest = _OLDEST_COMMIT
+        if member is not None:
+            request.member_id, request.generation_id_or_member_epoch = member
+            lowest = _COMMIT_OF_MEMBERS
 
         async def ask(link: Link, request_ms: int) -> None:
-            version = link.versions.choose(
-                OFFSET_COMMIT, lowest=_OLDEST_COMMIT, highest=_LAST_BY_NAME
-            )
+            version = link.versions.choose(OFFSET_COMMIT, lowest=lowest, highest=_LAST_BY_NAME)
             answer = await link.call(OFFSET_COMMIT, version, request, request_ms)
             for topic in answer.topics:
                 for row in topic.partitions:

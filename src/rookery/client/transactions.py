@@ -19,14 +19,16 @@ import pyarrow as pa
 
 from rookery.client.client import Client
 from rookery.client.connections import Link
+from rookery.client.groups import CommittedOffset
 from rookery.client.metadata import Located
 from rookery.client.routing import TRANSACTION
-from rookery.errors import ApiError, ErrorCode
+from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import parse, stamp_into
 from rookery.records.columns import encode
 from rookery.records.compression import NONE, Codec
 from rookery.records.writing import Writing
+from rookery.wire.messages.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
 from rookery.wire.messages.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnRequest,
@@ -40,9 +42,17 @@ from rookery.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from rookery.wire.messages.txn_offset_commit import (
+    TXN_OFFSET_COMMIT,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
-# Up to these versions, partitions are added by a request, and epochs stay as they are.
+# Up to these versions, groups and partitions are added by a request, and epochs stay as they are.
 _ADD_VERSION: Final = 3
+_OFFSETS_VERSION: Final = 4
+_OFFSETS_OF_MEMBERS: Final = 3
 _END_VERSION: Final = 4
 _PRODUCE_VERSION: Final = 11
 _PRODUCE_LOWEST: Final = 7
@@ -165,6 +175,87 @@ class TransactionalWriter:
             written.append(Written(await self._send(place, bytes(batch)), records))
             self._sequences[place] = (self._sequences.get(place, 0) + records) % _SEQUENCES
         return written
+
+    async def send_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, CommittedOffset | int],
+        member: tuple[str, int] | None = None,
+    ) -> None:
+        """Have a group's offsets count with the transaction that was begun, or not at all.
+
+        Args:
+            group: who has read up to them.
+            offsets: the next one to read in each partition.
+            member: the id and epoch of the group's member that did; None: it has none.
+
+        Raises:
+            ApiError: they are refused; the transaction must be aborted.
+            Unavailable: it is not known whether they were taken; likewise.
+        """
+        if self._id is None:
+            raise ConfigError("transactional_id: offsets can be sent in a transaction only")
+        self._is_open = True
+        joining = AddOffsetsToTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            group_id=group,
+        )
+
+        async def join(link: Link, timeout_ms: int) -> None:
+            version = link.versions.choose(ADD_OFFSETS_TO_TXN)
+            answer = await link.call(ADD_OFFSETS_TO_TXN, version, joining, timeout_ms)
+            _check(answer.error_code, f"group {group!r} is not in the transaction")
+
+        await self._ask_coordinator("add offsets to a transaction", join)
+        request = self._offsets_request(group, offsets, member)
+
+        async def ask(link: Link, timeout_ms: int) -> None:
+            lowest = 0 if member is None else _OFFSETS_OF_MEMBERS
+            version = link.versions.choose(
+                TXN_OFFSET_COMMIT, lowest=lowest, highest=_OFFSETS_VERSION
+            )
+            answer = await link.call(TXN_OFFSET_COMMIT, version, request, timeout_ms)
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    what = f"offset of {topic.name}-{row.partition_index} for group {group!r}"
+                    _check(row.error_code, what)
+
+        deadline = self._router.retrier.deadline()
+        what = f"send offsets of group {group!r}"
+        await self._router.ask_coordinator(what, group, ask, deadline)
+
+    def _offsets_request(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, CommittedOffset | int],
+        member: tuple[str, int] | None,
+    ) -> TxnOffsetCommitRequest:
+        member_id, epoch = member or ("", -1)
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for place, value in sorted(offsets.items()):
+            one = value if isinstance(value, CommittedOffset) else CommittedOffset(value)
+            topics.setdefault(place.topic, []).append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=place.partition,
+                    committed_offset=one.offset,
+                    committed_leader_epoch=one.leader_epoch,
+                    committed_metadata=one.metadata,
+                )
+            )
+        return TxnOffsetCommitRequest(
+            transactional_id=self._id or "",
+            group_id=group,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            generation_id=epoch,
+            member_id=member_id,
+            topics=[
+                TxnOffsetCommitRequestTopic(name=name, partitions=rows)
+                for name, rows in topics.items()
+            ],
+        )
 
     async def commit(self) -> None:
         """Make all that was written since `begin` count.

@@ -1,0 +1,31 @@
+"""The contract of the gathering kernel, kept by `_gather.pyx` and `_gather_twin.py` alike."""
+
+from collections.abc import Sequence
+
+from rookery.records.kernel import Buffer
+
+def gather(addresses: Buffer, sizes: Buffer, out: Buffer, /) -> None:
+    """Copy bytes that lie anywhere one behind the other.
+
+    Args:
+        addresses: where each piece lies, as int64; whoever owns the memory must live meanwhile.
+        sizes: how long each is, as int32; below zero means that there is none.
+        out: where to; it must have exactly the room.
+
+    Raises:
+        ValueError: there are fewer addresses than sizes, or `out` has another size than needed.
+    """
+
+def locate(data: Buffer, begin: int, until: int, columns: Sequence[Buffer], /) -> int:
+    """Note where the records of batches lie that are not compressed; return how many.
+
+    It returns -1 for whatever is not plain: compressed, malformed or of another format. What it
+    is then is for the decoder of `rookery.records.columns` to say.
+
+    Args:
+        data: whole batches; it must stay where it is while the addresses are used.
+        begin: the first offset wanted.
+        until: the offset before which records are wanted.
+        columns: with room for every record: offsets, times (int64), addresses of keys (int64),
+            their sizes (int32), and the same of values.
+    """

@@ -1,0 +1,129 @@
+"""Find records in batches, and copy bytes, in plain Python; see `_gather.pyi`."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rookery.errors import Error
+from rookery.records import batch as batches
+from rookery.records.batch import CODEC_MASK, BatchHeader
+from rookery.records.kernel import Buffer
+
+_NO_TIME: Final = -(1 << 62)
+_FAR: Final = 1 << 60
+_SMALLEST: Final = 6
+
+
+def gather(addresses: Buffer, sizes: Buffer, out: Buffer, /) -> None:
+    """Copy bytes that lie anywhere one behind the other."""
+    places = memoryview(addresses).cast("B").cast("q")
+    lengths = memoryview(sizes).cast("B").cast("i")
+    room = memoryview(out).cast("B")
+    if len(places) < len(lengths):
+        raise ValueError(f"{len(places)} addresses for {len(lengths)} sizes")
+    needed = sum(size for size in lengths if size > 0)
+    if needed != len(room):
+        raise ValueError(f"{needed} bytes do not fit a buffer of {len(room)}")
+    at = 0
+    for place, size in zip(places, lengths, strict=False):
+        if size > 0:
+            room[at : at + size] = ctypes.string_at(place, size)
+            at += size
+
+
+class _Broken(Exception):  # noqa: N818 (it does not leave this module)
+    """The batch is not plain."""
+
+
+class _Found(NamedTuple):
+    offset: int
+    time: int
+    key: int
+    key_size: int
+    value: int
+    value_size: int
+
+
+def locate(data: Buffer, begin: int, until: int, columns: Sequence[Buffer], /) -> int:
+    """Note where the records of batches lie that are not compressed; return how many, or -1."""
+    if len(columns) != 6:
+        raise ValueError(f"{len(columns)} columns, not 6")
+    view = memoryview(data).cast("B")
+    start = np.frombuffer(view, np.uint8).ctypes.data if len(view) else 0
+    codes = "qqqiqi"
+    out = [memoryview(one).cast("B").cast(code) for one, code in zip(columns, codes, strict=True)]  # type: ignore[call-overload] # any of the codes
+    room, row = min(map(len, out)), 0
+    try:
+        for header in _headers(view):
+            for found in _records(view, header):
+                if not begin <= found.offset < until:
+                    continue
+                if row >= room:
+                    return -1
+                values = found._replace(key=start + found.key, value=start + found.value)
+                for column, value in zip(out, values, strict=True):
+                    column[row] = value
+                row += 1
+    except (_Broken, Error, IndexError):
+        return -1
+    return row
+
+
+def _headers(view: memoryview) -> Iterator[BatchHeader]:
+    at = 0
+    while at < len(view):
+        header = batches.parse(view, at)
+        is_plain = not (header.attributes & CODEC_MASK or header.is_control)
+        is_near = abs(header.base_timestamp) < _FAR and 0 <= header.base_offset <= _FAR
+        if not is_plain or not is_near or header.record_count < 0:
+            raise _Broken
+        yield header
+        at = header.end
+
+
+def _records(view: memoryview, header: BatchHeader) -> Iterator[_Found]:
+    at = header.position + batches.HEADER_SIZE
+    for _ in range(header.record_count):
+        length, at = _number(view, at, header.end, 32)
+        end = at + length
+        if length < _SMALLEST or end > header.end:
+            raise _Broken
+        time_delta, at = _number(view, at + 1, end, 64)
+        delta, at = _number(view, at, end, 32)
+        if not 0 <= delta <= header.last_offset_delta or abs(time_delta) >= _FAR:
+            raise _Broken
+        key_size, key = _field(view, at, end)
+        value_size, value = _field(view, key + max(key_size, 0), end)
+        time = header.base_timestamp + time_delta
+        if header.timestamp_type:
+            time = header.max_timestamp
+        moment = _NO_TIME if time == -1 else time
+        yield _Found(header.base_offset + delta, moment, key, key_size, value, value_size)
+        at = end
+    if at != header.end:
+        raise _Broken
+
+
+def _field(view: memoryview, at: int, end: int) -> tuple[int, int]:
+    size, at = _number(view, at, end, 32)
+    if size < -1 or size > end - at:
+        raise _Broken
+    return size, at
+
+
+def _number(view: memoryview, at: int, end: int, bits: int) -> tuple[int, int]:
+    found = by = 0
+    while at < end and by < bits:
+        byte = view[at]
+        at += 1
+        found |= (byte & 0x7F) << by
+        if byte < 0x80:
+            if found >> bits:
+                raise _Broken
+            return (found >> 1) ^ -(found & 1), at
+        by += 7
+    raise _Broken

@@ -1,0 +1,51 @@
+"""Between numpy and Arrow, without a copy, and without what `pa.array` imports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+if TYPE_CHECKING:
+    from rookery.decode.port import Array
+
+Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Sizes: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
+Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+
+compute: Final[Any] = pyarrow.compute
+"""Arrow's functions; their published types know too few of the cases."""
+
+
+def view(numbers: np.ndarray[Any, Any]) -> memoryview:
+    """Return the memory of numbers."""
+    return np.ascontiguousarray(numbers).data
+
+
+def buffer(numbers: np.ndarray[Any, Any]) -> pa.Buffer:
+    """Return numbers as an Arrow buffer, which keeps them in memory."""
+    return pa.py_buffer(view(numbers))
+
+
+def column(numbers: np.ndarray[Any, Any], kind: pa.DataType, is_null: Flags | None = None) -> Array:
+    """Return numbers as a column of a type of the same width."""
+    nulls = 0 if is_null is None else int(np.count_nonzero(is_null))
+    valid = None
+    if is_null is not None and nulls:
+        valid = buffer(np.packbits(~is_null, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(numbers), [valid, buffer(numbers)], nulls)
+
+
+def take(values: Array, rows: Numbers) -> Array:
+    """Return some rows of a column."""
+    return values.take(column(rows.astype(np.int64, copy=False), pa.int64()))
+
+
+def numbers_of(values: Array) -> Numbers:
+    """Return a column of eight-byte numbers as they lie in memory; it must not be a slice."""
+    data = values.buffers()[1]
+    if data is None or not len(values):
+        return np.empty(0, np.int64)
+    return np.frombuffer(memoryview(data), np.int64, len(values))

@@ -1,0 +1,57 @@
+"""The thread in which a stream's connections live, and its end by whatever way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+from rookery.consumer.source import Source
+from rookery.direct.blocking import LoopThread
+
+
+class Background(LoopThread):
+    """An event loop in a thread of its own, with a source and tasks that end with it."""
+
+    def __init__(self) -> None:
+        super().__init__("rookery-consumer")
+        self._source: Source | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_over = False
+
+    async def own(self, source: Source) -> None:
+        """Close a source in the end."""
+        self._source = source
+
+    async def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task until the end."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def end(self) -> None:
+        """Close everything, and wait for it unless this is the very thread."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if threading.current_thread() is self._thread:
+            # The garbage collector may run anywhere, here too.
+            self._ending = asyncio.ensure_future(self._end_and_stop())
+            return
+        try:
+            self.run(self._end())
+        finally:
+            self.close()
+
+    async def _end_and_stop(self) -> None:
+        await self._end()
+        asyncio.get_running_loop().stop()
+
+    async def _end(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._source is not None:
+            await self._source.close()

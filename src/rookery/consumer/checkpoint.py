@@ -1,0 +1,143 @@
+"""Where a stream stands: enough to go on exactly behind the last row that was handed out.
+
+An offset alone would not do: the order of rows, and which of them are late, follow from the
+highest time seen in each partition, so that is kept beside it (its clock).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from rookery.client.groups import CommittedOffset
+from rookery.errors import ConfigError
+from rookery.model.partition import TopicPartition
+
+VERSION: Final = 1
+NO_TIME: Final = -(1 << 62)
+"""The clock of a partition in which no time was seen yet."""
+
+
+_NOTE: Final = "rookery-clock="
+
+
+class Mark(NamedTuple):
+    """Where one partition stands."""
+
+    offset: int
+    """The least offset that was not handed out."""
+    clock: int = NO_TIME
+    """The highest time of the rows before it."""
+    passed: tuple[tuple[int, int], ...] = ()
+    """With a lateness allowance: offsets behind it that were handed out all the same, each as
+    the first and the one behind the last."""
+
+    def to_list(self) -> list[Any]:
+        """Return it as plain values."""
+        passed = [list(one) for one in self.passed]
+        return [self.offset, self.clock, passed] if passed else [self.offset, self.clock]
+
+    @classmethod
+    def of_list(cls, found: list[Any]) -> Mark:
+        """Read what `to_list` returned."""
+        offset, clock, *rest = found
+        passed = tuple((int(begin), int(end)) for begin, end in (rest[0] if rest else ()))
+        return cls(int(offset), int(clock), passed)
+
+    @classmethod
+    def of_commit(cls, committed: CommittedOffset) -> Mark:
+        """Return where a partition stands by what a group has committed, whoever did it."""
+        note = committed.metadata.removeprefix(_NOTE)
+        is_ours = note != committed.metadata and note.lstrip("-").isdigit()
+        return cls(committed.offset, int(note) if is_ours else NO_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where every partition of a stream stands, and what its order depends on."""
+
+    partitions: Mapping[TopicPartition, Mark]
+    topics: tuple[str, ...] = ()
+    """In the order that breaks ties."""
+    lateness_ms: int = 0
+    max_time_ms: int | None = None
+    """The time above which a row is thought to be a mistake."""
+    frontier_ms: int = NO_TIME
+    """The key's time of the last row handed out."""
+    rows: int = 0
+    """How many rows were handed out since the first start."""
+    version: int = field(default=VERSION)
+
+    def to_json(self) -> str:
+        """Return it as text, for a file or a column of one's own."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        marks: dict[str, dict[str, list[Any]]] = {}
+        for place, mark in sorted(self.partitions.items()):
+            marks.setdefault(place.topic, {})[str(place.partition)] = mark.to_list()
+        return {
+            "version": self.version,
+            "topics": list(self.topics),
+            "lateness_ms": self.lateness_ms,
+            "max_time_ms": self.max_time_ms,
+            "frontier_ms": self.frontier_ms,
+            "rows": self.rows,
+            "partitions": marks,
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> Checkpoint:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ConfigError: it is not a checkpoint, or one of a later version.
+        """
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"not a checkpoint: {error}") from None
+        return cls.from_dict(found)
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Checkpoint:
+        """Read what `to_dict` returned.
+
+        Raises:
+            ConfigError: it is not a checkpoint, or one of a later version.
+        """
+        try:
+            if found["version"] != VERSION:
+                raise ConfigError(
+                    f"the checkpoint has version {found['version']}, this Rookery reads {VERSION}"
+                )
+            marks = {
+                TopicPartition(topic, int(number)): Mark.of_list(mark)
+                for topic, numbers in found["partitions"].items()
+                for number, mark in numbers.items()
+            }
+            max_time_ms = found["max_time_ms"]
+            return cls(
+                marks,
+                tuple(map(str, found["topics"])),
+                int(found["lateness_ms"]),
+                None if max_time_ms is None else int(max_time_ms),
+                int(found["frontier_ms"]),
+                int(found["rows"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(f"not a checkpoint: {type(error).__name__} {error}") from None
+
+    def commits(self) -> dict[TopicPartition, CommittedOffset]:
+        """Return what a group commits: the offsets, with the clocks as their notes."""
+        return {
+            place: CommittedOffset(mark.offset, f"{_NOTE}{mark.clock}")
+            for place, mark in self.partitions.items()
+        }
+
+    def offsets(self) -> dict[TopicPartition, int]:
+        """Return the next offset of every partition, as a group commits it."""
+        return {place: mark.offset for place, mark in self.partitions.items()}

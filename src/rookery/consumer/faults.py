@@ -1,0 +1,114 @@
+"""What can go wrong with a stream, each with the coordinates of the row or partition it is about.
+
+They are told apart by what the caller does next, as all errors of ours: each is one of the classes
+in `rookery.errors`. A fault is raised when the stream can go no further without the partition at
+fault; all rows before it have been handed out, and asking again tries again from the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rookery.errors import ConfigError, Corrupt, Error, Unavailable
+from rookery.model.partition import TopicPartition
+
+
+class PartitionFault(Error):  # noqa: N818 (the name says what happened)
+    """Something is wrong with one partition, at an offset."""
+
+    def __init__(self, place: TopicPartition, offset: int, text: str) -> None:
+        super().__init__(f"{place.text}, offset {offset}: {text}")
+        self.topic = place.topic
+        self.partition = place.partition
+        self.offset = offset
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class OffsetTruncated(PartitionFault):
+    """Retention passed the reader: rows that were wanted are gone."""
+
+    def __init__(self, place: TopicPartition, wanted: int, earliest: int) -> None:
+        super().__init__(
+            place,
+            wanted,
+            f"the log begins at {earliest} by now, so {earliest - wanted} offsets are lost; read "
+            "faster, keep them longer (retention.ms), or go on with on_truncation='earliest'",
+        )
+        self.wanted = wanted
+        self.earliest = earliest
+        self.lost_count = earliest - wanted
+
+
+class LogTruncated(PartitionFault):
+    """An unclean election cut the log below what was read: rows handed out exist no more."""
+
+    def __init__(self, place: TopicPartition, position: int, end: int) -> None:
+        super().__init__(
+            place,
+            position,
+            f"the log was cut back to {end}: rows from there on were read and are gone; rewind "
+            "whatever was made of them, then start anew",
+        )
+        self.end = end
+
+
+class CorruptBatch(PartitionFault, Corrupt):
+    """A batch's checksum or format is wrong."""
+
+
+class TopicDeleted(PartitionFault):
+    """The topic is gone, or was created anew under its name."""
+
+
+class RecordTooLarge(PartitionFault, ConfigError):  # noqa: N818 (the name says what happened)
+    """A record or batch is larger than `max_batch_bytes` allows."""
+
+
+class LateRow(PartitionFault):
+    """A row came after its time, and `late="raise"` was asked for."""
+
+    def __init__(self, place: TopicPartition, offset: int, lateness_ms: int) -> None:
+        super().__init__(
+            place, offset, f"it is {lateness_ms} ms late; allow for it with lateness=, or late="
+        )
+        self.lateness_ms = lateness_ms
+
+
+class MissingTimestamp(PartitionFault):
+    """A row has no time, and `missing_timestamp="raise"` was asked for."""
+
+
+class Undecodable(PartitionFault):
+    """A key or value cannot be decoded, and `on_decode_error="raise"` was asked for."""
+
+
+class OutOfMemory(ConfigError):  # noqa: N818 (the name says what happened)
+    """What must be held at once is more than `memory` allows."""
+
+    def __init__(self, needed: int, memory: int, places: Sequence[TopicPartition]) -> None:
+        some = ", ".join(place.text for place in places[:5])
+        more = f" and {len(places) - 5} more" if len(places) > 5 else ""
+        super().__init__(
+            f"memory={memory}: {needed} bytes are needed to hold the next rows of every partition "
+            f"({some}{more}); raise memory to that, or give a spill folder"
+        )
+        self.needed = needed
+        self.memory = memory
+        self.places = tuple(places)
+
+
+class Unheard(Unavailable):
+    """Partitions that the merge waits for have not answered within the deadline."""
+
+    def __init__(self, places: Sequence[TopicPartition], deadline_ms: int, why: str) -> None:
+        some = ", ".join(place.text for place in places[:5])
+        super().__init__(f"nothing was heard of {some} for {deadline_ms} ms; {why}")
+        self.places = tuple(places)
+
+
+class Misuse(Error):  # noqa: N818 (the name says what happened)
+    """The stream is used in a way that it cannot be: two threads, after a fork, after its end."""

@@ -1,0 +1,86 @@
+"""Takes in what was fetched: chunks are decoded, rows that are not wanted left out, keys given."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rookery.consumer import block as blocks
+from rookery.consumer.block import Block, Chunk
+from rookery.consumer.checkpoint import NO_TIME
+from rookery.consumer.eventtime import EventTime
+from rookery.consumer.faults import CorruptBatch, RecordTooLarge
+from rookery.consumer.merge import Merge
+from rookery.consumer.output import Shape
+from rookery.consumer.settings import StreamSettings
+from rookery.consumer.shelf import ENDLESS, Shelf, Shelves
+from rookery.errors import ApiError, Corrupt
+
+
+class Intake:
+    """Between the shelves and the merge."""
+
+    def __init__(
+        self, shelves: Shelves, merge: Merge[Block], shape: Shape, settings: StreamSettings
+    ) -> None:
+        self._shelves = shelves
+        self._merge = merge
+        self._settings = settings
+        self._event_time = EventTime(settings.event_time, shape)
+        needed = shape.needs() | self._event_time.needs()
+        self._reading = blocks.reading(needed, settings.max_batch_bytes)
+
+    def take(self, shelf: Shelf) -> int | None:
+        """Take in the next chunk of a partition; return its rows, or None if there is none."""
+        chunk = self._shelves.pop(shelf)
+        if chunk is None:
+            return None
+        try:
+            found = blocks.decoded(chunk, self._reading)
+        except (Corrupt, ApiError) as error:
+            self._on_fault(shelf, chunk, error)
+            return 0
+        change, rows = -chunk.size, 0
+        for block in found:
+            kept = self._kept(shelf, block)
+            if kept.left:
+                change += kept.size
+                shelf.block_bytes = max(shelf.block_bytes, kept.size)
+                rows += kept.left
+                before = self._merge.add(shelf.index, kept, kept.ordering, kept.offsets)
+                if self._settings.lateness:
+                    kept.before = before
+        shelf.decoded_to = chunk.end
+        self._shelves.settle(shelf, change)
+        self._merge.is_done[shelf.index] = shelf.is_done
+        return rows
+
+    def _kept(self, shelf: Shelf, block: Block) -> Block:
+        """Leave out what was not asked for."""
+        self._event_time.stamp(block, shelf.index)
+        times = block.ordering
+        mask = np.ones(len(times), np.bool_)
+        is_missing = times == NO_TIME
+        if shelf.min_time_ms != NO_TIME:
+            mask &= (times >= shelf.min_time_ms) | is_missing
+        if shelf.end_time_ms != ENDLESS:
+            mask &= times < shelf.end_time_ms
+        if self._settings.missing_timestamp == "drop":
+            mask &= ~is_missing
+        return block if mask.all() else blocks.keep(block, mask)
+
+    def _on_fault(self, shelf: Shelf, chunk: Chunk, error: Corrupt | ApiError) -> None:
+        """Put the partition back to where the chunk began, so that the next try reads it again."""
+        if isinstance(error, Corrupt) and self._settings.on_corrupt == "skip":
+            shelf.lost += chunk.end - chunk.begin
+            shelf.decoded_to = chunk.end
+            self._shelves.settle(shelf, -chunk.size)
+            return
+        with self._shelves.news:
+            freed = chunk.size + sum(one.size for one in shelf.chunks)
+            shelf.chunks.clear()
+            self._shelves.charge(shelf, -freed)
+            shelf.position, shelf.leader_epoch = chunk.begin, -1
+            if isinstance(error, Corrupt):
+                shelf.fault = CorruptBatch(shelf.place, chunk.begin, str(error))
+            else:
+                shelf.fault = RecordTooLarge(shelf.place, chunk.begin, error.text)

@@ -1,0 +1,63 @@
+"""A row's place in time: its key, from its own time and those of the rows before it.
+
+The clock of a partition is the highest time of its rows so far. A row's key is its time, but no
+less than the clock before it minus the lateness allowance: so with no allowance the keys of a
+partition never go down, and the order of its offsets is kept.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rookery.consumer.arrow import Numbers
+from rookery.consumer.checkpoint import NO_TIME
+
+
+class Keyed(NamedTuple):
+    """The keys of some rows that follow each other in a partition."""
+
+    keys: Numbers
+    before: Numbers
+    """The clock before each row."""
+    clock: int
+    """The clock behind the last one."""
+
+
+def keyed(times: Numbers, clock: int, lateness_ms: int, max_time_ms: int) -> Keyed:
+    """Return the keys of rows.
+
+    Args:
+        times: in milliseconds; NO_TIME where there is none.
+        clock: before the first row.
+        lateness_ms: how far back a row may lie and still be put in its place.
+        max_time_ms: rows above it are mistaken: they do not move the clock.
+    """
+    is_sound = times <= max_time_ms
+    if lateness_ms == 0 and is_sound.all():
+        # NO_TIME is below everything, so the running maximum is the key, whatever is missing.
+        keys = np.maximum.accumulate(np.maximum(times, clock))
+        before = np.empty_like(keys)
+        before[:1] = clock
+        before[1:] = keys[:-1]
+        return Keyed(keys, before, int(keys[-1]) if len(keys) else clock)
+    counted = np.where(is_sound, times, NO_TIME)
+    running = np.maximum.accumulate(np.maximum(counted, clock))
+    before = np.empty_like(running)
+    before[:1] = clock
+    before[1:] = running[:-1]
+    keys = np.maximum(counted, before - lateness_ms)
+    # A row without a sound time of its own takes the clock's.
+    keys = np.where(counted == NO_TIME, before, keys)
+    return Keyed(keys, before, int(running[-1]) if len(running) else clock)
+
+
+def lateness(keys: Numbers, times: Numbers, max_time_ms: int) -> Numbers:
+    """Return by how much each row comes too late; below 0 if its time is a mistake; else 0."""
+    late: Numbers = np.maximum(keys - times, 0)
+    late[times == NO_TIME] = 0
+    is_mistaken = times > max_time_ms
+    if is_mistaken.any():
+        late[is_mistaken] = max_time_ms - times[is_mistaken]
+    return late

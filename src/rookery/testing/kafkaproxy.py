@@ -1,0 +1,310 @@
+"""A proxy before every broker of a Kafka that makes the way to them long, faulty or cut.
+
+    with KafkaProxy(kafka.bootstrap) as proxy:
+        proxy.rtt_ms[1] = 300
+        proxy.add(Fault(flip, "birds", partition=0))
+        Client(proxy.bootstrap)
+
+Clients stay with it: the addresses in every answer are those of the proxy. It runs in a thread of
+its own, so that blocking clients can be tried. Brokers that join later are reached past it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter, deque
+from collections.abc import Coroutine
+from random import Random
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar, cast
+
+from rookery.model.address import Address, parse_addresses
+from rookery.net.loop import loop_factory
+from rookery.testing.kafkafaults import Fault, Names
+from rookery.testing.ports import HOST, free_port
+from rookery.testing.served import ask
+from rookery.wire.buffer import Buffer
+from rookery.wire.catalog import apis
+from rookery.wire.frame import RESPONSE_MINIMUM, Frame, Splitter
+from rookery.wire.header import peek, read_request, read_response, response_frame
+from rookery.wire.message import Api, Message
+from rookery.wire.messages.describe_cluster import DESCRIBE_CLUSTER
+from rookery.wire.messages.fetch import FETCH
+from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorResponse
+from rookery.wire.messages.list_offsets import LIST_OFFSETS
+from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from rookery.wire.messages.produce import PRODUCE, ProduceRequest
+
+_TIMEOUT: Final = 60.0
+_LARGEST: Final = 2**31 - 1
+# Answers with addresses or with what faults change; all others pass unread.
+_READ: Final = frozenset(
+    api.key for api in (METADATA, FETCH, PRODUCE, LIST_OFFSETS, FIND_COORDINATOR, DESCRIBE_CLUSTER)
+)
+Span: TypeAlias = float | tuple[float, float]
+"""Milliseconds, or from how many to how many, each answer's own by chance."""
+T = TypeVar("T")
+
+
+class KafkaProxy:
+    """Listeners before all brokers, one for each."""
+
+    def __init__(self, bootstrap: str, *, seed: int = 0) -> None:
+        """Choose nothing yet; the seed makes spans of time repeatable."""
+        self.rtt_ms: dict[int, Span] = {}
+        """How much later a broker's answers come, by its id; connecting takes as long."""
+        self.requests: Counter[str] = Counter()
+        """How many requests there were, by API."""
+        self.connections = 0
+        self.random = Random(seed)
+        self.faults: list[Fault] = []
+        self.names: Names = {}
+        self._upstream = parse_addresses(bootstrap)
+        self._ways: dict[int, _Way] = {}
+        self._loop = loop_factory()()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients begin: all brokers, with commas between."""
+        return ",".join(way.address.text for way in self._ways.values())
+
+    @property
+    def nodes(self) -> list[int]:
+        """The brokers' ids."""
+        return list(self._ways)
+
+    def add(self, fault: Fault) -> Fault:
+        """Let a fault strike from now on."""
+        self.faults.append(fault)
+        return fault
+
+    def clear(self) -> None:
+        """Take all faults away, and all delays."""
+        self.faults.clear()
+        self.rtt_ms.clear()
+
+    def cut(self, *nodes: int) -> None:
+        """End all connections to these brokers and take no more; without any: to all."""
+        for node in nodes or self._ways:
+            self._do(self._ways[node].close())
+
+    def mend(self, *nodes: int) -> None:
+        """Take connections again, at the same addresses."""
+        for node in nodes or self._ways:
+            self._do(self._ways[node].open())
+
+    def delay(self, node: int) -> float:
+        """Return by how many seconds an answer of a broker is late."""
+        span = self.rtt_ms.get(node, 0.0)
+        return (self.random.uniform(*span) if isinstance(span, tuple) else span) / 1000
+
+    def translate(self, node: int, host: str, port: int) -> tuple[str, int]:
+        """Return where clients find a broker."""
+        way = self._ways.get(node)
+        return (way.address.host, way.address.port) if way else (host, port)
+
+    def start(self) -> None:
+        """Learn the brokers and listen for each."""
+        request = MetadataRequest(topics=[])
+        found = ask(self._upstream[0].text, METADATA, 12, request)
+        self._thread.start()
+        for row in found.brokers:
+            self._ways[row.node_id] = _Way(self, row.node_id, Address(row.host, row.port))
+        self.mend()
+
+    def close(self) -> None:
+        """End everything."""
+        self.cut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_TIMEOUT)
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT)
+
+
+class _Way:
+    """The listener before one broker."""
+
+    def __init__(self, proxy: KafkaProxy, node: int, upstream: Address) -> None:
+        self.proxy = proxy
+        self.node = node
+        self.upstream = upstream
+        self.address = Address(HOST, free_port())
+        self.clients: set[_Client] = set()
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Take connections."""
+        if self._server is None:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(lambda: _Client(self), *self.address)
+
+    async def close(self) -> None:
+        """Take none, and end those that there are."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            for client in list(self.clients):
+                client.end()
+            await server.wait_closed()
+
+
+class _Asked(NamedTuple):
+    """A request whose answer has not come yet."""
+
+    api: Api[Message, Message]
+    version: int
+
+
+class _Client(asyncio.Protocol):
+    """A client's connection, with one of its own to the broker."""
+
+    def __init__(self, way: _Way) -> None:
+        self._way = way
+        self._loop = asyncio.get_running_loop()
+        self._requests = Splitter(_LARGEST)
+        self._asked: deque[_Asked] = deque()
+        self._waiting: list[Buffer] = []
+        self._upstream: asyncio.Transport | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._open_at = 0.0
+        # Answers stay in order, however late each is.
+        self._last = 0.0
+        self._late: deque[tuple[float, list[Buffer]]] = deque()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._way.clients.add(self)
+        self._way.proxy.connections += 1
+        # The system has taken the connection at once; on a long way that takes a round trip.
+        self._open_at = monotonic() + self._way.proxy.delay(self._way.node)
+        self._connecting = self._loop.create_task(self._connect())
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.end()
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._requests.feed(data):
+            self._note(frame)
+            self._send([len(frame).to_bytes(4, "big"), frame])
+
+    def answer(self, frame: Frame) -> None:
+        """Pass an answer on, changed and late as told."""
+        asked, proxy = self._asked.popleft(), self._way.proxy
+        parts: list[Buffer] = [len(frame).to_bytes(4, "big"), frame]
+        if asked.api.key in _READ:
+            response = read_response(asked.api, asked.version, frame)
+            self._change(response)
+            number = int.from_bytes(frame[:RESPONSE_MINIMUM], "big", signed=True)
+            parts = response_frame(asked.api, asked.version, number, response)
+        now = monotonic()
+        self._last = max(self._last, max(now, self._open_at) + proxy.delay(self._way.node))
+        self._late.append((self._last, parts))
+        if len(self._late) == 1:
+            self._write_due()
+
+    def end(self) -> None:
+        """End both connections at once."""
+        self._way.clients.discard(self)
+        if self._connecting is not None:
+            self._connecting.cancel()
+        for transport in (self._transport, self._upstream):
+            if transport is not None:
+                transport.abort()
+
+    async def _connect(self) -> None:
+        try:
+            transport, _ = await self._loop.create_connection(
+                lambda: _Upstream(self), *self._way.upstream
+            )
+        except OSError:
+            self.end()
+            return
+        self._upstream = transport
+        self._upstream.writelines(self._waiting)
+        self._waiting.clear()
+
+    def _note(self, frame: Frame) -> None:
+        key, version, _ = peek(frame)
+        api = apis()[key]
+        self._way.proxy.requests[api.name] += 1
+        if api is not PRODUCE or _is_answered(frame):
+            self._asked.append(_Asked(api, version))
+
+    def _send(self, parts: list[Buffer]) -> None:
+        if self._upstream is None:
+            self._waiting += parts
+        else:
+            self._upstream.writelines(parts)
+
+    def _change(self, response: Message) -> None:
+        proxy = self._way.proxy
+        if isinstance(response, MetadataResponse):
+            proxy.names.update(
+                (topic.topic_id, topic.name) for topic in response.topics if topic.name
+            )
+        _translate(response, proxy)
+        for fault in list(proxy.faults):
+            fault.strike(response, proxy.names)
+
+    def _write_due(self) -> None:
+        """Pass on all answers whose time has come; one timer, as two could change places."""
+        while self._late:
+            left = self._late[0][0] - monotonic()
+            if left > 0:
+                self._loop.call_later(left, self._write_due)
+                return
+            _, parts = self._late.popleft()
+            if not self._transport.is_closing():
+                self._transport.writelines(parts)
+
+
+class _Upstream(asyncio.Protocol):
+    """The connection to the broker."""
+
+    def __init__(self, client: _Client) -> None:
+        self._client = client
+        self._answers = Splitter(_LARGEST, minimum=RESPONSE_MINIMUM)
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._answers.feed(data):
+            self._client.answer(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._client.end()
+
+
+def _is_answered(frame: Frame) -> bool:
+    _, request = read_request(PRODUCE, frame)
+    assert isinstance(request, ProduceRequest)  # noqa: S101 (for the type checker)
+    return request.acks != 0
+
+
+def _translate(response: Message, proxy: KafkaProxy) -> None:
+    """Replace every broker's address by the proxy's own."""
+    if isinstance(response, FindCoordinatorResponse) and response.node_id >= 0:
+        response.host, response.port = proxy.translate(
+            response.node_id, response.host, response.port
+        )
+    for name in ("brokers", "node_endpoints", "coordinators"):
+        for row in getattr(response, name, None) or ():
+            node = getattr(row, "broker_id", None)
+            row.host, row.port = proxy.translate(
+                row.node_id if node is None else node, row.host, row.port
+            )

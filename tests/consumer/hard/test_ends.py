@@ -1,0 +1,91 @@
+"""Logs that end in what is no row: markers, aborted and open transactions, compacted records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+from typing import Final
+
+import pytest
+
+from rookery.consumer.api import read
+from rookery.testing.kafka import KafkaServer
+from rookery.testing.kafkalogs import NOON, Logs, rows
+from rookery.testing.properties import KafkaSettings
+from tests.consumer.hard.offline import dump, ordered, plain, values
+from tests.consumer.hard.transactions import finish, transact
+
+# As quick as Kafka's cleaner can be made.
+CLEANING: Final = {
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.threads": "1",
+    "log.segment.delete.delay.ms": "100",
+    "log.initial.task.delay.ms": "100",
+}
+COMPACTED: Final = {
+    "cleanup.policy": "compact",
+    "segment.ms": "1000",
+    "min.cleanable.dirty.ratio": "0",
+    "delete.retention.ms": "0",
+}
+WITHIN: Final = 120.0
+
+
+@pytest.fixture(scope="module")
+def cleaning() -> Iterator[KafkaServer]:
+    """A Kafka that compacts at once."""
+    with KafkaServer(KafkaSettings(properties=CLEANING)) as server:
+        yield server
+
+
+def test_ends_that_hold_no_row(logs: Logs) -> None:
+    topic = logs.create("ends", 4)
+    transact(logs.bootstrap, (topic, 0), 10, "commit")
+    logs.write(topic, 1, rows([NOON + n for n in range(10)]))
+    transact(logs.bootstrap, (topic, 1), 5, "abort")
+    logs.write(topic, 2, rows([NOON + n for n in range(10)]))
+    logs.write(topic, 3, rows([NOON + n for n in range(10)]))
+    producer = transact(logs.bootstrap, (topic, 3), 5, "open")
+
+    with read(logs.bootstrap, topic) as stream:
+        began = monotonic()
+        table = stream.to_table()
+        took = monotonic() - began
+        states = values(stream.partitions(), "state")
+    expected = ordered(dump(logs.bootstrap, [topic]))
+    finish(logs.bootstrap, (topic, 3), producer, "abort")
+
+    assert plain(table.to_batches()).equals(expected)
+    assert table.num_rows == 40
+    assert states == ["done", "done", "done", "blocked_by_transaction"]
+    # The log is at its end: nothing is waited for. Half a second would be a fetch that waited.
+    assert took < 20
+
+
+@pytest.mark.kafka
+def test_a_tail_that_was_compacted_away(cleaning: KafkaServer) -> None:
+    with Logs(cleaning.bootstrap) as logs:
+        topic = logs.create("compacted", 1, config=COMPACTED)
+        logs.write(topic, 0, rows([NOON + n for n in range(10)]))
+        transact(logs.bootstrap, (topic, 0), 20, "abort")
+        _wait_for_cleaner(logs, topic)
+
+        with read(logs.bootstrap, topic) as stream:
+            table = stream.to_table()
+            states = values(stream.partitions(), "state")
+
+    assert values(table, "offset") == list(range(10))
+    assert states == ["done"]
+
+
+def _wait_for_cleaner(logs: Logs, topic: str) -> None:
+    """Write aborted rows, which only closes segments, until the 20 are gone."""
+    deadline = monotonic() + WITHIN
+    number = 0
+    while True:
+        left = values(dump(logs.bootstrap, [topic], "read_uncommitted"), "offset")
+        if not set(left) & set(range(10, 30)):
+            return
+        assert monotonic() < deadline, f"Kafka does not compact: {left}"
+        number += 1
+        transact(logs.bootstrap, (topic, 0), 100 + number, "abort")

@@ -1,0 +1,21 @@
+"""A reader that is killed and started again gives what one gives that was not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rookery.testing.kafkalogs import Logs
+from tests.consumer.hard.skew import Shape, fill
+from tests.consumer.killing import ordeal
+
+
+@pytest.mark.parametrize("group", [None, "killed"])
+def test_killed_at_random_points(logs: Logs, tmp_path: Path, group: str | None) -> None:
+    topic = logs.create("killed", 8)
+    fill(logs, topic, Shape(rows=20_000, partitions=8))
+
+    twice = ordeal(logs.bootstrap, topic, tmp_path, kills=5, seed=3, group=group)
+
+    assert twice == 0 or group is not None

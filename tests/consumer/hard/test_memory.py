@@ -1,0 +1,92 @@
+"""The bound on memory holds with giants, and against batches that swell when they are opened."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from rookery.consumer.api import read
+from rookery.consumer.faults import OutOfMemory
+from rookery.testing.kafkalogs import NOON, Logs, packed, rows
+
+MIB: Final = 1 << 20
+MEMORY: Final = 64 * MIB
+BATCH_BYTES: Final = 4 * MIB
+GIANT: Final = 8 * MIB
+SWOLLEN: Final = 40 * MIB
+BOMB: Final = 160 * MIB
+MOST: Final = 128 * MIB
+
+
+def _grow(logs: Logs, topic: str) -> dict[str, Any]:
+    numbers = [str(one) for one in (MEMORY, MOST, BATCH_BYTES)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.consumer.hard.growth", logs.bootstrap, topic, *numbers],
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _zeros(times: list[int], size: int) -> pa.RecordBatch:
+    return rows(times, b"\0" * size)
+
+
+def test_giants_do_not_break_the_bound(logs: Logs) -> None:
+    topic = logs.create("giants", 8)
+    count = 0
+    for partition in range(8):
+        for step in range(3):
+            base = NOON + 100_000 * step + 10_000 * partition
+            logs.append(
+                topic, {partition: packed(rows([base + n for n in range(500)], b"x" * 100))}
+            )
+            logs.append(topic, {partition: packed(_zeros([base + 600], GIANT))})
+            # One batch of many rows that is fifty times as large when it is opened.
+            swollen = _zeros([base + 700 + n for n in range(400)], SWOLLEN // 400)
+            logs.append(topic, {partition: packed(swollen, "lz4")})
+            count += 901
+
+    found = _grow(logs, topic)
+
+    assert found["error"] is None
+    assert found["rows"] == count
+    assert found["largest_of_many"] <= BATCH_BYTES + SWOLLEN // 400 + MIB
+    assert found["grown"] <= MEMORY + SWOLLEN + 64 * MIB, f"{found['grown'] / MIB:.0f} MiB"
+
+
+def test_a_bomb_is_an_error_with_coordinates(logs: Logs) -> None:
+    topic = logs.create("bomb", 2)
+    logs.append(topic, {0: packed(rows([NOON + n for n in range(100)]))})
+    logs.append(topic, {1: packed(rows([NOON + n for n in range(100)]))})
+    logs.append(topic, {1: packed(_zeros([NOON + 500] * 200, BOMB // 200), "lz4")})
+
+    found = _grow(logs, topic)
+
+    assert found["error"] == [topic, 1, 100]
+    assert found["rows"] == 200  # all that comes before it was handed out
+    assert found["grown"] <= MEMORY + MOST + 64 * MIB
+
+
+def test_heads_that_do_not_fit_are_told_with_what_is_needed(logs: Logs) -> None:
+    topic = logs.create("heads", 8)
+    for partition in range(8):
+        batch = _zeros([NOON + 10 * n + partition for n in range(3)], MIB)
+        logs.append(topic, {partition: packed(batch)})
+
+    with (
+        read(logs.bootstrap, topic, memory=2 * MIB) as stream,
+        pytest.raises(OutOfMemory) as caught,
+    ):
+        stream.to_table()
+
+    assert caught.value.needed > 2 * MIB
+    assert "spill" in str(caught.value)
+    with read(logs.bootstrap, topic, memory=caught.value.needed) as stream:
+        assert stream.to_table().num_rows == 24

@@ -1,0 +1,60 @@
+"""Transactions that are committed, aborted or left open, and are known to be so by the log."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Final, Literal
+
+from confluent_kafka import Producer
+
+from rookery.client import Client
+from rookery.model.offset import LATEST
+from rookery.model.partition import TopicPartition
+from rookery.testing.kafkalogs import NOON
+
+_WITHIN: Final = 90.0
+
+
+def transact(
+    bootstrap: str,
+    place: tuple[str, int],
+    count: int,
+    end: Literal["commit", "abort", "open"],
+    time_ms: int = NOON + 10_000,
+) -> Producer:
+    """Write rows in a transaction and end it; return when its marker is in the log."""
+    topic, partition = place
+    name = f"{topic}-{partition}-{count}"
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(count):
+        text = b"t%d" % number
+        producer.produce(topic, text, text, partition, timestamp=time_ms + number)
+    assert producer.flush(60) == 0
+    if end != "open":
+        finish(bootstrap, place, producer, end)
+    return producer
+
+
+def finish(
+    bootstrap: str, place: tuple[str, int], producer: Producer, end: Literal["commit", "abort"]
+) -> None:
+    """End a transaction, and wait until the log tells so: markers come after the answer."""
+    if end == "commit":
+        producer.commit_transaction(60)
+    else:
+        producer.abort_transaction(60)
+    asyncio.run(_wait(bootstrap, TopicPartition(*place)))
+
+
+async def _wait(bootstrap: str, place: TopicPartition) -> None:
+    deadline = monotonic() + _WITHIN
+    async with Client(bootstrap) as client:
+        while True:
+            high = (await client.offsets.find({place: LATEST}))[place].offset
+            stable = (await client.offsets.find({place: LATEST}, committed=True))[place].offset
+            if stable == high:
+                return
+            assert monotonic() < deadline, f"{place.text}: no marker at {stable}, end {high}"

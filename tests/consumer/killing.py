@@ -1,0 +1,113 @@
+"""Readers that are killed at random points lose nothing and double nothing.
+
+    python -m tests.consumer.killing --kills 100
+
+On a real Kafka: a reader writes rows and checkpoints to a file, is killed (SIGKILL) and started
+again, over and over. What it wrote must be the sorted dump of the log. With `--mode group` it goes
+on where its group has committed: rows between the last commit and the kill come twice, no others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from signal import SIGKILL
+from time import monotonic, sleep
+from typing import Final
+
+import pyarrow as pa
+
+from rookery.testing.kafka import KafkaServer
+from rookery.testing.kafkalogs import Logs
+from rookery.testing.process import Process
+from tests.consumer.hard.offline import dump, ordered, plain
+from tests.consumer.hard.reader import BATCH_ROWS, frames
+from tests.consumer.hard.skew import Shape, fill
+
+say: Final = partial(print, flush=True)
+_LOOK: Final = 0.002
+_WITHIN: Final = 180.0
+
+
+def main() -> int:
+    """Run it; 0 if nothing was lost or doubled."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--partitions", type=int, default=16)
+    parser.add_argument("--mode", choices=("checkpoint", "group"), default="checkpoint")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    args = parser.parse_args()
+    say(f"seed {args.seed}")
+    with (
+        KafkaServer() as kafka,
+        Logs(kafka.bootstrap) as logs,
+        tempfile.TemporaryDirectory(prefix="rookery-killing-") as folder,
+    ):
+        topic = logs.create("killed", args.partitions)
+        fill(logs, topic, Shape(args.rows, args.partitions))
+        group = "killed" if args.mode == "group" else None
+        twice = ordeal(logs.bootstrap, topic, Path(folder), args.kills, args.seed, group)
+    say(f"{args.kills} kills, {args.rows:,} rows, none lost, {twice:,} of them twice")
+    return 0
+
+
+def ordeal(
+    bootstrap: str, topic: str, folder: Path, kills: int, seed: int, group: str | None = None
+) -> int:
+    """Kill readers and compare; return how many rows came twice."""
+    path, log = folder / "rows", folder / "log"
+    command = [sys.executable, "-m", "tests.consumer.hard.reader", bootstrap, topic, str(path)]
+    if group is not None:
+        command.append(group)
+    expected = ordered(dump(bootstrap, [topic]))
+    chance = random.Random(seed)
+    about = expected.get_total_buffer_size()
+    for mark in sorted(chance.randrange(about) for _ in range(kills)):
+        status = _kill_behind(Process(command, log), path, mark)
+        assert status in {0, -SIGKILL}, f"a reader ended with {status}:\n{log.read_text()[-3000:]}"
+    last = Process(command, log)
+    status = last.ended(_WITHIN)
+    assert status == 0, f"the last reader ended with {status}:\n{log.read_text()[-3000:]}"
+    found = plain([batch for batch, _, _ in frames(path)])
+    if group is None:
+        assert found.equals(expected), "what was written is not the log in order"
+        return 0
+    return _check_twice(found, expected, kills)
+
+
+def _kill_behind(process: Process, path: Path, mark: int) -> int:
+    """Kill a reader as soon as its file is so long, wherever it is then; return how it ended."""
+    deadline = monotonic() + _WITHIN
+    while not path.exists() or path.stat().st_size < mark:
+        status = process.ended()
+        if status is not None:
+            return status  # it has come to the end
+        assert monotonic() < deadline, "the reader does not get on"
+        sleep(_LOOK)
+    return process.kill()
+
+
+def _check_twice(found: pa.Table, expected: pa.Table, kills: int) -> int:
+    """See that no row is missing, and that only whole tails between commit and kill are double."""
+    places: dict[tuple[int, int], int] = {}
+    for place in _places(found):
+        places[place] = places.get(place, 0) + 1
+    assert places.keys() == set(_places(expected)), "rows are missing"
+    twice = sum(places.values()) - len(places)
+    assert twice <= kills * BATCH_ROWS, f"{twice} rows came twice"
+    return twice
+
+
+def _places(table: pa.Table) -> Sequence[tuple[int, int]]:
+    columns = (table.column(name).to_pylist() for name in ("partition", "offset"))
+    return list(zip(*columns, strict=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Strings that lie anywhere, copied by the compiled kernel and by its twin."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rookery.consumer import _gather, _gather_twin
+from rookery.consumer.gather import Strings, binary, joined, strings_of
+from rookery.testing.kafkalogs import NOON, packed, rows
+
+VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=30)
+
+
+@settings(deadline=None)  # the first array imports a lot
+@given(first=VALUES, second=VALUES, data=st.data())
+def test_any_rows_of_any_columns_come_out_as_they_were(
+    first: list[bytes | None], second: list[bytes | None], data: st.DataObject
+) -> None:
+    columns = [pa.array(values, pa.binary_view()) for values in (first, second)]
+    strings = joined([strings_of(column) for column in columns])
+    count = len(first) + len(second)
+    rows = data.draw(st.lists(st.integers(0, count - 1), max_size=40)) if count else []
+
+    taken = binary(strings.at(np.array(rows, np.int64)))
+
+    every = first + second
+    assert taken.to_pylist() == [every[row] for row in rows]
+    taken.validate(full=True)
+
+
+@pytest.mark.parametrize("kernel", [_gather, _gather_twin])
+def test_both_kernels_copy_and_refuse_alike(kernel: ModuleType) -> None:
+    text = b"one two three"
+    address = pa.py_buffer(text).address
+    addresses = np.array([address + 8, 0, address, address], np.int64)
+    sizes = np.array([5, -1, 3, 0], np.int32)
+    out = bytearray(8)
+
+    kernel.gather(addresses.data, sizes.data, out)
+
+    assert out == b"threeone"
+    with pytest.raises(ValueError, match="8 bytes do not fit a buffer of 7"):
+        kernel.gather(addresses.data, sizes.data, bytearray(7))
+    with pytest.raises(ValueError, match="1 addresses for 4 sizes"):
+        kernel.gather(addresses[:1].data, sizes.data, out)
+
+
+def test_records_are_found_by_both_kernels_as_the_decoder_reads_them() -> None:
+    rows_ = rows([NOON, -1, NOON + 2, NOON + 1], b"value %d")
+    data = b"".join(bytes(packed(rows_.slice(start, 2))) for start in (0, 2))
+    second = len(packed(rows_.slice(0, 2)))
+    data = data[:second] + (2).to_bytes(8, "big") + data[second + 8 :]
+
+    for kernel in (_gather, _gather_twin):
+        columns = [np.full(4, -9, kind) for kind in ("q", "q", "q", "i", "q", "i")]
+        assert kernel.locate(data, 1, 4, [one.data for one in columns]) == 3
+        offsets, moments, _, _, places, sizes = columns
+        assert offsets.tolist()[:3] == [1, 2, 3]
+        assert moments.tolist()[:3] == [-(1 << 62), NOON + 2, NOON + 1]
+        strings = Strings(places[:3], sizes[:3])
+        assert binary(strings).to_pylist() == [b"value 1", b"value 2", b"value 3"]
+
+
+@settings(deadline=None)  # the first array imports a lot
+@given(cuts=st.lists(st.tuples(st.integers(0, 250), st.integers(0, 255)), max_size=3))
+def test_both_kernels_agree_on_what_is_not_plain(cuts: list[tuple[int, int]]) -> None:
+    data = bytearray(packed(rows([NOON, NOON + 1, NOON + 2], b"value %d")))
+    for at, byte in cuts:
+        data[at % len(data)] = byte
+    found = []
+    for kernel in (_gather, _gather_twin):
+        columns = [np.zeros(3, kind) for kind in ("q", "q", "q", "i", "q", "i")]
+        count = kernel.locate(data, 0, 1 << 62, [one.data for one in columns])
+        found.append((count, [one[: max(count, 0)].tolist() for one in columns]))
+    assert found[0] == found[1]

@@ -1,0 +1,189 @@
+"""Streams without end: idle, waking and new partitions, and the way out."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+from time import monotonic
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+import rookery
+from rookery.consumer.batch import Batch
+from rookery.consumer.faults import TopicDeleted
+from rookery.testing.kafkalogs import NOON, Logs, rows
+
+WITHIN_MS = 60_000
+QUICK = timedelta(milliseconds=100)
+
+
+def polled(stream: rookery.OrderedStream, count: int) -> list[Batch]:
+    """Read batches until there are so many rows."""
+    found: list[Batch] = []
+    until = monotonic() + WITHIN_MS / 1000
+    while sum(batch.num_rows for batch in found) < count:
+        assert monotonic() < until, f"only {found} came"
+        batch = stream.poll(1000)
+        if batch is not None:
+            found.append(batch)
+    return found
+
+
+def test_a_silent_partition_is_waited_for_and_then_passed(topics: Logs) -> None:
+    topic = topics.create("silent", 3)
+    topics.write(topic, 0, rows([NOON]))
+
+    with rookery.follow(topics.bootstrap, topic, start="earliest", max_idle=QUICK) as stream:
+        polled(stream, 1)
+        topics.write(topic, 1, rows([NOON + 5000]))
+        polled(stream, 1)
+        assert stream.frontier == NOON + 5000
+        topics.write(topic, 2, rows([NOON + 2000, NOON + 6000]))
+        late = polled(stream, 2)
+        states = stream.partitions()
+
+    columns = [(one["partition"], one["lateness"]) for one in late[0].to_pylist()]
+    assert columns[0] == (2, timedelta(seconds=3))
+    assert states["late"].to_pylist() == [0, 0, 1]
+
+
+def test_a_replay_goes_live(topics: Logs) -> None:
+    topic = topics.create("golive", 2)
+    topics.write(topic, 0, rows([NOON, NOON + 2]))
+    topics.write(topic, 1, rows([NOON + 1, NOON + 3]))
+
+    with rookery.replay(topics.bootstrap, topic, then="live", max_idle=QUICK) as stream:
+        first = polled(stream, 4)
+        assert stream.is_live
+        topics.write(topic, 0, rows([NOON + 4]))
+        second = polled(stream, 1)
+
+    offsets = [one["offset"] for batch in first for one in batch.to_pylist()]
+    assert offsets == [0, 0, 1, 1]
+    assert second[0].to_pylist()[0]["offset"] == 2
+
+
+def test_a_new_partition_joins_at_its_beginning(topics: Logs) -> None:
+    topic = topics.create("grows", 1)
+    topics.write(topic, 0, rows([NOON + 10]))
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap})
+
+    with rookery.follow(
+        topics.bootstrap, topic, start="earliest", max_idle=QUICK, discover=QUICK
+    ) as stream:
+        polled(stream, 1)
+        for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
+            future.result(60)
+        topics._find_leaders(topic, 2)
+        topics.write(topic, 1, rows([NOON + 4, NOON + 20]))
+        joined = polled(stream, 2)
+
+    found = [one for batch in joined for one in batch.to_pylist()]
+    assert [(one["partition"], one["offset"]) for one in found] == [(1, 0), (1, 1)]
+    assert found[0]["lateness"] == timedelta(milliseconds=6)
+
+
+def _poll_until(stream: rookery.OrderedStream, moment: float) -> None:
+    while monotonic() < moment:
+        stream.poll(1000)
+
+
+def test_a_deleted_topic_ends_the_stream_after_its_rows(topics: Logs) -> None:
+    topic = topics.create("deleted", 1)
+    topics.write(topic, 0, rows([NOON]))
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap})
+
+    with rookery.follow(topics.bootstrap, topic, start="earliest") as stream:
+        polled(stream, 1)
+        admin.delete_topics([topic])[topic].result(60)
+        until = monotonic() + WITHIN_MS / 1000
+        with pytest.raises(TopicDeleted) as caught:
+            _poll_until(stream, until)
+
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 1)
+
+
+async def test_a_wait_can_be_cancelled(topics: Logs) -> None:
+    topic = topics.create("cancelled", 1)
+
+    async with rookery.follow(topics.bootstrap, topic) as stream:
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.wait([waiting], timeout=0.3)
+        began = monotonic()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        took = monotonic() - began
+        topics.write(topic, 0, rows([NOON]))
+        batch = await anext(stream)
+
+    assert took < 5  # it is milliseconds on a machine with time
+    assert batch.num_rows == 1
+
+
+def test_what_nobody_refers_to_is_closed(topics: Logs) -> None:
+    topic = topics.create("garbage", 1)
+    stream = rookery.follow(topics.bootstrap, topic).open()
+    assert any(thread.name == "rookery-consumer" for thread in threading.enumerate())
+
+    del stream
+    gc.collect()
+
+    assert not any(thread.name == "rookery-consumer" for thread in threading.enumerate())
+
+
+PROGRAM = """
+import sys, rookery
+stream = rookery.follow(sys.argv[1], sys.argv[2], start="earliest")
+print(next(stream).num_rows, flush=True)
+try:
+    next(stream)
+except KeyboardInterrupt:
+    stream.close()
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_wait(topics: Logs) -> None:
+    topic = topics.create("interrupt", 1)
+    topics.write(topic, 0, rows([NOON]))
+    child = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, topics.bootstrap, topic],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+    assert child.stdout is not None
+    try:
+        assert child.stdout.readline() == "1\n"
+        began = monotonic()
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "interrupted\n"
+        took = monotonic() - began
+        assert child.wait(60) == 0
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+    assert took < 5  # 100 ms are promised; a machine with more to do than it can takes longer
+
+
+def test_a_paced_replay_takes_its_time(topics: Logs) -> None:
+    topic = topics.create("paced", 2)
+    topics.write(topic, 0, rows([NOON, NOON + 4000]))
+    topics.write(topic, 1, rows([NOON + 2000, NOON + 6000]))
+
+    began = monotonic()
+    with rookery.replay(topics.bootstrap, topic, speed=10.0) as stream:
+        arrivals = [(batch.num_rows, monotonic() - began) for batch in stream]
+
+    assert sum(count for count, _ in arrivals) == 4
+    assert arrivals[-1][1] - arrivals[0][1] >= 0.55
+    assert len(arrivals) >= 2

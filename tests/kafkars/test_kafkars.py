@@ -1,0 +1,287 @@
+"""kafkars' interface: order, liveness and the stated outcomes, on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from rookery.client import Client
+from rookery.errors import ApiError, ConfigError, ErrorCode
+from rookery.kafkars import (
+    MESSAGE_SCHEMA,
+    PARTITION_STATE_SCHEMA,
+    ConsumerManager,
+    SourceTopic,
+)
+from rookery.model.partition import TopicPartition as Place
+from rookery.testing.kafka import KafkaServer
+from rookery.testing.kafkalogs import NOON, Logs, rows
+from rookery.testing.kafkaproxy import KafkaProxy
+from tests.consumer.hard.transactions import transact
+
+WITHIN = 90.0
+
+
+@pytest.fixture
+def logs(kafka: KafkaServer) -> Iterator[Logs]:
+    with Logs(kafka.bootstrap) as made:
+        yield made
+
+
+@pytest.fixture
+def topic(logs: Logs) -> str:
+    """Two partitions, whose rows take turns."""
+    name = logs.create("kafkars", 2)
+    for partition in range(2):
+        times = [NOON + 2 * n + partition for n in range(3000)]
+        logs.write(name, partition, rows(times), size=300)
+    return name
+
+
+def drain(manager: ConsumerManager, timeout_ms: int = 100) -> pa.Table:
+    """Poll until it is live."""
+    deadline = monotonic() + WITHIN
+    batches = []
+    while not manager.is_live():
+        assert monotonic() < deadline, manager.partitions()
+        batches.append(manager.poll(timeout_ms))
+    return pa.Table.from_batches(batches, MESSAGE_SCHEMA)
+
+
+def times_of(table: pa.Table) -> list[Any]:
+    """Return the times of rows in milliseconds."""
+    return list(table.column("timestamp").cast(pa.int64()).to_pylist())
+
+
+def test_rows_come_in_the_order_of_time(logs: Logs, topic: str) -> None:
+    sources = [SourceTopic.from_earliest(topic)]
+    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, None, 1000) as manager:
+        batches = []
+        while not manager.is_live():
+            batches.append(manager.poll(1000))
+        held, state = manager.held_message_count(), manager.partition_state()
+
+    table = pa.Table.from_batches(batches)
+    assert table.schema == MESSAGE_SCHEMA
+    assert max(batch.num_rows for batch in batches) <= 1000
+    assert times_of(table) == [NOON + n for n in range(6000)]
+    assert held == 0
+    assert state.schema == PARTITION_STATE_SCHEMA
+    assert state.column("released_offset").to_pylist() == [3000, 3000]
+    assert state.column("is_live").to_pylist() == [True, True]
+
+
+def test_the_columns_are_those_of_kafkarrow() -> None:
+    kafkarrow = pytest.importorskip("kafkarrow", reason="a peer of the benchmark only")
+
+    assert kafkarrow.MESSAGE_SCHEMA == MESSAGE_SCHEMA
+    assert kafkarrow.PARTITION_STATE_SCHEMA == PARTITION_STATE_SCHEMA
+
+
+def test_it_is_live_only_when_all_was_returned(logs: Logs, topic: str) -> None:
+    sources = [SourceTopic.from_earliest(topic)]
+    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, None, 100) as manager:
+        seen = 0
+        while seen < 6000:
+            assert not manager.is_live()
+            seen += manager.poll(1000).num_rows
+
+        assert manager.is_live()
+        assert manager.poll(0).num_rows == 0
+
+
+def test_a_cutoff_makes_it_live_earlier_and_changes_no_row(logs: Logs, topic: str) -> None:
+    sources = [SourceTopic.from_earliest(topic)]
+    cutoff = NOON + 3000
+    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, cutoff, 500) as manager:
+        first = drain(manager)
+        rest: list[pa.RecordBatch] = []
+        deadline = monotonic() + WITHIN
+        while first.num_rows + sum(batch.num_rows for batch in rest) < 6000:
+            assert monotonic() < deadline
+            rest.append(manager.poll(100))
+
+    table = pa.Table.from_batches([*first.to_batches(), *rest])
+    times = times_of(table)
+    assert times == [NOON + n for n in range(6000)]
+    # It was live with the first batch that reaches the cutoff, not before and not much later.
+    assert cutoff - NOON < first.num_rows <= cutoff - NOON + 500
+
+
+def test_a_slow_partition_is_waited_for(logs: Logs, topic: str) -> None:
+    with KafkaProxy(logs.bootstrap) as proxy:
+        proxy.rtt_ms[proxy.nodes[0]] = (0.0, 200.0)
+        sources = [SourceTopic.from_earliest(topic)]
+        with ConsumerManager({"bootstrap.servers": proxy.bootstrap}, sources) as manager:
+            table = drain(manager, timeout_ms=1)
+
+    times = times_of(table)
+    assert times == sorted(times)
+    assert len(times) == 6000
+
+
+def test_poll_returns_rows_before_its_time_is_over(logs: Logs, topic: str) -> None:
+    sources = [SourceTopic.from_earliest(topic)]
+    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, None, 1000) as manager:
+        began = monotonic()
+        table = drain(manager, timeout_ms=60_000)
+        took = monotonic() - began
+
+    assert table.num_rows == 6000
+    assert took < 60
+
+
+def test_rows_that_come_later_are_returned_too(logs: Logs, topic: str) -> None:
+    sources = [SourceTopic.from_latest(topic)]
+    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources) as manager:
+        assert manager.is_live()
+        logs.write(topic, 0, rows([NOON + 9000]))
+        logs.write(topic, 1, rows([NOON + 8000]))
+        found: list[Any] = []
+        deadline = monotonic() + WITHIN
+        while len(found) < 2:
+            assert monotonic() < deadline
+            found += manager.poll(100).column("partition").to_pylist()
+
+    assert sorted(found) == [0, 1]
+
+
+def _commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
+    async def commit() -> None:
+        async with Client(bootstrap) as client:
+            await client.groups.commit_offsets(group, {Place(topic, 0): offset})
+
+    asyncio.run(commit())
+
+
+def _committed(bootstrap: str, group: str, topic: str) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    places = [TopicPartition(topic, number) for number in range(2)]
+    found = [one.offset for one in consumer.committed(places, 60)]
+    consumer.close()
+    return found
+
+
+def test_it_begins_at_the_commit_and_without_one_at_the_beginning(logs: Logs, topic: str) -> None:
+    group = f"group-{topic}"
+    _commit(logs.bootstrap, group, topic, 2990)
+    config = {"bootstrap.servers": logs.bootstrap, "group.id": group}
+    with ConsumerManager(config, [SourceTopic.from_committed(topic)]) as manager:
+        table = drain(manager)
+        groups = AdminClient({"bootstrap.servers": logs.bootstrap}).list_consumer_groups()
+        members = AdminClient({"bootstrap.servers": logs.bootstrap}).describe_consumer_groups(
+            [group]
+        )[group]
+
+    partitions = table.column("partition").to_pylist()
+    assert (partitions.count(0), partitions.count(1)) == (10, 3000)
+    # It has read everything, and neither joined nor committed.
+    assert members.result(60).members == []
+    assert group in {one.group_id for one in groups.result(60).valid}
+    assert _committed(logs.bootstrap, group, topic) == [2990, -1001]
+
+
+def test_no_commit_is_ever_made(logs: Logs, topic: str) -> None:
+    group = f"silent-{topic}"
+    config = {"bootstrap.servers": logs.bootstrap, "group.id": group}
+    with ConsumerManager(config, [SourceTopic.from_earliest(topic)]) as manager:
+        drain(manager)
+
+    assert _committed(logs.bootstrap, group, topic) == [-1001, -1001]
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        (lambda name: SourceTopic.from_absolute_time(name, NOON + 5990), 10),
+        (lambda name: SourceTopic.from_absolute_time(name, NOON + 1_000_000), 0),
+        (lambda name: SourceTopic.from_relative_time(name, 1), 0),
+        (lambda name: SourceTopic.from_relative_time(name, 10**13), 6000),
+        (SourceTopic.from_latest, 0),
+        (lambda name: {"name": name, "policy": "earliest"}, 6000),
+    ],
+)
+def test_where_it_begins(logs: Logs, topic: str, source: Any, count: int) -> None:
+    config = {"bootstrap.servers": logs.bootstrap}
+    with ConsumerManager(config, [source(topic)]) as manager:
+        assert drain(manager).num_rows == count
+        assert manager.is_live()
+
+
+def test_a_topic_that_does_not_exist(logs: Logs) -> None:
+    with pytest.raises(ApiError) as caught:
+        ConsumerManager(
+            {"bootstrap.servers": logs.bootstrap}, [SourceTopic.from_earliest("no-such-topic")]
+        )
+
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "no-such-topic" in str(caught.value)
+
+
+def test_a_topic_without_records_is_live_at_once(logs: Logs) -> None:
+    empty = logs.create("empty", 3)
+    config = {"bootstrap.servers": logs.bootstrap}
+    with ConsumerManager(config, [SourceTopic.from_earliest(empty)]) as manager:
+        assert manager.is_live()
+        assert manager.poll(0).num_rows == 0
+
+
+def test_a_topic_that_is_named_twice(logs: Logs, topic: str) -> None:
+    sources = [SourceTopic.from_earliest(topic), SourceTopic.from_latest(topic)]
+    with pytest.raises(ConfigError, match=f"{topic} is named twice"):
+        ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources)
+
+
+def test_no_topic_at_all(logs: Logs) -> None:
+    with pytest.raises(ConfigError, match="topics: name one"):
+        ConsumerManager({"bootstrap.servers": logs.bootstrap}, [])
+
+
+def test_a_log_that_ends_in_a_marker_comes_to_its_end(logs: Logs) -> None:
+    topic = logs.create("marked", 1)
+    transact(logs.bootstrap, (topic, 0), 10, "commit")
+
+    with ConsumerManager(
+        {"bootstrap.servers": logs.bootstrap}, [SourceTopic.from_earliest(topic)]
+    ) as manager:
+        assert drain(manager).num_rows == 10
+
+
+def test_time_that_goes_back_leaves_the_offsets_in_order(logs: Logs) -> None:
+    topic = logs.create("disorder", 1)
+    logs.write(topic, 0, rows([NOON + 1000 * n for n in (5, 1, 3, 2, 4)]))
+
+    with ConsumerManager(
+        {"bootstrap.servers": logs.bootstrap}, [SourceTopic.from_earliest(topic)]
+    ) as manager:
+        table = drain(manager)
+
+    assert table.column("offset").to_pylist() == [0, 1, 2, 3, 4]
+
+
+def test_what_is_told_of_partitions(logs: Logs, topic: str) -> None:
+    sources = [SourceTopic.from_absolute_time(topic, NOON + 1000)]
+    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, None, 100) as manager:
+        assert manager.low_water_mark() is None
+        first = manager.poll(60_000)
+        one, two = manager.partitions()
+        mark = manager.low_water_mark()
+
+        assert first.num_rows <= 100
+        assert (one.topic, one.partition, two.partition) == (topic, 0, 1)
+        assert (one.replay_start_offset, one.replay_end_offset) == (500, 3000)
+        assert one.released_offset + two.released_offset == 1000 + first.num_rows
+        assert one.consumed_offset >= one.released_offset
+        assert not one.is_live
+        assert mark is not None
+        assert mark >= NOON + 1000
+        assert manager.get_priming_watermark() == mark
+        assert manager.held_message_count() == one.held + two.held
+        assert manager.paused_partition_count() == one.is_paused + two.is_paused
