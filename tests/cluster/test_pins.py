@@ -5,7 +5,7 @@ from __future__ import annotations
 from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.log import Committed, Extent, Piece, Replaced, ReplacedRange
-from rookery.cluster.events.pins import TopicPinned, TopicUnpinned
+from rookery.cluster.events.pins import PinStart, TopicPinned, TopicUnpinned
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.image import read_image, write_image
 from rookery.cluster.state.pinrules import MAX_PIN_MS
@@ -76,6 +76,36 @@ def test_no_pin_is_for_ever() -> None:
     world = World()
     event = TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=1 << 62)
     assert world.say(1000, event).outcomes[0].value == 1000 + MAX_PIN_MS
+
+
+def test_a_pin_may_hold_what_lies_behind_an_offset() -> None:
+    world = World()
+    start = PinStart(partition=0, offset=2)
+    world.say(1000, TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=2000, starts=[start]))
+    world.state = read_image(write_image(world.state))
+    assert not world.replace(1500, cleaned_to=3)
+    # The range goes further, but what lies behind the mark is as it was.
+    assert world.replace(1500, cleaned_to=2)
+    start = PinStart(partition=0, offset=3)
+    world.say(1500, TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=2000, starts=[start]))
+    assert world.replace(1500, cleaned_to=3)
+
+
+def test_of_several_pins_the_lowest_counts() -> None:
+    world = World()
+    for pin, offset in ((PIN, 3), (b"q" * 16, 1)):
+        starts = [PinStart(partition=0, offset=offset)]
+        world.say(1000, TopicPinned(topic_id=TOPIC, pin_id=pin, until_ms=2000, starts=starts))
+    assert not world.replace(1500, cleaned_to=3)
+    world.say(1500, TopicUnpinned(topic_id=TOPIC, pin_id=b"q" * 16))
+    assert world.replace(1500, cleaned_to=3)
+
+
+def test_partitions_without_a_start_are_not_held() -> None:
+    world = World()
+    starts = [PinStart(partition=1, offset=0)]
+    world.say(1000, TopicPinned(topic_id=TOPIC, pin_id=PIN, until_ms=2000, starts=starts))
+    assert world.replace(1500, cleaned_to=3)
 
 
 def test_pins_are_in_the_snapshot() -> None:

@@ -35,7 +35,7 @@ async def start(request: pytest.FixtureRequest) -> AsyncIterator[Start]:
     async def begin(node_id: int, snapshot: State | None = None) -> tuple[Replica, FaultyLog]:
         log = FaultyLog(open_log(f"memory:{request.node.nodeid}"))
 
-        async def load() -> State | None:
+        async def load(_at_least: int) -> State | None:
             return read_image(write_image(snapshot)) if snapshot else None
 
         replica = Replica(log, ManualClock(), load)

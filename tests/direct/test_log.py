@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rookery.cluster.events.pins import TopicPinned
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.log import DirectLog
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
-from tests.direct.logs import Cluster, send, until, values
+from tests.direct.logs import Cluster, create, read_all, send, until, values
 
 
 def test_nothing_there_is_an_error_and_makes_nothing(tmp_path: Path) -> None:
@@ -69,3 +69,64 @@ def test_who_was_expired_joins_again_under_a_new_name(tmp_path: Path) -> None:
 
         until(is_expired)
         assert log.run(log.log.numbers()).incarnation > before
+
+
+def objects_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("sent", [1, 60])
+def test_a_cluster_that_was_made_anew_is_noticed_and_left_alone(tmp_path: Path, sent: int) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker(inline_bytes=0) as broker:
+        create(broker, "t")
+        send(broker, "t", values(20), each=1)
+    kept = shared(cluster.place)
+    kept.run(kept.log.numbers())  # it has joined, as one that writes
+    folder = tmp_path / "store"
+    folder.rename(tmp_path / "deleted")
+    # Shorter than the old log, or longer: both could be mistaken for it.
+    with cluster.broker(inline_bytes=0) as broker:
+        create(broker, "t")
+        send(broker, "t", values(sent), each=1)
+    before = objects_in(folder)
+
+    for work in (kept.log.barrier, kept.log.numbers):
+        with pytest.raises(ConfigError, match=r"which was deleted since\. Nothing was written"):
+            kept.run(work())
+    pin = TopicPinned(topic_id=bytes(16), pin_id=bytes(16), until_ms=1)
+    with pytest.raises(ConfigError, match="holds the log of cluster"):
+        kept.run(kept.log.propose([pin]))
+    kept.close()
+    assert objects_in(folder) == before
+
+    # Who asks for the log again gets the new one.
+    again = shared(cluster.place)
+    assert again is not kept
+    assert again.log.state.topics.by_name["t"].partitions[0].next_offset == sent
+    again.close()
+    assert len(read_all(cluster)) == sent
+
+
+def test_what_a_stranger_wrote_is_void(tmp_path: Path) -> None:
+    """As if the cluster were made anew between a look and an append."""
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        create(broker, "t")
+        send(broker, "t", values(5))
+        with cluster.log as log:
+            [topic] = log.log.state.topics
+            log.run(log.log.numbers())
+            log.log.state.cluster_id = "of another"
+            pin = TopicPinned(topic_id=topic.id, pin_id=bytes(16), until_ms=1 << 60)
+            log.run(_proposed(log.log, pin))
+            log.log.is_foreign = True
+        send(broker, "t", values(5))
+        known = broker.broker.replica.state.topics.by_name["t"]
+        until(lambda: known.partitions[0].next_offset == 10)
+        assert not known.pins
+    assert len(read_all(cluster)) == 10
+
+
+async def _proposed(log: DirectLog, event: TopicPinned) -> None:
+    await log.replica.propose([event])

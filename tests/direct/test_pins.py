@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
+from rookery.clock import SystemClock, Time
 from rookery.direct.grouped import publish
 from rookery.direct.pins import Pins
 from rookery.errors import ApiError
@@ -46,6 +47,72 @@ def test_a_pinned_batch_is_read_again_the_same_and_then_compacted(tmp_path: Path
             log.run(pins.release())
             until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
     assert len(read_all(cluster)) < 100
+
+
+def test_a_reader_that_goes_on_holds_its_batch_and_nothing_before(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+        send(broker, "t", values(600), each=50)
+    with cluster.log as log:
+        before = planned(log)
+        first = read(cluster.place, before)
+        [topic] = log.log.state.topics
+        held = [part for part in first if part.offset >= 350]
+        pins = Pins(log.log, 3_600_000)
+        log.run(pins.hold_from({(topic.id, 0): 350}))
+        with cluster.rewriting(**COMPACT) as broker:
+            until(lambda: partitions_of(broker, "t")[0].cleaned_to > 0)
+            # Never again is all of it compacted while the batch may be read again.
+            until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
+            assert 0 < partitions_of(broker, "t")[0].cleaned_to <= 350
+            now = read_all(cluster)
+            assert [part for part in now if part.offset >= 350] == held
+            assert len(now) < len(first)
+            # The next batch: what was held so far is compacted.
+            log.run(log.log.barrier())
+            log.run(Pins(log.log, 3_600_000).hold_from({(topic.id, 0): 600}))
+            log.run(pins.release())
+            until(lambda: partitions_of(broker, "t")[0].cleaned_to == 600)
+
+
+def test_a_pin_moves_on_now_and_then_and_never_too_late(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        create(broker, "t", cleanup_policy="compact", partitions=2)
+        send(broker, "t", values(10))
+    with cluster.log as log:
+        [topic] = log.log.state.topics
+        clock = log.log.clock = MovedClock()
+        pins = Pins(log.log, 3_600_000)
+
+        def held() -> list[dict[int, int]]:
+            log.run(log.log.barrier())
+            return [dict(pin.starts) for pin in topic.pins.values()]
+
+        log.run(pins.hold_from({(topic.id, 0): 5}))
+        assert held() == [{0: 5}]
+        log.run(pins.hold_from({(topic.id, 0): 6}))
+        assert held() == [{0: 5}]  # it covers that as well, and was said just now
+        log.run(pins.hold_from({(topic.id, 0): 6, (topic.id, 1): 0}))
+        assert held() == [{0: 6, 1: 0}]
+        log.run(pins.hold_from({(topic.id, 0): 4, (topic.id, 1): 0}))
+        assert held() == [{0: 4, 1: 0}]
+        clock.ahead_ms = 10_000
+        log.run(pins.hold_from({(topic.id, 0): 9}))
+        assert held() == [{0: 9}]
+        log.run(pins.release())
+        assert held() == []
+
+
+class MovedClock(SystemClock):
+    """The time, and more of it."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def now_ms(self) -> Time:
+        return Time(super().now_ms() + self.ahead_ms)
 
 
 def test_published_offsets_are_a_groups(tmp_path: Path) -> None:

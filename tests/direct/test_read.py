@@ -192,8 +192,8 @@ def test_no_listing_and_few_requests(cluster: Cluster) -> None:
     with cluster.broker(inline_bytes=0) as broker:
         send(broker, "t", rows, each=1_000)
     cluster.rewrite()
+    listed = counts()["list"]
     with cluster.log as log:
-        listed = counts()["list"]
         ranges = planned(log)
         size = sum(one.size for one in ranges)
         made, taken = counts()["read"], READ_BYTES.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -106,7 +107,7 @@ class Site:
 
     async def open(self) -> Replica:
         """Return a replica of its own for somebody who joins or looks."""
-        replica = Replica(self.log, self.clock, lambda: snapshots.load(self.store))
+        replica = Replica(self.log, self.clock, partial(snapshots.load, self.store))
         self._replicas.append(replica)
         await replica.open()
         return replica

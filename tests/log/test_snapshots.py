@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
 from rookery.cluster.state.image import write_image
-from rookery.formats.keys import SNAPSHOTS, snapshot_key
+from rookery.formats.keys import NEWEST_SNAPSHOT, SNAPSHOTS, snapshot_key
 from rookery.log import snapshots
 from rookery.store.open import open_store
 from rookery.store.port import Store
@@ -35,6 +37,59 @@ async def test_a_damaged_snapshot_is_passed_over(store: Store) -> None:
     loaded = await snapshots.load(store)
     assert loaded is not None
     assert loaded.applied == 10
+
+
+class Unlisted:
+    """A store that must not be listed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        assert name != "list", "it was listed"
+        return getattr(self._store, name)
+
+
+async def loaded_at(store: Store, at_least: int = 0) -> int | None:
+    found = await snapshots.load(store, at_least)
+    return None if found is None else found.applied
+
+
+async def test_the_newest_is_named_and_nothing_is_listed(store: Store) -> None:
+    unlisted = cast("Store", Unlisted(store))
+    await snapshots.point(store, 0)
+    assert await loaded_at(unlisted) is None
+    for length in (10, 30, 20):
+        await snapshots.save(store, history(1, length)[0])
+    assert await loaded_at(unlisted) == 30
+    await snapshots.point(store, 0)
+    assert await loaded_at(unlisted) == 30
+
+
+@pytest.mark.parametrize("says", [b"", b"nonsense", b"-1", b"9" * 40, b"7", b"10"])
+async def test_a_name_that_does_not_help_is_passed_over(store: Store, says: bytes) -> None:
+    for length in (10, 30):
+        await store.create(snapshot_key(length), [write_image(history(1, length)[0])])
+    await store.create(NEWEST_SNAPSHOT, [says])
+
+    # 7 is not there; 10 is, but the log was trimmed further than that.
+    assert await loaded_at(store, 15) == 30
+    if says != b"10":
+        assert await loaded_at(store) == 30
+
+
+async def test_the_named_one_is_damaged(store: Store) -> None:
+    await snapshots.save(store, history(1, 10)[0])
+    await store.create(snapshot_key(20), [b"RKSS and then nonsense"])
+    await snapshots.point(store, 20)
+
+    assert await loaded_at(store) == 10
+
+
+async def test_many_may_move_it_at_once(store: Store) -> None:
+    await asyncio.gather(*(snapshots.point(store, number) for number in (3, 9, 1, 7, 0, 8)))
+
+    assert await store.read(NEWEST_SNAPSHOT) == b"9"
 
 
 async def test_no_snapshot_is_no_state(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Final
 
 from rookery.broker import memory
@@ -15,25 +16,18 @@ from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.groups.kinds import Kinds
 from rookery.broker.groups.removal import OffsetRetention
 from rookery.broker.membership import Membership
+from rookery.broker.opening import open_storage
 from rookery.broker.overdue import Overdue
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.storage import Storage
 from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
-from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import FEATURE_LEVEL, Applied
 from rookery.errors import ConfigError, Error
-from rookery.log import snapshots
-from rookery.log.cache import BlockCache
 from rookery.log.journal import Journal
-from rookery.log.lostlog import check_not_lost
 from rookery.log.medium import JournalMedium
-from rookery.log.reader import Reader
-from rookery.log.segmentindex import Layouts
-from rookery.log.settings import CacheSettings
 from rookery.log.survey import Survey
 from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers
@@ -65,24 +59,21 @@ class Broker:
         Raises:
             ConfigError: a setting cannot be used.
         """
+        # A client that asks for a topic would otherwise have it made.
+        settings = replace(settings, auto_create_topics=False) if settings.read_only else settings
         self.settings = settings
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Has an exception when the broker cannot go on."""
         self._clock = clock or SystemClock()
         self._random = random or SystemRandom()
-        self.storage = Storage(settings)
+        self.storage = open_storage(settings)
         self.cluster_log = self.storage.cluster_log
-        self.replica = Replica(
-            self.cluster_log, self._clock, lambda: snapshots.load(self.storage.store)
-        )
+        self.replica = self.storage.replica(self._clock)
         self.replica.when_failed = self._fail
         self.replica.when_jumped = self._drop_clients
         self.tail = Tail(settings.tail_bytes)
-        self.places = self.storage.places(lambda: self.replica.state)
-        self.cache = BlockCache(
-            self.places.read, CacheSettings(max_bytes=settings.cache_bytes), self.places.name
-        )
-        self._layouts = Layouts(self.places, self.cache.read)
+        self._reading = self.storage.reading(settings, self.replica, self.tail)
+        self.cache = self._reading.cache
         self.waiting = Waiting()
         self.chores = Chores()
         self.membership = Membership(self.replica, self._clock, settings)
@@ -111,25 +102,27 @@ class Broker:
     async def start(self) -> None:
         """Join the cluster and serve."""
         await self.storage.check()
-        await check_not_lost(self.cluster_log, self.storage.store)
         await self.replica.open()
         if not self.replica.state.cluster_id:
             await self._create_cluster()
         await self.storage.claim(self.replica.state.cluster_id)
-        await self._shorten_next_start()
+        await self.storage.shorten_next_start(self.replica)
         self.services = Services(
             settings=self.settings,
             clock=self._clock,
             random=self._random,
             replica=self.replica,
             writer=Writer(self.replica, self.tail, self.storage.flush_settings(self.settings)),
-            reader=self._reader(),
+            reader=self._reading.reader,
             waiting=self.waiting,
             producer_ids=ProducerIds(self.replica),
             groups=self.groups,
+            hidden=self.storage.hidden,
+            keeps_internal=bool(self.settings.log_dir),
         )
         await self._listen()
         await self._join()
+        await self.storage.begin(self.replica)
         await self._survey()
         self._begin_chores()
 
@@ -146,12 +139,6 @@ class Broker:
         await self.replica.create_cluster(
             ClusterCreated(cluster_id=cluster_id, feature_level=FEATURE_LEVEL)
         )
-
-    async def _shorten_next_start(self) -> None:
-        """Write a snapshot if much had to be read: who is killed again must not read it again."""
-        read = self.replica.state.applied - self.replica.opened_at
-        if read >= self.storage.snapshot_entries:
-            await snapshots.save(self.storage.store, self.replica.state)
 
     async def stop(self) -> None:
         """Refuse new clients, finish what is in flight, leave the cluster."""
@@ -171,14 +158,8 @@ class Broker:
             log.warning("could not leave the cluster in order: %s", error)
         await self.replica.close()
         await self.medium.close()
-        await self._layouts.close()
-        await self.cache.close()
+        await self._reading.close()
         await self.storage.close()
-
-    def _reader(self) -> Reader:
-        # Long runs of a local disk are read past the cache: the system keeps its pages.
-        direct = self.places.read if self.storage.is_local else None
-        return Reader(self.cluster_log, self.cache, self.tail, direct, self._layouts)
 
     async def _listen(self) -> None:
         settings = self.settings
@@ -238,8 +219,8 @@ class Broker:
         all may listen on 0.0.0.0.
         """
         is_anywhere = host in {"0.0.0.0", "::", ""}  # noqa: S104 (it is compared, not listened on)
-        if self.settings.node_id >= 0 or is_anywhere:
-            return self.settings.node_id
+        if self.storage.node_id >= 0 or is_anywhere:
+            return self.storage.node_id
         brokers = self.replica.state.brokers.by_node.values()
         return next((one.node_id for one in brokers if (one.host, one.port) == (host, port)), -1)
 
@@ -265,10 +246,14 @@ class Broker:
         chores.every(settings.beat_interval_ms, "beat", self.membership.beat)
         chores.every(settings.beat_interval_ms, "looking for the dead", self.membership.look)
         chores.every(1000, "upkeep of what this broker writes", self._look_after)
-        chores.every(1000, "ending transactions that take too long", self.overdue.look)
-        chores.every(1000, "forgetting transactional ids", self.overdue.forget)
-        chores.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self.offset_retention.run)
+        if not settings.read_only:
+            chores.every(1000, "ending transactions that take too long", self.overdue.look)
+            chores.every(1000, "forgetting transactional ids", self.overdue.forget)
+            chores.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self.offset_retention.run)
         chores.every(memory.INTERVAL_MS, "giving memory back", memory.Memory().tidy)
+        self.storage.employ(chores, self.replica, self._clock)
+        if not self.storage.has_caretaker:
+            return
         if settings.caretaker == "process":
             self.caretaking.start()
         elif settings.caretaker == "inline":
@@ -289,10 +274,7 @@ class Broker:
                 self.caretaker.confirm(done.snapshot)
 
     async def _agrees(self, snapshot: int) -> bool:
-        """Read a snapshot back, and compare it with what this process has applied."""
-        await self.replica.barrier()
-        digest = self.replica.digest_at(snapshot)
-        return await snapshots.agrees(self.storage.store, snapshot, digest)
+        return await self.storage.agrees(self.replica, snapshot)
 
     async def _look_after(self) -> None:
         """See that a medium that failed is tried again, and that names do not run out."""

@@ -36,6 +36,10 @@ class Services:
     groups: Coordinator
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a compressed batch is opened: what it becomes can be a thousand times larger."""
+    hidden: frozenset[int] = frozenset()
+    """APIs that cannot be served over what the log lies in, by key."""
+    keeps_internal: bool = False
+    """Whether groups and transactions are kept in Kafka's own topics, which no client may write."""
     node_id: int = -1
     is_draining: bool = False
 

@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from rookery.broker import logs
 from rookery.broker.settings import BrokerSettings
@@ -52,7 +53,7 @@ async def _work(settings: BrokerSettings) -> int:
     orders = Orders()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), orders.listen)
     storage = Storage(settings)
-    replica = Replica(storage.cluster_log, SystemClock(), lambda: snapshots.load(storage.store))
+    replica = Replica(storage.cluster_log, SystemClock(), partial(snapshots.load, storage.store))
     failed = asyncio.get_running_loop().create_future()
     replica.when_failed = failed.set_exception
     try:

@@ -27,7 +27,7 @@ from rookery.broker.configkeys import (
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
-from rookery.errors import ApiError, ErrorCode
+from rookery.errors import ApiError, ConfigError, ErrorCode
 
 ALL_BROKERS: Final = ""
 """The name under which settings of all brokers are kept."""
@@ -173,7 +173,7 @@ def facts(settings: BrokerSettings, node_id: int, address: str) -> dict[str, str
 
 def log_dir(settings: BrokerSettings) -> Path:
     """Return the folder of the log, as an absolute path."""
-    return Path(settings.data).absolute()
+    return Path(settings.log_dir.partition(",")[0] or settings.data).absolute()
 
 
 def _text(*, flag: bool) -> str:
@@ -216,6 +216,22 @@ def check_brokers(values: Mapping[str, str | None]) -> dict[str, str]:
         checked[name] = _check_value(name, key.topic_key, value)
     _check_size(checked)
     return checked
+
+
+def parse_defaults(text: str) -> dict[str, str]:
+    """Read what topics inherit: Kafka's names and values, with commas between.
+
+    Raises:
+        ConfigError: one of them is no such setting, or its value cannot be.
+    """
+    values: dict[str, str | None] = {}
+    for part in split(text):
+        name, _, value = part.partition("=")
+        values[name.strip()] = value
+    try:
+        return check_brokers(values)
+    except ApiError as error:
+        raise ConfigError(f"defaults: {error.text}") from error
 
 
 def _check_value(name: str, key: ConfigKey, value: str) -> str:

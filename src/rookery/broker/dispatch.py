@@ -95,6 +95,8 @@ class Dispatcher:
         self._services = services
         self._served: dict[tuple[int, int], _Served] = {}
         for key, route in routes().items():
+            if key in services.hidden:
+                continue
             meter = Meter(route.api)
             for version in route.versions:
                 self._served[key, version] = _Served(route, meter)

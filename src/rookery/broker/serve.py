@@ -57,7 +57,7 @@ class Served:
     data: str
     """Where the log is: a folder, or the URL of a store."""
     durability: str
-    """What an acknowledged record has survived: "disk", "os", or "store"."""
+    """What an acknowledged record has survived: "disk", "os", or "store"; "none" if none is."""
     pid: int
 
     def as_json(self) -> dict[str, object]:
@@ -93,7 +93,7 @@ async def serve(settings: BrokerSettings, stop: Stop, when_ready: Callable[[Serv
         Unavailable: the folder's cluster log is out of reach.
         Corrupt: the folder holds what this version cannot read.
     """
-    if not settings.store:
+    if not settings.store and not settings.log_dir:
         check_folder(settings.data)
     broker = Broker(settings)
     observer = Observer(broker)
@@ -148,10 +148,16 @@ def _served(broker: Broker, http: HttpServer | None) -> Served:
         address=Address(address.host, port).text,
         http=Address(http.settings.host, http.port).text if http else "",
         cluster_id=broker.replica.state.cluster_id,
-        data=name_of(settings.store) or str(Path(settings.data).absolute()),
-        durability="store" if settings.store else settings.durability,
+        data=name_of(settings.store) or str(Path(settings.log_dir or settings.data).absolute()),
+        durability=_durability(settings),
         pid=os.getpid(),
     )
+
+
+def _durability(settings: BrokerSettings) -> str:
+    if settings.read_only:
+        return "none"
+    return "store" if settings.store else settings.durability
 
 
 async def _until_stop(broker: Broker, stop: Stop) -> int:

@@ -21,6 +21,18 @@ class BrokerSettings:
     folder is not used then."""
     cluster: str = field(default="", metadata={"secret": True})
     """Where these brokers agree, such as etcd://host:2379; if empty, in the store itself."""
+    log_dir: str = ""
+    """A data directory of Kafka's (its log.dirs, with commas between) that is served in place; our
+    own data folder is not used then."""
+    read_only: bool = False
+    """Serve the log directory without writing anything into it."""
+    defaults: str = ""
+    """What topics inherit that say nothing themselves, under Kafka's names and with commas between,
+    such as log.retention.ms=3600000; for a log directory."""
+    offsets_topic_partitions: int = field(default=50, metadata={"min": 1, "max": 10_000})
+    """Partitions of __consumer_offsets, if it has to be made in a log directory."""
+    transactions_topic_partitions: int = field(default=50, metadata={"min": 1, "max": 10_000})
+    """Partitions of __transaction_state, if it has to be made in a log directory."""
     namespace: str = "default"
     """What the keys of this cluster's segments begin with."""
     inline_bytes: int = field(default=-1, metadata={"min": -1, "max": 65_536})

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from rookery.broker import configs
+from rookery.broker.chores import Chores
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES
@@ -19,16 +21,23 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import State
 from rookery.errors import ConfigError, Conflict
 from rookery.formats.keys import CLUSTER
+from rookery.log import snapshots
 from rookery.log.bins import ObjectBin
+from rookery.log.cache import BlockCache
 from rookery.log.caretaker import Caretaker
 from rookery.log.compaction.compactor import Compactor
 from rookery.log.journal import Journal
+from rookery.log.lostlog import check_not_lost
 from rookery.log.medium import FlushSettings, JournalMedium, Medium
 from rookery.log.origin import Handles, Origin
 from rookery.log.payloads import EntryReader
+from rookery.log.reader import Reader
 from rookery.log.retention import Retention
 from rookery.log.rewriter import Rewriter
+from rookery.log.segmentindex import Layouts
+from rookery.log.settings import CacheSettings
 from rookery.log.sweeper import Sweeper
+from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers, Uploads
 from rookery.store.open import name_of
 from rookery.store.probe import probe
@@ -36,8 +45,26 @@ from rookery.store.probe import probe
 _STORE_ENTRIES: Final = 1_000
 
 
+class Reading(NamedTuple):
+    """What reads the log for clients, and the memory before it."""
+
+    reader: Reader
+    cache: BlockCache
+    layouts: Layouts | None
+
+    async def close(self) -> None:
+        """Let go of what was read."""
+        if self.layouts is not None:
+            await self.layouts.close()
+        await self.cache.close()
+
+
 class Storage(Handles):
     """The open handles of a broker's process, and what works on them."""
+
+    has_caretaker = True
+    hidden: frozenset[int] = frozenset()
+    """APIs that cannot be served, by key."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         """Open what the settings name.
@@ -52,11 +79,44 @@ class Storage(Handles):
             origin.folder.mkdir(parents=True, exist_ok=True)
         super().__init__(origin, settings.durability, settings.prices)
         self.is_local = origin.is_local
+        self.node_id = settings.node_id
+        """The broker's number; -1 takes one that is free."""
         self.folder = origin.folder
         self.snapshot_entries = settings.snapshot_entries
         """Entries after which a snapshot is due: fewer where a restart needs a request for each."""
         if origin.is_log_in_store:
             self.snapshot_entries = min(settings.snapshot_entries, _STORE_ENTRIES)
+
+    def replica(self, clock: Clock) -> Replica:
+        """Return a copy of the state that follows the cluster log, not opened yet."""
+        return Replica(self.cluster_log, clock, partial(snapshots.load, self.store))
+
+    def reading(self, settings: BrokerSettings, replica: Replica, tail: Tail) -> Reading:
+        """Return what reads the log."""
+        places = self.places(lambda: replica.state)
+        cache = BlockCache(places.read, CacheSettings(max_bytes=settings.cache_bytes), places.name)
+        layouts = Layouts(places, cache.read)
+        # Long runs of a local disk are read past the cache: the system keeps its pages.
+        direct = places.read if self.is_local else None
+        reader = Reader(self.cluster_log, cache, tail, direct, layouts)
+        return Reading(reader, cache, layouts)
+
+    async def begin(self, replica: Replica) -> None:
+        """Do nothing more when the broker has joined."""
+
+    def employ(self, chores: Chores, replica: Replica, clock: Clock) -> None:
+        """Have nothing done beside what every broker does."""
+
+    async def shorten_next_start(self, replica: Replica) -> None:
+        """Write a snapshot if much had to be read: who is killed again must not read it again."""
+        await snapshots.point(self.store, replica.opened_at)
+        if replica.state.applied - replica.opened_at >= self.snapshot_entries:
+            await snapshots.save(self.store, replica.state)
+
+    async def agrees(self, replica: Replica, snapshot: int) -> bool:
+        """Read a snapshot back, and compare it with what this process has applied."""
+        await replica.barrier()
+        return await snapshots.agrees(self.store, snapshot, replica.digest_at(snapshot))
 
     async def claim(self, cluster_id: str) -> None:
         """Mark the store as this cluster's.
@@ -76,10 +136,12 @@ class Storage(Handles):
         Raises:
             ConfigError: it ignores the conditions of requests.
             Unavailable: it is out of reach.
+            Corrupt: the store holds a log that the cluster log knows nothing of.
         """
         # The store's own log looks by itself, and the local one is our own code.
         if not self.is_local and not self.origin.is_log_in_store:
             await probe(self.store, name_of(self.origin.store))
+        await check_not_lost(self.cluster_log, self.store)
 
     @staticmethod
     def foreign(owner: str | None, cluster_id: str) -> ConfigError:

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rookery.broker.settings import BrokerSettings
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
 SECTION = "broker"
 _DURABILITY = {
-    "disk": "synced to disk before it is acknowledged",
-    "os": "handed to the operating system before it is acknowledged",
-    "store": "in the store before it is acknowledged",
+    "none": "as Kafka left it; nothing is written",
+    "disk": "every record is synced to disk before it is acknowledged",
+    "os": "every record is handed to the operating system before it is acknowledged",
+    "store": "every record is in the store before it is acknowledged",
 }
 
 
@@ -32,7 +34,15 @@ def add(subparsers: Subparsers) -> None:
         run,
         summary="Run a broker: Kafka's clients connect to it, its log is a folder or a store.",
         example="rookery broker --data ./rookery-data --listen 127.0.0.1:9092 --workers 4\n"
-        "  rookery broker --store s3://bucket/log --cluster etcd://10.0.0.5:2379",
+        "  rookery broker --store s3://bucket/log --cluster etcd://10.0.0.5:2379\n"
+        "  rookery broker --log-dir /var/lib/kafka/data --read-only\n"
+        "  rookery broker /etc/kafka/server.properties",
+    )
+    parser.add_argument(
+        "properties",
+        nargs="?",
+        metavar="SERVER_PROPERTIES",
+        help="Kafka's own file: serve the directory that its log.dirs names, at its listeners",
     )
     add_config_flags(parser)
     add_flags(parser, BrokerSettings)
@@ -40,10 +50,12 @@ def add(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the settings, or serve until told to stop."""
-    from rookery.config.load import config_files, load  # noqa: PLC0415 (only when it runs)
+    from rookery.broker.kafkafile import KafkaFile, read_kafka_file  # noqa: PLC0415 (when it runs)
+    from rookery.config.load import config_files, load  # noqa: PLC0415
 
-    loaded = load(BrokerSettings, SECTION, args, files=config_files(args))
-    for warning in loaded.warnings:
+    kafka = read_kafka_file(Path(args.properties)) if args.properties else KafkaFile()
+    loaded = load(BrokerSettings, SECTION, args, files=config_files(args), more=kafka.given)
+    for warning in (*loaded.warnings, *kafka.warnings):
         print(f"rookery broker: {warning}", file=sys.stderr)
     if args.print_config:
         return _print_config(loaded, as_json=args.json)
@@ -106,7 +118,7 @@ def _lines(served: Sequence[Served], bootstrap: str) -> list[str]:
     return [
         f"Rookery is ready: brokers {nodes}" if len(served) > 1 else "Rookery is ready.",
         f"  clients     {bootstrap}",
-        f"  data        {first.data}: every record is {_DURABILITY[first.durability]}",
+        f"  data        {first.data}: {_DURABILITY[first.durability]}",
         f"  metrics     {' '.join(f'{one}/metrics' for one in http) or 'off'}",
         f"  health      {' '.join(f'{one}/health/ready' for one in http) or 'off'}",
         f"  cluster id  {first.cluster_id}",

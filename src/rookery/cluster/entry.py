@@ -2,7 +2,8 @@
 
 An entry knows its writer (incarnation and sequence), so that one which is appended twice, or too
 late, can be told and made void; and it carries the writer's digest of the state that it had
-applied, so that replicas which differ find out.
+applied, so that replicas which differ find out. It names the cluster: what a process wrote that
+had another one's log open, which was deleted and made anew at the same place, is void.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from rookery.cluster.events.catalog import EVENTS
 from rookery.errors import Corrupt, ProtocolError
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import decode, encode, encode_bytes
-from rookery.wire.message import Message, Parts, Records, i16, i64
+from rookery.wire.message import Message, Parts, Records, field, i16, i64
 
 MAX_EVENTS: Final = 2000
 MAX_PAYLOAD_BYTES: Final = 64 * 1024
@@ -31,6 +32,7 @@ class Entry(Message, versions=range(1), flexible=0):
     digest: i64  # … and its digest of the state then
     events: list[EventBytes]
     payload: Records
+    cluster: str = field(tag=0, default="")  # whose log the writer took it for
 
 
 class EventBytes(Message):
@@ -49,6 +51,8 @@ class Writer(NamedTuple):
     stamp_ms: int
     seen: int
     digest: int
+    cluster: str = ""
+    """The id of the cluster, once it is known."""
 
 
 def write_entry(writer: Writer, events: Iterable[Message], payload: Sequence[Buffer] = ()) -> bytes:
@@ -61,6 +65,7 @@ def write_entry(writer: Writer, events: Iterable[Message], payload: Sequence[Buf
         digest=writer.digest,
         events=[_write_event(event) for event in events],
         payload=Parts(payload),
+        cluster=writer.cluster,
     )
     return encode_bytes(entry, VERSION)
 

@@ -82,7 +82,7 @@ class Replica:
         self,
         cluster_log: ClusterLog,
         clock: Clock,
-        load_snapshot: Callable[[], Awaitable[State | None]] | None = None,
+        load_snapshot: Callable[[int], Awaitable[State | None]] | None = None,
     ) -> None:
         """Begin with an empty state; `open` brings it up to date.
 
@@ -90,7 +90,7 @@ class Replica:
             cluster_log: what is followed.
             clock: stamps the entries.
             load_snapshot: finds the newest snapshot, for a start and for catching up with a log
-                that was trimmed.
+                that was trimmed: then it is told the entry that it must stand after, at least.
         """
         self.state = State()
         self.incarnation = 0
@@ -123,7 +123,7 @@ class Replica:
 
         Who does not follow reads on by `barrier`, and with what it proposes itself.
         """
-        found = await self._load_snapshot() if self._load_snapshot else None
+        found = await self._load_snapshot(0) if self._load_snapshot else None
         self.state = found or self.state
         self.opened_at = self.state.applied
         await self._catch_up()
@@ -255,7 +255,7 @@ class Replica:
 
     async def _jump(self, trimmed: Trimmed) -> None:
         """Go on from a snapshot: the log was trimmed beyond what we have applied."""
-        found = await self._load_snapshot() if self._load_snapshot else None
+        found = await self._load_snapshot(trimmed.floor) if self._load_snapshot else None
         if found is None or found.applied < trimmed.floor:
             raise Corrupt(f"{trimmed}, but there is none; run `rookery recover`")
         self.state = found
@@ -265,7 +265,8 @@ class Replica:
 
     def _apply(self, number: int, entry: Entry, events: list[Message]) -> None:
         seen = self._digests.get(entry.seen)
-        if seen is not None and seen != entry.digest:
+        is_ours = not self.state.is_foreign(entry)
+        if seen is not None and seen != entry.digest and is_ours:
             raise Corrupt(
                 f"entry {number} was written by a process whose state differs from this one's "
                 f"after entry {entry.seen}; stop the brokers and run `rookery fsck`"
@@ -383,6 +384,7 @@ class Replica:
             digest=self.state.digest,
             events=[],
             payload=b"",
+            cluster=self.state.cluster_id,
         )
 
     def _stop(self, error: Exception) -> None:
@@ -420,7 +422,14 @@ def _size(event: Message) -> int:
 
 
 def _writer(entry: Entry) -> Writer:
-    return Writer(entry.incarnation, entry.sequence, entry.stamp_ms, entry.seen, entry.digest)
+    return Writer(
+        entry.incarnation,
+        entry.sequence,
+        entry.stamp_ms,
+        entry.seen,
+        entry.digest,
+        entry.cluster,
+    )
 
 
 def _merge(proposals: list[_Proposal]) -> tuple[list[Message], list[Buffer]]:

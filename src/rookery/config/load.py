@@ -53,13 +53,14 @@ class Loaded(Generic[T]):
     """What the user should be told, though it is no error."""
 
 
-def load(
+def load(  # noqa: PLR0913, PLR0917 (one for each source)
     cls: type[T],
     section: str,
     flags: argparse.Namespace | None = None,
     environ: Mapping[str, str] | None = None,
     files: Sequence[Path] = (),
     sections: Collection[str] = (),
+    more: Sequence[Given] = (),
 ) -> Loaded[T]:
     """Load a part's settings; flags win over the environment, that over files, a later file first.
 
@@ -70,6 +71,7 @@ def load(
         environ: the environment; by default the process's own.
         files: TOML files, all of which must exist.
         sections: all that a file may hold; if given, other tables are refused.
+        more: what another kind of file gives; it wins over TOML files.
 
     Raises:
         ConfigError: something is wrong; all of it is told, with the place where it stands.
@@ -82,6 +84,7 @@ def load(
         if sections:
             file.check_sections(sections, problems)
         given.update(_by_setting(file.given(settings, section, problems)))
+    given.update(_by_setting(iter(more)))
     given.update(_by_setting(from_environment(settings, section, environ)))
     given.update(_by_setting(from_flags(settings, flags)))
     values = dict(_values(settings, section, given, problems))

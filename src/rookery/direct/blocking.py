@@ -112,8 +112,11 @@ async def _opened(place: Place, purpose: str) -> DirectLog:
 class Kept(Generic[T]):
     """What this process opens once and keeps; a process that was forked opens its own."""
 
-    def __init__(self, make: Callable[[Place], T]) -> None:
+    def __init__(
+        self, make: Callable[[Place], T], is_usable: Callable[[T], bool] = lambda _: True
+    ) -> None:
         self._make = make
+        self._is_usable = is_usable
         self._made: dict[Place, T] = {}
         self._pid = 0
         self._lock = threading.Lock()
@@ -124,12 +127,13 @@ class Kept(Generic[T]):
             if self._pid != os.getpid():
                 # Threads do not survive a fork: what the parent had open is of no use here.
                 self._made, self._pid = {}, os.getpid()
-            if place not in self._made:
-                self._made[place] = self._make(place)
-            return self._made[place]
+            made = self._made.get(place)
+            if made is None or not self._is_usable(made):
+                made = self._made[place] = self._make(place)
+            return made
 
 
-_KEPT: Kept[BlockingLog] = Kept(BlockingLog)
+_KEPT: Kept[BlockingLog] = Kept(BlockingLog, lambda one: not one.log.is_foreign)
 
 
 def shared(place: Place) -> BlockingLog:

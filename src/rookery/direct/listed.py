@@ -61,7 +61,7 @@ async def _fill(state: State, store: Store, partition: Partition, segments: list
     for found, key, size in segments:
         if size < HEADER_BYTES + FOOTER_BYTES:
             raise Corrupt(f"{key}: is too short for a segment: {size} bytes")
-        number = _object_of(key)
+        number = object_of(key)
         state.objects.segments[number] = Segment(
             found.topic, found.partition, found.base_offset, is_plain=True
         )
@@ -83,7 +83,7 @@ def _id_of(namespace: str, topic: str) -> bytes:
     return blake2b(f"{namespace}/{topic}".encode(), digest_size=16).digest()
 
 
-def _object_of(key: str) -> int:
+def object_of(key: str) -> int:
     """Return a number for a key that is the same in every process."""
     digest = blake2b(key.encode(), digest_size=16).digest()
     incarnation = 1 + int.from_bytes(digest[:8], "big") % (INCARNATION_LIMIT - 1)

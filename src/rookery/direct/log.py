@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final
 
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
@@ -18,6 +19,7 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.state import State
 from rookery.direct import listed
+from rookery.direct.kafkafolder import KafkaFolder
 from rookery.direct.place import Place
 from rookery.errors import ConfigError, Error
 from rookery.log import snapshots
@@ -77,9 +79,10 @@ class DirectLog:
         self._purpose = purpose
         self.handles = Handles(origin)
         self.store = self.handles.store
+        self._folder = KafkaFolder(place.log_dirs, self.clock) if place.log_dir else None
         self.namespace = origin.namespace
         self.replica = Replica(
-            self.handles.cluster_log, self.clock, lambda: snapshots.load(self.store)
+            self.handles.cluster_log, self.clock, partial(snapshots.load, self.store)
         )
         self.places: Places = self.handles.places(lambda: self.state)
         """Finds objects by id, whatever they are called."""
@@ -94,6 +97,9 @@ class DirectLog:
         self._numbers: Numbers | None = None
         self._beating: asyncio.Task[None] | None = None
         self._joining = asyncio.Lock()
+        self._is_claimed = False
+        self.is_foreign = False
+        """Whether another cluster's log was found in its place: open it anew, with nothing kept."""
 
     @classmethod
     @asynccontextmanager
@@ -120,7 +126,7 @@ class DirectLog:
             Corrupt, Unavailable: as `open`.
         """
         if self.place.is_listed:
-            await listed.fill(self.state, self.store, self.namespace)
+            await self._list()
             return
         await self.replica.open(follow=False)
         if not self.state.cluster_id:
@@ -134,6 +140,7 @@ class DirectLog:
                 f"{self.handles.origin.name} holds the log of cluster {owner}, but the cluster "
                 f"log is that of {self.state.cluster_id}: name the two that belong together"
             )
+        self._is_claimed = owner is not None
 
     @property
     def state(self) -> State:
@@ -144,13 +151,27 @@ class DirectLog:
         """Learn all that was committed before this call; return the state.
 
         Raises:
+            ConfigError: another cluster has its log here by now.
             Unavailable: the cluster log is out of reach.
         """
         if self.place.is_listed:
-            await listed.fill(self.state, self.store, self.namespace)
-        else:
-            await self.replica.barrier()
+            await self._list()
+            return self.state
+        checked, reached = await asyncio.gather(
+            self._check_owner(), self.replica.barrier(), return_exceptions=True
+        )
+        # Whose log it is comes first: what follows from another one's entries is anything.
+        for error in (checked, reached):
+            if isinstance(error, BaseException):
+                raise error
         return self.state
+
+    async def _list(self) -> None:
+        """Learn what lies at a place that has no cluster log."""
+        if self._folder is not None:
+            await self._folder.fill(self.state)
+        else:
+            await listed.fill(self.state, self.store, self.namespace)
 
     async def read(self, object_id: int, position: int, size: int) -> Buffer:
         """Return bytes of an object, a journal file or (below zero) an entry's payload.
@@ -172,10 +193,12 @@ class DirectLog:
         After others took this process for dead it joins anew, and the names are new ones.
 
         Raises:
+            ConfigError: another cluster has its log here by now.
             Corrupt: the cluster log was lost.
             Unavailable: the cluster log is out of reach.
         """
         async with self._joining:
+            await self._check_owner()
             if self._numbers is None or not self._is_alive or self._numbers.is_nearly_spent:
                 self._numbers = await self._join()
             return self._numbers
@@ -197,12 +220,28 @@ class DirectLog:
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
-        if self._numbers is not None and self._is_alive:
+        if self._numbers is not None and self._is_alive and not self.is_foreign:
             await self._leave()
         await self.replica.close()
         await self.layouts.close()
         await self._cache.close()
         await self.handles.close()
+
+    async def _check_owner(self) -> None:
+        """See that the log is still that of the cluster whose state is known here.
+
+        A process that keeps its log open, as Spark's workers do, would not notice otherwise.
+        """
+        owner = None if self.place.is_listed else await self.handles.owner()
+        if owner == self.state.cluster_id or (owner is None and not self._is_claimed):
+            return
+        self.is_foreign = True
+        now = "is nobody's now" if owner is None else f"holds the log of cluster {owner} now"
+        raise ConfigError(
+            f"{self.handles.origin.name} {now}; when this process opened it, it was that of "
+            f"cluster {self.state.cluster_id}, which was deleted since. Nothing was written there; "
+            "begin again, with a new checkpoint if this is a stream"
+        )
 
     @property
     def _is_alive(self) -> bool:
@@ -220,10 +259,11 @@ class DirectLog:
 
     async def _beat(self) -> None:
         """Say that we live; who was expired joins again when it has something to write."""
-        while True:
+        while not self.is_foreign:
             await asyncio.sleep(_BEAT_SECONDS)
             if self._is_alive:
                 with suppress(Error):
+                    await self._check_owner()
                     await self.replica.propose([BrokerBeat()])
 
     async def _leave(self) -> None:

@@ -106,7 +106,7 @@ class Position:
             Corrupt, Conflict, Unavailable: as `times.first_at`.
         """
         self._check_names(subjects)
-        if log.place.is_listed and (self.time_ms is not None or self.times is not None):
+        if not log.place.has_times and (self.time_ms is not None or self.times is not None):
             raise ConfigError(
                 f"layout={log.place.layout}: its segments have no times; read them from an offset "
                 "on, and filter by timestamp"

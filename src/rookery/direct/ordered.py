@@ -24,6 +24,9 @@ from rookery.direct.plan import PlannedRange, block_rows, joined_rows
 
 SPAN_BYTES: Final = 64 * 1024 * 1024
 """What one task reads, and has in memory decoded."""
+_YIELD_ROWS: Final = 32_768
+"""Rows that are put in order at once, about."""
+_SAMPLED: Final = 64
 _FAR: Final = (1 << 62) - 1
 Clocks = np.ndarray[Any, np.dtype[np.int64]]
 _NEEDED: Final = ("topic", "partition", "offset", "timestamp")
@@ -147,12 +150,39 @@ def ordered(
             rest = None if is_over else again(rest, rest.end, stop)
         tables += taking.batches
         clocks += taking.clocks
-    if not tables:
-        return
-    # Each partition is in order, and they stand in theirs: of equal clocks, the first stays first.
-    order = np.argsort(np.concatenate(clocks), kind="stable")
-    table = pa.Table.from_batches(tables).select(list(columns)).combine_chunks()
-    yield from table.take(order).to_batches(max_chunksize=65_536)
+    yield from _merged(tables, clocks, list(columns))
+
+
+def _merged(
+    batches: Sequence[pa.RecordBatch], clocks: Sequence[Clocks], columns: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows by their clocks, those of some time at once; of equal ones, the first stays first.
+
+    The clocks of each batch go up. So what is of a stretch of time is one slice of each of them:
+    little enough to stay in the processor's caches while it is put in order.
+    """
+    begins = [0] * len(batches)
+    for bound in _bounds(clocks):
+        slices, times = [], []
+        for index, (batch, own) in enumerate(zip(batches, clocks, strict=True)):
+            begin, end = begins[index], int(np.searchsorted(own, bound))
+            if end > begin:
+                slices.append(batch.slice(begin, end - begin).select(columns))
+                times.append(own[begin:end])
+                begins[index] = end
+        if slices:
+            order = np.argsort(np.concatenate(times), kind="stable")
+            table = pa.Table.from_batches(slices).combine_chunks().take(order)
+            yield from table.to_batches(max_chunksize=65_536)
+
+
+def _bounds(clocks: Sequence[Clocks]) -> list[int]:
+    """Choose times, the last behind all, between which about as many rows lie as are yielded."""
+    if not clocks:
+        return []
+    some = np.sort(np.concatenate([own[::_SAMPLED] for own in clocks]))
+    step = _YIELD_ROWS // _SAMPLED
+    return [*np.unique(some[step::step]).tolist(), _FAR]
 
 
 class _Taking:

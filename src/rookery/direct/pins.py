@@ -1,20 +1,41 @@
-"""Pins: while one lives, no record of its topic is compacted away.
+"""Pins: while one lives, no record that it holds is compacted away.
 
 A reader that may have to read the same offsets again, and get the same records, pins the topics
 that are compacted for as long as that can happen. Others need no pin: rewriting changes no record.
+Who reads on and on says from where it may have to read again; what lies before is compacted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from rookery.clock import Random, SystemRandom
-from rookery.cluster.events.pins import TopicPinned, TopicUnpinned
+from rookery.cluster.events.pins import PinStart, TopicPinned, TopicUnpinned
 from rookery.cluster.state.topics import Topic
 from rookery.direct.log import DirectLog
 
 _POLICY: Final = "cleanup.policy"
+_MOVE_MS: Final = 10_000
+"""How often a pin moves on at most, since that costs an entry; till then it holds more."""
+
+Starts = Mapping[tuple[bytes, int], int]
+"""By topic id and partition, the first offset that may have to be read again."""
+
+
+class _Held(NamedTuple):
+    """What was said of a topic last."""
+
+    at: int
+    until: int
+    starts: Mapping[int, int] | None
+    """By partition; None: all of the topic."""
+
+    def covers(self, wanted: Mapping[int, int] | None) -> bool:
+        """Whether it holds all that is wanted."""
+        if self.starts is None or wanted is None:
+            return self.starts is None
+        return all(self.starts.get(at, offset + 1) <= offset for at, offset in wanted.items())
 
 
 def is_compacted(log: DirectLog, topic: Topic) -> bool:
@@ -39,33 +60,68 @@ class Pins:
         self._log = log
         self._hold_ms = hold_ms
         self._id = (random or SystemRandom()).token(16)
-        self._held: dict[bytes, int] = {}
+        self._held: dict[bytes, _Held] = {}
 
     async def hold(self, topic_ids: Iterable[bytes]) -> None:
-        """Pin those of some topics that are compacted, and let the others go.
+        """Pin all of those topics that are compacted, and let the others go.
 
         Raises:
             Unavailable: the cluster log is out of reach.
         """
-        topics = self._log.state.topics.by_id
-        wanted = {
-            one for one in topic_ids if one in topics and is_compacted(self._log, topics[one])
-        }
-        if not self._hold_ms:
-            wanted = set()
-        now = self._log.clock.now_ms()
-        until = now + self._hold_ms
-        # Saying it again costs an entry of the cluster log: half of the time is enough.
-        new = [one for one in wanted if self._held.get(one, now) < now + self._hold_ms // 2]
-        events: list[TopicPinned | TopicUnpinned] = [
-            TopicPinned(topic_id=one, pin_id=self._id, until_ms=until) for one in sorted(new)
-        ]
-        old = sorted(self._held.keys() - wanted)
-        events += [TopicUnpinned(topic_id=one, pin_id=self._id) for one in old]
-        if events:
-            await self._log.propose(events)
-        self._held = {one: until if one in new else self._held[one] for one in wanted}
+        await self._hold(dict.fromkeys(topic_ids))
+
+    async def hold_from(self, starts: Starts) -> None:
+        """Pin some partitions from offsets on, if they are compacted; let all else go.
+
+        Raises:
+            Unavailable: the cluster log is out of reach.
+        """
+        wanted: dict[bytes, dict[int, int] | None] = {}
+        for (topic_id, partition), offset in starts.items():
+            found = wanted.setdefault(topic_id, {})
+            if found is not None:
+                found[partition] = offset
+        await self._hold(wanted)
 
     async def release(self) -> None:
         """Let all go: nothing will be read again."""
-        await self.hold(())
+        await self._hold({})
+
+    async def _hold(self, wanted: Mapping[bytes, Mapping[int, int] | None]) -> None:
+        topics = self._log.state.topics.by_id
+        chosen = {
+            one: starts
+            for one, starts in wanted.items()
+            if self._hold_ms and one in topics and is_compacted(self._log, topics[one])
+        }
+        now = self._log.clock.now_ms()
+        new = {
+            one: _Held(now, now + self._hold_ms, starts)
+            for one, starts in chosen.items()
+            if self._is_stale(self._held.get(one), starts, now)
+        }
+        events: list[TopicPinned | TopicUnpinned] = [
+            self._event(one, held) for one, held in sorted(new.items())
+        ]
+        old = sorted(self._held.keys() - chosen.keys())
+        events += [TopicUnpinned(topic_id=one, pin_id=self._id) for one in old]
+        if events:
+            await self._log.propose(events)
+        self._held = {one: new.get(one) or self._held[one] for one in chosen}
+
+    def _is_stale(self, held: _Held | None, starts: Mapping[int, int] | None, now: int) -> bool:
+        """Whether it is worth an entry of the cluster log to say what is held."""
+        if held is None or not held.covers(starts):
+            return True
+        if held.until < now + self._hold_ms // 2:
+            return True
+        return held.starts != starts and held.at + _MOVE_MS <= now
+
+    def _event(self, topic_id: bytes, held: _Held) -> TopicPinned:
+        listed = sorted((held.starts or {}).items())
+        return TopicPinned(
+            topic_id=topic_id,
+            pin_id=self._id,
+            until_ms=held.until,
+            starts=[PinStart(partition=index, offset=offset) for index, offset in listed],
+        )

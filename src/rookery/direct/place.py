@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import quote
 
 from rookery.config.clusters import load_cluster
 from rookery.errors import ConfigError
@@ -19,6 +21,7 @@ _HELP: Final = (
 _LAYOUTS: Final = ("rookery", "kafscale")
 # A handle on a cluster log that is empty and stays so.
 _NO_LOG: Final = "memory:none"
+_KAFKA: Final = "kafka"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Place:
     """The folder of brokers on this host, if there is no store."""
     layout: Literal["rookery", "kafscale"] = "rookery"
     """Whose objects they are: ours, or segments that KafScale wrote, which have no cluster log."""
+    log_dir: str = ""
+    """A Kafka broker's own directory, or several with commas; it is read where it lies."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:
@@ -49,6 +54,8 @@ class Place:
         """
         names = {one.name for one in fields(cls)}
         given: dict[str, Any] = {name: options[name] for name in names & options.keys()}
+        if "logDir" in options:
+            given["log_dir"] = options["logDir"]
         place = cls(**given)
         place.check()
         return place
@@ -56,7 +63,17 @@ class Place:
     @property
     def is_listed(self) -> bool:
         """Whether what there is can be found out by a listing alone."""
-        return self.layout != "rookery"
+        return self.layout != "rookery" or bool(self.log_dir)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether records can be found by their times."""
+        return not self.is_listed or bool(self.log_dir)
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        """The directories of Kafka's, if it is one's."""
+        return [Path(one.strip()).absolute() for one in self.log_dir.split(",") if one.strip()]
 
     @property
     def is_named(self) -> bool:
@@ -69,6 +86,9 @@ class Place:
         Raises:
             ConfigError: it must be changed; the text says to what.
         """
+        if self.log_dir:
+            self._check_log_dirs()
+            return
         if self.is_named and (self.store or self.data):
             raise ConfigError(
                 f"cluster {self.cluster!r} is the name of a configured cluster, which says where "
@@ -83,6 +103,13 @@ class Place:
         if not (self.is_named or self.store or self.data):
             raise ConfigError(f"no place is named; {_HELP}")
 
+    def _check_log_dirs(self) -> None:
+        if self.store or self.data or self.cluster or self.layout != "rookery":
+            raise ConfigError("logDir: name nothing beside it: the directory is all there is")
+        for path in self.log_dirs:
+            if not path.is_dir():
+                raise ConfigError(f"logDir={self.log_dir!r}: there is no folder {path}")
+
     def origin(self) -> Origin:
         """Return the names of store and cluster log, looked up on this host.
 
@@ -90,6 +117,9 @@ class Place:
             ConfigError: they are not configured here, or cannot be used.
         """
         self.check()
+        if self.log_dir:
+            names = ",".join(quote(str(path)) for path in self.log_dirs)
+            return Origin("", f"kafkadir:{names}", _NO_LOG, _KAFKA)
         place = load_cluster(Place, self.cluster) if self.is_named else self
         place = place if place.is_listed else replace(place, layout=self.layout)
         if place.is_named:

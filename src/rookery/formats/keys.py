@@ -22,6 +22,8 @@ SNAPSHOT_LIMIT = 1 << 63
 """One more than the highest number of a cluster log entry."""
 SNAPSHOTS = "_rookery/snapshots/"
 """What the keys of all snapshots begin with."""
+NEWEST_SNAPSHOT = "_rookery/newest-snapshot"
+"""The key of the object that says which snapshot is the newest, so that nobody need list them."""
 CLUSTER = "_rookery/cluster"
 """The key of the object that says whose cluster's log this is."""
 OBJECTS = "_rookery/objects/"

@@ -22,7 +22,7 @@ from rookery.log.objects import Places
 from rookery.store.counted import CountedStore
 from rookery.store.namespaced import NamespacedStore
 from rookery.store.open import name_of, open_store
-from rookery.store.port import Store
+from rookery.store.port import NotFound, Store
 from rookery.store.prices import Prices
 
 
@@ -139,8 +139,10 @@ class Handles:
 
     async def owner(self) -> str | None:
         """Return the id of the cluster whose log lies in the store; None if it is nobody's yet."""
-        size = await self.store.size(CLUSTER)
-        return (await self.store.read(CLUSTER)).decode() if size is not None else None
+        try:
+            return (await self.store.read(CLUSTER)).decode()
+        except NotFound:
+            return None
 
     def places(self, state: Callable[[], State]) -> Places:
         """Return what reads bytes of any object."""

@@ -1,17 +1,24 @@
-"""Snapshots of the state in the store: written, read back, and only then relied upon."""
+"""Snapshots of the state in the store: written, read back, and only then relied upon.
+
+A small object names the newest, so that who opens a log need not list them. It only ever moves to
+a higher number, and only after that snapshot was read back. It is a hint: should it be missing,
+or too low, or name one that cannot be read, the snapshots are listed as if it were not there.
+"""
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Final
 
 from rookery.cluster.state.image import read_head, read_image, write_image
 from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt
-from rookery.formats.keys import SNAPSHOTS, parse_snapshot_key, snapshot_key
+from rookery.formats.keys import NEWEST_SNAPSHOT, SNAPSHOTS, parse_snapshot_key, snapshot_key
 from rookery.store.port import NotFound, Store
 
 KEPT: Final = 2
+_NUMBER: Final = re.compile(rb"[0-9]{1,19}")
 
 
 async def save(store: Store, state: State) -> int:
@@ -27,7 +34,27 @@ async def save(store: Store, state: State) -> int:
     back = await store.read(key)
     if bytes(back) != image:
         raise Corrupt(f"snapshot {key} reads back otherwise than it was written")
+    # Before anyone relies on it: whoever trims the log leaves readers with what this names.
+    await point(store, number)
     return number
+
+
+async def point(store: Store, number: int) -> None:
+    """Say that a snapshot is the newest, unless a newer one is said to be; 0: there is none.
+
+    Raises:
+        Unavailable: the store is out of reach.
+    """
+    while True:
+        found = await store.read_version(NEWEST_SNAPSHOT)
+        try:
+            if found is None:
+                await store.create(NEWEST_SNAPSHOT, [b"%d" % number])
+            elif (_parsed(found[0]) or 0) < number:
+                await store.replace(NEWEST_SNAPSHOT, b"%d" % number, found[1])
+        except Conflict:
+            continue  # another process has moved it
+        return
 
 
 async def agrees(store: Store, number: int, digest: int | None) -> bool:
@@ -45,8 +72,24 @@ async def agrees(store: Store, number: int, digest: int | None) -> bool:
     return head.applied == number and digest in (None, head.digest)
 
 
-async def load(store: Store) -> State | None:
-    """Return the newest state that can be read; None if there is none."""
+async def load(store: Store, at_least: int = 0) -> State | None:
+    """Return the newest state that can be read; None if there is none.
+
+    Args:
+        store: where snapshots are.
+        at_least: the entry that it must stand after, at least: what is older will not do.
+    """
+    found = await store.read_version(NEWEST_SNAPSHOT)
+    number = None if found is None else _parsed(found[0])
+    if number is not None and number >= at_least:
+        if not number:
+            return None
+        with suppress(Corrupt, NotFound):
+            return read_image(await store.read(snapshot_key(number)))
+    return await _load_listed(store)
+
+
+async def _load_listed(store: Store) -> State | None:
     for number in sorted(await _numbers(store), reverse=True):
         try:
             return read_image(await store.read(snapshot_key(number)))
@@ -60,6 +103,10 @@ async def prune(store: Store) -> None:
     """Remove all snapshots but the newest ones."""
     for number in sorted(await _numbers(store))[:-KEPT]:
         await store.delete(snapshot_key(number))
+
+
+def _parsed(data: bytes) -> int | None:
+    return int(data) if _NUMBER.fullmatch(data) else None
 
 
 async def _numbers(store: Store) -> list[int]:

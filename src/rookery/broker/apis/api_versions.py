@@ -41,7 +41,7 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
     known = features(call.state)
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=advertised(),
+        api_keys=advertised(call.services.hidden),
         supported_features=[
             SupportedFeatureKey(name=one.name, min_version=one.lowest, max_version=one.highest)
             for one in known
@@ -56,7 +56,7 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
     )
 
 
-def advertised() -> list[ApiVersion]:
+def advertised(hidden: frozenset[int] = frozenset()) -> list[ApiVersion]:
     """List what is served; of Produce also the versions that are refused.
 
     Old librdkafka takes a missing Produce 0 to 2 as a sign that it must not compress
@@ -69,4 +69,5 @@ def advertised() -> list[ApiVersion]:
             max_version=route.versions.stop - 1,
         )
         for key, route in routes().items()
+        if key not in hidden
     ]

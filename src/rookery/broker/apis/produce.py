@@ -20,6 +20,7 @@ from rookery.broker.configs import TopicConfigs
 from rookery.broker.dispatch import code_of
 from rookery.broker.leaders import other_leader
 from rookery.broker.registry import handles
+from rookery.broker.topics import is_internal
 from rookery.cluster.state.state import Appended
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Error, ErrorCode
@@ -106,6 +107,9 @@ class _Intake:
                 answers = [_refused(part.index, code) for part in parts]
             elif self.call.services.is_draining:
                 answers = [self._elsewhere(topic, part) for part in parts]
+            elif self.call.services.keeps_internal and is_internal(topic.name):
+                code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                answers = [_refused(part.index, code) for part in parts]
             else:
                 rules = checks.of(state, topic)
                 answers = [self._partition(topic, rules, part) for part in parts]

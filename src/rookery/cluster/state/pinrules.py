@@ -1,4 +1,7 @@
-"""What follows from pins: while one lives, compaction of its topic is void.
+"""What follows from pins: while one lives, compaction of what it holds is void.
+
+A pin holds a whole topic, or of some partitions what lies behind an offset: so a reader that goes
+on and on, and says how far it is, does not keep a topic from being compacted for ever.
 
 A pin that nobody takes back ends by itself: entries carry the time, so all replicas agree on when.
 It holds off compaction only. Retention and deletion go on, and so does rewriting, which leaves
@@ -13,7 +16,7 @@ from typing import Final, Protocol
 from rookery.cluster.entry import Entry
 from rookery.cluster.events import pins as events
 from rookery.cluster.state.outcome import OK, Applied, Outcome
-from rookery.cluster.state.topics import Topics
+from rookery.cluster.state.topics import Pin, Topics
 from rookery.errors import ErrorCode
 from rookery.wire.message import Message
 
@@ -34,9 +37,10 @@ def _pinned(known: Known, entry: Entry, event: events.TopicPinned, _done: Applie
     if topic is None:
         return _UNKNOWN
     now = entry.stamp_ms
-    topic.pins = {pin: until for pin, until in topic.pins.items() if until > now}
+    topic.pins = {key: pin for key, pin in topic.pins.items() if pin.until_ms > now}
     until = min(event.until_ms, now + MAX_PIN_MS)
-    topic.pins[bytes(event.pin_id)] = until
+    starts = {one.partition: one.offset for one in event.starts}
+    topic.pins[bytes(event.pin_id)] = Pin(until, starts)
     return Outcome(ErrorCode.NONE, until)
 
 

@@ -19,7 +19,7 @@ from rookery.cluster.entry import Entry
 from rookery.cluster.events import brokers as broker_events
 from rookery.cluster.events import log as log_events
 from rookery.cluster.events import topics as topic_events
-from rookery.cluster.state import grouprules, pinrules, producers, sinkrules, txnrules
+from rookery.cluster.state import grouprules, importrules, pinrules, producers, sinkrules, txnrules
 from rookery.cluster.state.brokers import Brokers
 from rookery.cluster.state.groups import Groups
 from rookery.cluster.state.objects import Objects, Segment
@@ -91,7 +91,13 @@ class State:
         self._digest(done)
         return done
 
+    def is_foreign(self, entry: Entry) -> bool:
+        """Whether who wrote an entry took the log for that of another cluster."""
+        return bool(entry.cluster and self.cluster_id) and entry.cluster != self.cluster_id
+
     def _counts(self, entry: Entry, events: list[Message]) -> bool:
+        if self.is_foreign(entry):
+            return False
         if entry.incarnation:
             return self.brokers.take(entry.incarnation, entry.sequence, entry.stamp_ms)
         return all(isinstance(event, _WITHOUT_WRITER) for event in events)
@@ -323,9 +329,11 @@ class State:
         )
 
     def _is_held_off(self, one: log_events.ReplacedRange, now_ms: int) -> bool:
-        """Whether a range was compacted although somebody reads its topic as it was."""
+        """Whether records were compacted away that somebody may read again."""
         topic = self.topics.by_id.get(one.topic_id)
-        return one.cleaned_to >= 0 and topic is not None and topic.is_pinned(now_ms)
+        held = None if topic is None else topic.held_from(one.partition, now_ms)
+        # What lies behind that mark is as it was, though it may be in the range.
+        return held is not None and one.cleaned_to > held
 
     def _replace(self, object_id: int, one: log_events.ReplacedRange, done: Applied) -> bool:
         """Put new rows for old ones, if these are exactly what the rewriter read."""
@@ -409,6 +417,7 @@ class State:
         log_events.ProducerIdsAllotted: _ids_allotted,
         log_events.ProducersExpired: _producers_expired,
         **grouprules.HANDLERS,
+        **importrules.HANDLERS,
         **pinrules.HANDLERS,
         **sinkrules.HANDLERS,
         **txnrules.HANDLERS,

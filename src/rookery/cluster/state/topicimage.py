@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from array import array
 
+from rookery.cluster.events.pins import PinStart
 from rookery.cluster.state.partition import Partition, column_bytes
-from rookery.cluster.state.topics import Topic
+from rookery.cluster.state.topics import Pin, Topic
 from rookery.errors import Corrupt
 from rookery.wire.message import (
     BrokerId,
@@ -21,6 +22,7 @@ from rookery.wire.message import (
     TopicId,
     TopicName,
     Uuid,
+    field,
     i16,
     i64,
 )
@@ -49,6 +51,7 @@ class PinImage(Message):
 
     pin_id: Uuid
     until_ms: i64
+    starts: list[PinStart] = field(tag=0, factory=list)
 
 
 class PartitionImage(Message):
@@ -103,8 +106,17 @@ def topic_image(topic: Topic) -> TopicImage:
         replication_factor=topic.replication_factor,
         configs=config_images(topic.configs),
         partitions=[_partition_image(partition) for partition in topic.partitions],
-        pins=[PinImage(pin_id=pin, until_ms=until) for pin, until in topic.pins.items()],
+        pins=[_pin_image(key, pin) for key, pin in topic.pins.items()],
     )
+
+
+def _pin_image(pin_id: bytes, pin: Pin) -> PinImage:
+    starts = [PinStart(partition=index, offset=offset) for index, offset in pin.starts.items()]
+    return PinImage(pin_id=pin_id, until_ms=pin.until_ms, starts=starts)
+
+
+def _read_pin(image: PinImage) -> Pin:
+    return Pin(image.until_ms, {one.partition: one.offset for one in image.starts})
 
 
 def config_images(configs: dict[str, str]) -> list[ConfigImage]:
@@ -145,7 +157,7 @@ def read_topic(image: TopicImage) -> Topic:
     for config in image.configs:
         topic.configure(config.name, config.value)
     topic.partitions = [_read_partition(index, part) for index, part in enumerate(image.partitions)]
-    topic.pins = {bytes(pin.pin_id): pin.until_ms for pin in image.pins}
+    topic.pins = {bytes(pin.pin_id): _read_pin(pin) for pin in image.pins}
     return topic
 
 

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
+from typing import NamedTuple
 
 from rookery.cluster.state.partition import Partition
+
+
+class Pin(NamedTuple):
+    """A reader that wants nothing to be compacted away."""
+
+    until_ms: int
+    """By the stamps of entries."""
+    starts: Mapping[int, int] = MappingProxyType({})
+    """By partition, the offset from which on it is held; if there are none, all is."""
+
+    def held_from(self, partition: int) -> int | None:
+        """Return the first offset that is held of a partition, None if nothing is."""
+        return self.starts.get(partition) if self.starts else 0
 
 
 class Topic:
@@ -23,8 +38,8 @@ class Topic:
         self.configs: dict[str, str] = {}
         self.partitions: list[Partition] = []
         self.is_append_time = False
-        self.pins: dict[bytes, int] = {}
-        """Until when readers want nothing to be compacted away, by the stamps of entries."""
+        self.pins: dict[bytes, Pin] = {}
+        """By their ids."""
         self.derived: dict[str, object] = {}
         """What this process has worked out from the topic; emptied whenever the topic changes."""
 
@@ -38,9 +53,10 @@ class Topic:
         # Offsets and times are decided where entries are applied, so this one is kept at hand.
         self.is_append_time = self.configs.get("message.timestamp.type") == "LogAppendTime"
 
-    def is_pinned(self, now_ms: int) -> bool:
-        """Whether a reader wants nothing to be compacted away at that moment."""
-        return any(until > now_ms for until in self.pins.values())
+    def held_from(self, partition: int, now_ms: int) -> int | None:
+        """Return the offset from which on readers hold a partition at a moment, None if none do."""
+        held = [pin.held_from(partition) for pin in self.pins.values() if pin.until_ms > now_ms]
+        return min((offset for offset in held if offset is not None), default=None)
 
     def grow(self, count: int, nodes: Sequence[int]) -> None:
         """Have `count` partitions, each with its leader."""

@@ -140,7 +140,7 @@ class Compactor:
         found = []
         for topic in self.replica.state.topics:
             limits = self.limits(topic)
-            if limits.is_compacted and not topic.is_pinned(now):
+            if limits.is_compacted:
                 found += [
                     dirt
                     for partition in topic.partitions

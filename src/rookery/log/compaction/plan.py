@@ -1,6 +1,6 @@
 """Which partitions are to be compacted, and how far: from the state alone.
 
-    │ clean: one record a key │ dirty │ too young, or still growing │
+    │ clean: one record a key │ dirty │ too young, still growing, or held by a pin │
     log start            cleaned_to  bound                  next offset
 
 A partition is due when its dirty part is large enough against the whole (`min.cleanable.dirty.
@@ -94,8 +94,11 @@ def dirt_of(
     if first == len(bases) or _is_damaged(partition, range(first), damage):
         # What is damaged may come back with a record that has been overwritten since.
         return None
+    held = topic.held_from(partition.index, now_ms)
     stop = first
     while stop < len(bases) and _may_go(partition, stop, limits, now_ms, damage):
+        if held is not None and partition.row(stop).end_offset > held:
+            break  # a reader may have to read it again
         stop += 1
     if stop == first:
         return None

@@ -11,6 +11,7 @@ row that seems damaged may just have been moved, so it is looked at again in a n
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from rookery.clock import SystemClock
@@ -58,7 +59,7 @@ class _Check:
         self._is_quick = is_quick
         self._report = Report()
         store = sources.store
-        self._replica = Replica(sources.cluster_log, SystemClock(), lambda: snapshots.load(store))
+        self._replica = Replica(sources.cluster_log, SystemClock(), partial(snapshots.load, store))
 
     async def run(self) -> Report:
         found = await check_snapshots(self._sources)

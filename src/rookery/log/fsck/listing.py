@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from rookery.cluster.state.state import State
 from rookery.formats.keys import (
     CLUSTER,
+    NEWEST_SNAPSHOT,
     is_stored,
     journal_name,
     parse_object_key,
@@ -60,7 +61,7 @@ def _is_known(state: State, object_id: int) -> bool:
 def _is_expected(key: str) -> bool:
     is_entry = _ENTRY.fullmatch(key) is not None
     # A probe under way, or what one that was killed has left: the sweeper removes it.
-    is_small = key == CLUSTER or key.startswith(PROBES)
+    is_small = key in (CLUSTER, NEWEST_SNAPSHOT) or key.startswith(PROBES)
     return is_entry or is_small or parse_snapshot_key(key) is not None
 
 

@@ -10,6 +10,7 @@ be empty, and all of it can be done once more.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from rookery.clock import Clock, Random
 from rookery.cluster.entry import MAX_EVENTS
@@ -120,7 +121,7 @@ async def append_unplaced(
     What is a repetition, by its producer's sequence, is recognised as at any other time.
     """
     store = sources.store
-    replica = Replica(sources.cluster_log, clock, lambda: snapshots.load(store))
+    replica = Replica(sources.cluster_log, clock, partial(snapshots.load, store))
     try:
         await replica.open(follow=False)
         registration = ProcessRegistered(process_id=random.token(16), purpose="recover")

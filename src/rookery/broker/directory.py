@@ -1,0 +1,185 @@
+"""Kafka's own data directory as what a broker's log lies in; the counterpart of `storage.py`.
+
+The directory is read once and becomes a state; from then on every entry of its cluster log is
+written into Kafka's files (`rookery.logdir.serving`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+from rookery.broker import configs
+from rookery.broker.chores import Chores
+from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage import Reading
+from rookery.clock import Clock, SystemClock, SystemRandom
+from rookery.cluster.replica import Replica
+from rookery.errors import ConfigError
+from rookery.log.cache import BlockCache
+from rookery.log.caretaker import Caretaker
+from rookery.log.medium import FlushSettings, Medium
+from rookery.log.retention import Retention
+from rookery.log.tail import Tail
+from rookery.log.uploads import Numbers
+from rookery.logdir.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from rookery.logdir.serving.reader import DirectoryReader
+from rookery.logdir.serving.replica import DirectoryReplica
+from rookery.logdir.serving.service import DirectoryService, Options
+from rookery.wire.messages.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
+from rookery.wire.messages.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
+from rookery.wire.messages.alter_configs import ALTER_CONFIGS
+from rookery.wire.messages.create_partitions import CREATE_PARTITIONS
+from rookery.wire.messages.create_topics import CREATE_TOPICS
+from rookery.wire.messages.delete_records import DELETE_RECORDS
+from rookery.wire.messages.delete_topics import DELETE_TOPICS
+from rookery.wire.messages.end_txn import END_TXN
+from rookery.wire.messages.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID
+from rookery.wire.messages.txn_offset_commit import TXN_OFFSET_COMMIT
+from rookery.wire.messages.update_features import UPDATE_FEATURES
+from rookery.wire.messages.write_txn_markers import WRITE_TXN_MARKERS
+
+log = logging.getLogger(__name__)
+
+_CHECKPOINT_MS: Final = 5_000
+_HIDDEN: Final = frozenset({UPDATE_FEATURES.key})
+"""The levels of Kafka's features are for its controllers to change."""
+_WRITING: Final = frozenset(
+    api.key
+    for api in (
+        ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, ALTER_CONFIGS, CREATE_PARTITIONS, CREATE_TOPICS,
+        DELETE_RECORDS, DELETE_TOPICS, END_TXN, INCREMENTAL_ALTER_CONFIGS, INIT_PRODUCER_ID,
+        TXN_OFFSET_COMMIT, WRITE_TXN_MARKERS,
+    )
+)  # fmt: skip
+"""What cannot be without a file to write to. Produce is refused, but told of: librdkafka takes its
+absence for a broker of another age."""
+
+
+class DirectoryStorage:
+    """A log directory that this process has to itself."""
+
+    is_local = True
+    has_caretaker = False
+    files = None
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        """Read the directory, put it in order, and begin.
+
+        Raises:
+            ConfigError: there is no such directory, or another process has it.
+        """
+        if settings.store or settings.cluster or settings.workers > 1:
+            raise ConfigError(
+                "log-dir: a directory of Kafka's has one broker of one process to itself; leave "
+                "out --store, --cluster and --workers"
+            )
+        paths = [Path(part.strip()).absolute() for part in settings.log_dir.split(",")]
+        defaults = configs.parse_defaults(settings.defaults)
+        # Whose disk this was had settings that we do not know: nothing goes because of ours.
+        keeps_all = not defaults
+        options = Options(
+            now_ms=SystemClock().now_ms(),
+            node_id=settings.node_id,
+            is_read_only=settings.read_only,
+            durability=settings.durability,
+            defaults=defaults or {"log.retention.ms": "-1"},
+        )
+        self.service = DirectoryService(paths, options, configs.of)
+        self.cluster_log = self.service.cluster_log
+        self.folder = paths[0]
+        self.node_id = self.service.loaded.node_id
+        self.hidden = _HIDDEN | (_WRITING if settings.read_only else frozenset())
+        self._settings = settings
+        for remark in self.service.remarks():
+            log.warning("%s", remark)
+        if keeps_all and not settings.read_only:
+            log.warning(
+                "topics that do not say themselves how long they keep records keep them for ever; "
+                "name Kafka's server.properties, or --defaults log.retention.ms=604800000"
+            )
+
+    def replica(self, clock: Clock) -> Replica:
+        """Return a copy of the state that follows the directory's log, not opened yet."""
+        settings = self._settings
+        partitions = {
+            OFFSETS_TOPIC: settings.offsets_topic_partitions,
+            TRANSACTIONS_TOPIC: settings.transactions_topic_partitions,
+        }
+        if settings.read_only:
+            partitions = {}
+        return DirectoryReplica(self.service.cluster_log, clock, SystemRandom(), partitions)
+
+    def reading(self, _settings: BrokerSettings, replica: Replica, tail: Tail) -> Reading:
+        """Return what reads the log: the files, without a cache of ours before them."""
+        if isinstance(replica, DirectoryReplica):
+            replica.remember_in(tail)
+        files = self.service.loaded.files
+        reader = DirectoryReader(self.service.cluster_log, files, tail)
+        return Reading(reader, BlockCache(files.read, name=files.name), None)
+
+    def medium(
+        self, _settings: BrokerSettings, _replica: Replica, _clock: Clock, _numbers: Numbers
+    ) -> Medium:
+        """Return where flushes wait until they are written."""
+        return self.service.medium
+
+    def flush_settings(self, _settings: BrokerSettings) -> FlushSettings:
+        """Return how much is flushed together; nothing rides in entries."""
+        return FlushSettings(inline_bytes=0)
+
+    async def check(self) -> None:
+        """Find nothing wrong: the directory was looked at when it was opened."""
+
+    async def owner(self) -> str | None:
+        """Return the cluster's id."""
+        return self.service.loaded.state.cluster_id
+
+    @staticmethod
+    def foreign(owner: str | None, cluster_id: str) -> ConfigError:
+        """Return the error for a directory of another cluster."""
+        return ConfigError(f"log-dir: it is of cluster {owner}, not of {cluster_id}")
+
+    async def claim(self, cluster_id: str) -> None:
+        """Mark nothing: the directory says whose it is."""
+
+    async def shorten_next_start(self, replica: Replica) -> None:
+        """Write nothing: Kafka's files are what a start reads."""
+
+    async def agrees(self, _replica: Replica, _snapshot: int) -> bool:
+        """Know of no snapshots."""
+        return False
+
+    def caretaker(self, *_: object) -> Caretaker:
+        """Refuse: there are no objects to take care of."""
+        raise ConfigError("caretaker: there is none for a log directory; leave it out")
+
+    async def begin(self, replica: Replica) -> None:
+        """End the transactions whose end was decided before the last stop."""
+        for event in self.service.unfinished():
+            await replica.propose([event])
+
+    def employ(self, chores: Chores, replica: Replica, clock: Clock) -> None:
+        """Have checkpoints written and old segments deleted, now and then."""
+        if self.service.is_read_only:
+            return
+
+        retention = Retention(replica, clock, lambda topic: configs.of(replica.state, topic))
+
+        async def checkpoint() -> None:
+            await asyncio.to_thread(self.service.checkpoint)
+
+        async def retain() -> None:
+            for event in self.service.expired(clock.now_ms()):
+                await replica.propose([event])
+            await retention.expire_producers(self._settings.producer_expiration_ms)
+
+        chores.every(_CHECKPOINT_MS, "checkpoints of the directory", checkpoint)
+        chores.every(self._settings.upkeep_interval_ms, "retention of segments", retain)
+
+    async def close(self) -> None:
+        """Leave the directory as Kafka does when it is stopped in order."""
+        await self.service.close()

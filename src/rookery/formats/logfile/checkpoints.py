@@ -1,0 +1,107 @@
+"""Kafka's checkpoint files: a version, a count, and a line for each entry.
+
+leader-epoch-checkpoint            epoch, first offset
+replication-offset-checkpoint      topic, partition, high watermark
+recovery-point-offset-checkpoint   topic, partition, first offset that may not be on the disk
+log-start-offset-checkpoint        topic, partition, first offset that was not deleted
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from rookery.errors import Corrupt
+from rookery.model.partition import TopicPartition
+
+VERSION: Final = "0"
+
+
+class LeaderEpoch(NamedTuple):
+    """An epoch of a partition's leader, and the first offset that was written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+def parse_offsets(text: str, name: str) -> dict[TopicPartition, int]:
+    """Read a checkpoint of offsets by partition.
+
+    Raises:
+        Corrupt: it is damaged; the text begins with the name.
+    """
+    found = {}
+    for topic, partition, offset in _rows(text, name, 3):
+        found[TopicPartition(topic, _number(partition, name))] = _number(offset, name)
+    return found
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
+    """Write a checkpoint of offsets by partition."""
+    return _format(f"{key.topic} {key.partition} {value}" for key, value in offsets.items())
+
+
+def parse_epochs(text: str, name: str) -> list[LeaderEpoch]:
+    """Read a `leader-epoch-checkpoint`; epochs rise, and so do their offsets.
+
+    Raises:
+        Corrupt: it is damaged; the text begins with the name.
+    """
+    found: list[LeaderEpoch] = []
+    for row in _rows(text, name, 2):
+        entry = LeaderEpoch(*(_number(part, name) for part in row))
+        # As Kafka: of entries that contradict each other the later one holds.
+        while found and (found[-1].epoch >= entry.epoch or found[-1][1] >= entry.start_offset):
+            found.pop()
+        found.append(entry)
+    return found
+
+
+def format_epochs(epochs: Iterable[LeaderEpoch]) -> str:
+    """Write a `leader-epoch-checkpoint`."""
+    return _format(f"{entry.epoch} {entry.start_offset}" for entry in epochs)
+
+
+def epoch_end(epochs: list[LeaderEpoch], epoch: int, log_end: int) -> LeaderEpoch | None:
+    """Tell the largest epoch not above that one and where it ends, as OffsetForLeaderEpoch does.
+
+    None, if there is no such epoch.
+    """
+    at = bisect_right(epochs, epoch, key=lambda entry: entry.epoch)
+    if not at:
+        return None
+    end = epochs[at].start_offset if at < len(epochs) else log_end
+    return LeaderEpoch(epochs[at - 1].epoch, end)
+
+
+def epoch_at(epochs: list[LeaderEpoch], offset: int) -> int:
+    """Tell the epoch in which an offset was written, -1 if that is not known."""
+    at = bisect_right(epochs, offset, key=lambda entry: entry.start_offset)
+    return epochs[at - 1].epoch if at else -1
+
+
+def _rows(text: str, name: str, columns: int) -> list[list[str]]:
+    lines = text.split("\n")
+    if lines[0] != VERSION:
+        raise Corrupt(f"{name}: begins with {lines[0][:20]!r}, not with version {VERSION}")
+    if len(lines) < 2:
+        raise Corrupt(f"{name}: ends before its count")
+    count = _number(lines[1], name)
+    rows = [line.split(" ") for line in lines[2 : 2 + count]]
+    if len(rows) != count or any(len(row) != columns for row in rows):
+        raise Corrupt(f"{name}: does not have the {count} lines of {columns} words that it claims")
+    if any(line for line in lines[2 + count :]):
+        raise Corrupt(f"{name}: goes on behind the {count} lines that it claims")
+    return rows
+
+
+def _number(text: str, name: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise Corrupt(f"{name}: {text[:20]!r} is not a number")
+    return int(text)
+
+
+def _format(lines: Iterable[str]) -> str:
+    rows = list(lines)
+    return "\n".join([VERSION, str(len(rows)), *rows, ""])

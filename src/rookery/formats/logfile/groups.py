@@ -1,0 +1,178 @@
+"""What the records of `__consumer_offsets` and `__transaction_state` come to.
+
+Records are fed in the order of the log. An offset that was committed within a transaction counts
+when the transaction's marker says so: the batches around the records tell whose they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rookery.errors import Corrupt
+from rookery.model.control import ControlRecordType
+from rookery.model.partition import TopicPartition
+from rookery.records import record as records
+from rookery.records.batch import BatchHeader
+from rookery.records.kernel import Buffer
+from rookery.records.record import Record
+from rookery.wire.coordinator.catalog import CONSUMER_OFFSETS, TRANSACTION_STATE
+from rookery.wire.coordinator.classic import GroupMetadataKey, GroupMetadataValue
+from rookery.wire.coordinator.consumer import ConsumerGroupMetadataKey
+from rookery.wire.coordinator.offsets import (
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from rookery.wire.coordinator.transactions import TransactionLogKey, TransactionLogValue
+from rookery.wire.message import Message
+
+
+class CommittedOffset(NamedTuple):
+    """Where a group goes on to read a partition."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp: int = -1
+    topic_id: bytes = bytes(16)
+
+
+@dataclass(slots=True)
+class GroupImage:
+    """A group: what it committed, and what it was like after its last rebalance."""
+
+    offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    classic: GroupMetadataValue | None = None
+    is_consumer: bool = False
+    """Whether it uses the consumer protocol (KIP-848)."""
+
+
+@dataclass(slots=True)
+class Groups:
+    """All groups that one partition of `__consumer_offsets` knows of, or several."""
+
+    by_name: dict[str, GroupImage] = field(default_factory=dict)
+    skipped: int = 0
+    """Records whose type is newer than we know, and those of groups that are not read."""
+    damaged: list[str] = field(default_factory=list)
+    """Records that could not be read, in words."""
+    _open: dict[int, list[tuple[Message, Message | None]]] = field(default_factory=dict)
+
+    def pending(self, producer_id: int) -> list[tuple[Message, Message | None]]:
+        """Return what counts if the open transaction of a producer is committed."""
+        return self._open.get(producer_id, [])
+
+    def apply(self, batch: Buffer, header: BatchHeader) -> None:
+        """Take in the next batch of the topic, given as the bytes of that batch alone."""
+        for record in records.read(batch, header._replace(position=0)):
+            try:
+                self._apply(record, header)
+            except Corrupt as error:
+                self.damaged.append(f"offset {record.offset}: {error}")
+
+    def settle(self, committed: Collection[int]) -> None:
+        """End what is still open: committed for these producer ids, aborted for all others."""
+        for producer_id in list(self._open):
+            is_commit = producer_id in committed
+            self._end(
+                producer_id, ControlRecordType.COMMIT if is_commit else ControlRecordType.ABORT
+            )
+
+    def _apply(self, record: Record, header: BatchHeader) -> None:
+        if header.is_control:
+            self._end(header.producer_id, records.control(record).type)
+            return
+        pair = _read(record)
+        if pair is None:
+            self.skipped += 1
+        elif header.is_transactional:
+            self._open.setdefault(header.producer_id, []).append(pair)
+        else:
+            self._take(*pair)
+
+    def _end(self, producer_id: int, outcome: ControlRecordType | int) -> None:
+        pending = self._open.pop(producer_id, [])
+        if outcome == ControlRecordType.COMMIT:
+            for pair in pending:
+                self._take(*pair)
+
+    def _take(self, key: Message, value: Message | None) -> None:
+        match key:
+            case OffsetCommitKey() | LegacyOffsetCommitKey():
+                self._commit(key, value)
+            case GroupMetadataKey():
+                group = self.by_name.setdefault(key.group, GroupImage())
+                group.classic = value if isinstance(value, GroupMetadataValue) else None
+                self._drop_if_empty(key.group)
+            case ConsumerGroupMetadataKey():
+                group = self.by_name.setdefault(key.group_id, GroupImage())
+                group.is_consumer = value is not None
+                self._drop_if_empty(key.group_id)
+            case _:
+                pass  # members and assignments: a group that is opened elsewhere rebalances
+
+    def _commit(self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: Message | None) -> None:
+        group = self.by_name.setdefault(key.group, GroupImage())
+        partition = TopicPartition(key.topic, key.partition)
+        match value:
+            case OffsetCommitValue():
+                group.offsets[partition] = CommittedOffset(
+                    value.offset,
+                    value.leader_epoch,
+                    value.metadata,
+                    value.commit_timestamp,
+                    value.topic_id,
+                )
+            case LegacyOffsetCommitValue():
+                group.offsets[partition] = CommittedOffset(
+                    value.offset, -1, value.metadata, value.commit_timestamp
+                )
+            case _:
+                group.offsets.pop(partition, None)
+                self._drop_if_empty(key.group)
+
+    def _drop_if_empty(self, name: str) -> None:
+        group = self.by_name[name]
+        if not group.offsets and group.classic is None and not group.is_consumer:
+            del self.by_name[name]
+
+
+@dataclass(slots=True)
+class Transactions:
+    """All transactional ids that partitions of `__transaction_state` know of."""
+
+    by_id: dict[str, TransactionLogValue] = field(default_factory=dict)
+    skipped: int = 0
+    damaged: list[str] = field(default_factory=list)
+
+    def apply(self, batch: Buffer, header: BatchHeader) -> None:
+        """Take in the next batch of the topic, given as the bytes of that batch alone."""
+        if header.is_control:
+            return
+        for record in records.read(batch, header._replace(position=0)):
+            try:
+                self._apply(record)
+            except Corrupt as error:
+                self.damaged.append(f"offset {record.offset}: {error}")
+
+    def _apply(self, record: Record) -> None:
+        key = TRANSACTION_STATE.read_key(record.key or b"")
+        if not isinstance(key, TransactionLogKey):
+            self.skipped += 1
+            return
+        found = TRANSACTION_STATE.read_value(key, record.value)
+        if found is None:
+            self.by_id.pop(key.transactional_id, None)
+        elif isinstance(found[0], TransactionLogValue):
+            self.by_id[key.transactional_id] = found[0]
+
+
+def _read(record: Record) -> tuple[Message, Message | None] | None:
+    key = CONSUMER_OFFSETS.read_key(record.key or b"")
+    if key is None:
+        return None
+    value = CONSUMER_OFFSETS.read_value(key, record.value)
+    return key, None if value is None else value[0]

@@ -1,0 +1,1 @@
+"""The way back: a cluster's log as the data directory of a Kafka broker."""

@@ -1,0 +1,139 @@
+"""Writes a partition's folder from its batches, in order, as an orderly shutdown leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+from rookery.formats.logfile.checkpoints import LeaderEpoch, format_epochs
+from rookery.formats.logfile.identity import format_partition_metadata
+from rookery.formats.logfile.indexes import (
+    Indexer,
+    pack_aborted,
+    pack_positions,
+    pack_times,
+)
+from rookery.formats.logfile.names import LEADER_EPOCHS, PARTITION_METADATA, Kind, file_name
+from rookery.formats.logfile.producers import ProducerEntry, pack_producers
+from rookery.formats.logfile.replay import Replay
+from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
+from rookery.records.kernel import Buffer
+
+SEGMENT_BYTES: Final = 1 << 30
+"""The size at which a segment ends: Kafka's default."""
+_MOST_OFFSETS: Final = (1 << 31) - 1
+
+
+class Written(NamedTuple):
+    """What was written of a partition."""
+
+    end_offset: int
+    bytes: int
+    records: int
+    segments: int
+
+
+class LogWriter:
+    """Takes whole batches that bear their offsets, and writes segments with their indexes."""
+
+    def __init__(self, folder: Path, base_offset: int, segment_bytes: int = SEGMENT_BYTES) -> None:
+        """Make the folder, and begin the first segment.
+
+        Args:
+            folder: the partition's; must not be there yet.
+            base_offset: what the first segment is named by, unless the first batch begins before.
+            segment_bytes: the size at which a segment ends.
+        """
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.replay = Replay()
+        self.end_offset = base_offset
+        self.records = self.bytes = self.segments = 0
+        self._segment_bytes = segment_bytes
+        self._aborted = 0
+        self._indexer: Indexer | None = None
+        self._file: BinaryIO | None = None
+        self._position = 0
+
+    def write(self, data: Buffer) -> None:
+        """Append batches.
+
+        Raises:
+            Corrupt: they are damaged, or not whole.
+        """
+        view = memoryview(data)
+        for header in batches.verify(view):
+            batch = view[header.position : header.end]
+            self._room_for(header).write(batch)
+            if self._indexer is not None:
+                self._indexer.add(header._replace(position=self._position))
+            self.replay.apply(batch, header)
+            self._position += header.size
+            self.bytes += header.size
+            self.records += 0 if header.is_control else header.record_count
+            self.end_offset = header.last_offset + 1
+
+    def finish(
+        self,
+        topic_id: bytes,
+        epochs: Iterable[LeaderEpoch],
+        end_offset: int,
+        producers: Iterable[ProducerEntry] = (),
+    ) -> Written:
+        """End the log, and write what lies beside the segments.
+
+        Args:
+            topic_id: whose it is.
+            epochs: the leader epochs of its batches.
+            end_offset: where the next record would go.
+            producers: those that are known but have no batch in the log any more.
+        """
+        if self._file is None or end_offset > self.end_offset:
+            # The last offsets are not there: an empty segment keeps them from being given again.
+            self._begin(end_offset)
+        self.end_offset = end_offset
+        self._close()
+        known = {entry.producer_id: entry for entry in producers} | self.replay.producers
+        snapshot = self.folder / file_name(end_offset, Kind.PRODUCERS)
+        snapshot.write_bytes(pack_producers(known.values()))
+        (self.folder / LEADER_EPOCHS).write_text(format_epochs(epochs))
+        (self.folder / PARTITION_METADATA).write_text(format_partition_metadata(topic_id))
+        return Written(end_offset, self.bytes, self.records, self.segments)
+
+    def _room_for(self, header: BatchHeader) -> BinaryIO:
+        """Return the file that a batch goes to; a new one, if the last is full."""
+        is_full = self._indexer is not None and (
+            self._position + header.size > self._segment_bytes
+            or header.last_offset - self._indexer.base_offset > _MOST_OFFSETS
+        )
+        if self._file is None or (is_full and self._position):
+            base = min(header.base_offset, self.end_offset) if not self.segments else None
+            return self._begin(header.base_offset if base is None else base)
+        return self._file
+
+    def _begin(self, base_offset: int) -> BinaryIO:
+        self._close()
+        self._indexer = Indexer(base_offset)
+        self._file = (self.folder / file_name(base_offset, Kind.LOG)).open("xb")
+        self._position = 0
+        self.segments += 1
+        return self._file
+
+    def _close(self) -> None:
+        if self._file is None or self._indexer is None:
+            return
+        self._file.close()
+        base = self._indexer.base_offset
+        self._indexer.add_time()
+        self._put(base, Kind.INDEX, pack_positions(self._indexer.positions, base))
+        self._put(base, Kind.TIMES, pack_times(self._indexer.times, base))
+        aborted = self.replay.aborted[self._aborted :]
+        if aborted:
+            self._put(base, Kind.ABORTED, pack_aborted(aborted))
+            self._aborted += len(aborted)
+        self._file = None
+
+    def _put(self, base_offset: int, kind: Kind, data: bytes) -> None:
+        (self.folder / file_name(base_offset, kind)).write_bytes(data)

@@ -1,0 +1,272 @@
+"""The whole export: every partition, the cluster's metadata, Kafka's own topics, checkpoints.
+
+Everything is written into a folder beside the one that was named, which becomes it at the end: an
+export that was cut off never looks like a whole one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rookery.clock import Clock, Random
+from rookery.cluster.state import producers
+from rookery.cluster.state.partition import Partition
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.errors import ConfigError
+from rookery.formats.kraft.entries import CLUSTER_METADATA
+from rookery.formats.kraft.image import TOPIC
+from rookery.formats.logfile.checkpoints import LeaderEpoch, format_offsets
+from rookery.formats.logfile.identity import (
+    MetaProperties,
+    format_clean_shutdown,
+    format_meta,
+)
+from rookery.formats.logfile.names import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+)
+from rookery.formats.logfile.producers import NO_OFFSET, ProducerEntry
+from rookery.log.tail import Key, Slice
+from rookery.logdir.exporting import internal
+from rookery.logdir.exporting.logs import LogWriter, Written
+from rookery.logdir.exporting.quorum import write_metadata
+from rookery.model.address import Address
+from rookery.model.partition import TopicPartition
+from rookery.model.uuid import uuid_text
+from rookery.records.record import Record
+from rookery.wire.coordinator.catalog import CONSUMER_OFFSETS, TRANSACTION_STATE
+from rookery.wire.kraft.cluster import ConfigRecord, ProducerIdsRecord
+from rookery.wire.kraft.topics import PartitionRecord, TopicRecord
+from rookery.wire.message import Message
+
+Read = Callable[[Key, Partition, int, int], Awaitable[Slice]]
+"""Reads batches of a partition from an offset on, so many bytes."""
+Progress = Callable[[int, int], None]
+
+_STEP_BYTES: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSettings:
+    """How an export is done."""
+
+    node_id: int = 1
+    controller: Address = Address("localhost", 9093)  # noqa: RUF009 (it cannot change)
+    """Where the Kafka that will use the directory has its listener CONTROLLER."""
+    segment_bytes: int = 1 << 30
+    topics: frozenset[str] | None = None
+    """Only these topics; all, if not given."""
+
+
+@dataclass(slots=True)
+class Exported:
+    """What an export has written."""
+
+    topics: int = 0
+    partitions: int = 0
+    segments: int = 0
+    records: int = 0
+    bytes: int = 0
+    groups: int = 0
+    transactional_ids: int = 0
+
+    def add(self, written: Written) -> None:
+        """Count a partition."""
+        self.partitions += 1
+        self.segments += written.segments
+        self.records += written.records
+        self.bytes += written.bytes
+
+
+@dataclass(kw_only=True, slots=True)
+class Export:
+    """Writes a cluster's log as one broker's directory."""
+
+    state: State
+    read: Read
+    folder: Path
+    clock: Clock
+    random: Random
+    settings: ExportSettings = field(default_factory=ExportSettings)
+    progress: Progress = lambda _bytes, _records: None
+    report: Exported = field(default_factory=Exported)
+    _ends: dict[TopicPartition, int] = field(default_factory=dict)
+    _starts: dict[TopicPartition, int] = field(default_factory=dict)
+    _ids: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> list[Topic]:
+        """The topics that are written."""
+        chosen = self.settings.topics
+        return [topic for topic in self.state.topics if chosen is None or topic.name in chosen]
+
+    @property
+    def total_bytes(self) -> int:
+        """About how much there is to write."""
+        return sum(one.size_bytes for topic in self.topics for one in topic.partitions)
+
+    async def run(self) -> Exported:
+        """Write all of it.
+
+        Raises:
+            ConfigError: the folder is there already.
+            Corrupt: a batch is damaged.
+            Unavailable: the store or the cluster log is out of reach.
+        """
+        if self.folder.exists():
+            raise ConfigError(f"{self.folder}: is there already; name a folder that is not")
+        part = self.folder.with_name(f"{self.folder.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        for topic in self.topics:
+            await self._topic(part, topic)
+        await asyncio.to_thread(self._finish, part)
+        part.rename(self.folder)
+        return self.report
+
+    async def _topic(self, part: Path, topic: Topic) -> None:
+        self._ids[topic.name] = topic.id
+        self.report.topics += 1
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.index)
+            writer = LogWriter(part / name.text, partition.log_start, self.settings.segment_bytes)
+            end = partition.next_offset
+            offset = partition.log_start
+            while offset < end:
+                found = await self.read((topic.id, partition.index), partition, offset, _STEP_BYTES)
+                data = b"".join(found.parts)
+                await asyncio.to_thread(writer.write, data)
+                self.progress(len(data), 0)
+                if found.next_offset <= offset:
+                    break
+                offset = found.next_offset
+            written = await asyncio.to_thread(
+                writer.finish, topic.id, _epochs(partition), max(end, writer.end_offset),
+                _known(partition),
+            )  # fmt: skip
+            self._note(name, partition.log_start, written)
+
+    def _note(self, name: TopicPartition, log_start: int, written: Written) -> None:
+        self._ends[name] = written.end_offset
+        if log_start:
+            self._starts[name] = log_start
+        self.report.add(written)
+
+    # What belongs to the directory as a whole.
+
+    def _finish(self, part: Path) -> None:
+        now_ms = self.clock.now_ms()
+        offsets = internal.offset_records(self.state)
+        transactions = internal.transaction_records(self.state, now_ms)
+        self._internal(part, CONSUMER_OFFSETS.name, offsets)
+        self._internal(part, TRANSACTION_STATE.name, transactions)
+        self.report.groups = sum(bool(one.offsets) for one in self.state.groups.by_id.values())
+        self.report.transactional_ids = len(self.state.transactions.by_id)
+        directory_id = self._new_id()
+        node_id = self.settings.node_id
+        write_metadata(
+            part,
+            node_id,
+            directory_id,
+            self.settings.controller,
+            self._messages(directory_id),
+            now_ms,
+        )
+        meta = MetaProperties(self.state.cluster_id, node_id, directory_id)
+        (part / META_PROPERTIES).write_text(format_meta(meta))
+        for file, ends in ((HIGH_WATERMARKS, self._ends), (RECOVERY_POINTS, self._ends)):
+            (part / file).write_text(format_offsets(ends))
+        (part / LOG_STARTS).write_text(format_offsets(self._starts))
+        (part / CLEAN_SHUTDOWN).write_text(format_clean_shutdown(0))
+
+    def _internal(self, part: Path, topic: str, rows: dict[int, list[Record]]) -> None:
+        self._ids[topic] = self._new_id()
+        for index in range(internal.PARTITIONS):
+            name = TopicPartition(topic, index)
+            writer = LogWriter(part / name.text, 0)
+            for data in internal.packed(rows.get(index, [])):
+                writer.write(data)
+            epochs = [LeaderEpoch(0, 0)]
+            written = writer.finish(self._ids[topic], epochs, writer.end_offset)
+            self._ends[name] = written.end_offset
+
+    def _messages(self, directory_id: bytes) -> Iterator[Message]:
+        node = [self.settings.node_id]
+        epochs = {
+            TopicPartition(topic.name, one.index): max(one.leader_epoch, 0)
+            for topic in self.topics
+            for one in topic.partitions
+        }
+        configs = {topic.name: topic.configs for topic in self.topics} | internal.CONFIGS
+        for name, topic_id in self._ids.items():
+            yield TopicRecord(name=name, topic_id=topic_id)
+            for place in self._ends:
+                if place.topic == name:
+                    yield PartitionRecord(
+                        partition_id=place.partition, topic_id=topic_id, replicas=node, isr=node,
+                        removing_replicas=[], adding_replicas=[], leader=self.settings.node_id,
+                        leader_epoch=epochs.get(place, 0), partition_epoch=0,
+                        directories=[directory_id],
+                    )  # fmt: skip
+            for key, value in configs[name].items():
+                yield ConfigRecord(resource_type=TOPIC, resource_name=name, name=key, value=value)
+        if self.state.next_producer_id:
+            yield ProducerIdsRecord(
+                broker_id=self.settings.node_id, next_producer_id=self.state.next_producer_id
+            )
+
+    def _new_id(self) -> bytes:
+        """Draw an id that Kafka takes: its text may not begin with a hyphen."""
+        while True:
+            found = self.random.token(16)
+            if not uuid_text(found).startswith("-") and any(found[:15]):
+                return found
+
+
+def check_names(names: list[str]) -> None:
+    """Refuse topics whose names Kafka keeps for itself.
+
+    Raises:
+        ConfigError: one is such a name.
+    """
+    for name in names:
+        if name in {CONSUMER_OFFSETS.name, TRANSACTION_STATE.name, CLUSTER_METADATA}:
+            raise ConfigError(f"topic {name!r} is Kafka's own, and is made anew; leave it out")
+
+
+def _epochs(partition: Partition) -> list[LeaderEpoch]:
+    found: list[LeaderEpoch] = []
+    for epoch, start in partition.epochs:
+        if epoch >= 0 and start <= partition.next_offset:
+            found.append(LeaderEpoch(epoch, start))
+    return found
+
+
+def _known(partition: Partition) -> list[ProducerEntry]:
+    """Return what the state knows of producers; their batches may be gone."""
+    found = []
+    for producer_id, window in partition.producers.items():
+        known = producers.describe(window)
+        first = partition.ongoing.get(producer_id, NO_OFFSET)
+        found.append(
+            ProducerEntry(
+                producer_id,
+                known.epoch,
+                known.last_sequence,
+                NO_OFFSET,
+                0,
+                known.time_ms,
+                -1,
+                first,
+            )
+        )
+    return found

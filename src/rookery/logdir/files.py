@@ -1,0 +1,30 @@
+"""Small files of a log directory, read whole within a bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from rookery.errors import Corrupt
+
+MAX_TEXT_BYTES: Final = 64 * 1024 * 1024
+"""A checkpoint of a million partitions is half as large."""
+
+
+def read_text(path: Path) -> str | None:
+    """Read a file of text; None if it is not there.
+
+    Raises:
+        Corrupt: it is far too large, or is no text; the error begins with its path.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_TEXT_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    if len(data) > MAX_TEXT_BYTES:
+        raise Corrupt(f"{path}: is larger than {MAX_TEXT_BYTES} bytes, which no such file is")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"{path}: byte {error.start}: is no text") from error

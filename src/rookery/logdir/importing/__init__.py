@@ -1,0 +1,1 @@
+"""A broker's disk into a cluster whose log lives in object storage, with every offset kept."""

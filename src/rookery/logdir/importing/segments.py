@@ -1,0 +1,106 @@
+"""A partition's batches into segments of ours: as they are, with offsets, times and epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rookery.cluster.state.state import State
+from rookery.errors import Corrupt
+from rookery.formats.logfile.checkpoints import LeaderEpoch
+from rookery.formats.segmentwriter import SegmentWriter
+from rookery.logdir.damage import Damage
+from rookery.logdir.partition import PartitionLog
+from rookery.logdir.segment import Batch
+
+
+@dataclass(slots=True)
+class Ready:
+    """Batches that make up a segment, not yet finished."""
+
+    writer: SegmentWriter
+    end_offset: int
+    is_last: bool = False
+    records: int = 0
+
+
+@dataclass(slots=True)
+class Cutter:
+    """Cuts a partition's log into segments, one after the other."""
+
+    log: PartitionLog
+    segment_bytes: int
+    skip_damaged: bool
+    epochs: list[LeaderEpoch] = field(default_factory=list)
+    """The leader epochs that batches bear, for a partition whose checkpoint of them is gone."""
+    cleaned_to: int = 0
+    """Behind the last offset that is missing."""
+    last_timestamp: int = -1
+
+    def cut(self, start: int | None) -> Iterator[Ready]:
+        """Yield segments from an offset on; from the log's start, if none is given.
+
+        Raises:
+            Corrupt: a batch is damaged, and is not to be left out.
+        """
+        end = self.log.high_watermark
+        begin = self.log.log_start if start is None else start
+        ready: Ready | None = None
+        for batch in self._batches(begin, end):
+            header = batch.header
+            if start is not None and header.base_offset < start:
+                continue  # it is there already: segments end behind whole batches
+            if ready is None:
+                base = min(begin, header.base_offset) if start is None else begin
+                ready = Ready(SegmentWriter(base), base)
+            elif self._is_full(ready, batch):
+                yield ready
+                ready = Ready(SegmentWriter(ready.end_offset), ready.end_offset)
+            self._look(ready, batch)
+            ready.writer.add(bytes(batch.data))
+            ready.end_offset = header.last_offset + 1
+            ready.records += 0 if header.is_control else header.record_count
+        if ready is not None:
+            # A batch is not cut at the high watermark, and offsets at the end may be missing.
+            ready.end_offset = max(ready.end_offset, end)
+            ready.is_last = True
+            yield ready
+
+    def _is_full(self, ready: Ready, batch: Batch) -> bool:
+        size = ready.writer.size + batch.header.size
+        return size > self.segment_bytes or not ready.writer.has_room(batch.header)
+
+    def _look(self, ready: Ready, batch: Batch) -> None:
+        header = batch.header
+        is_sparse = header.record_count <= header.last_offset_delta
+        if header.base_offset > ready.end_offset or is_sparse:
+            self.cleaned_to = header.last_offset + 1
+        self.last_timestamp = max(self.last_timestamp, header.max_timestamp)
+        epoch = header.partition_leader_epoch
+        if epoch >= 0 and (not self.epochs or epoch > self.epochs[-1].epoch):
+            self.epochs.append(LeaderEpoch(epoch, header.base_offset))
+
+    def _batches(self, start: int, end: int) -> Iterator[Batch]:
+        seen = len(self.damage)
+        for batch in self.log.batches(start, end):
+            if len(self.damage) > seen and not self.skip_damaged:
+                break
+            yield batch
+        if len(self.damage) > seen and not self.skip_damaged:
+            raise Corrupt(
+                f"{self.damage[seen].text}; import what is sound with --skip-damaged: readers "
+                "then pass over these offsets"
+            )
+
+    @property
+    def damage(self) -> list[Damage]:
+        """Damaged batches that were met so far; a torn tail is none, nobody was told of it."""
+        return [one for one in self.log.damage if one.position is not None and not one.is_torn]
+
+
+def end_in(state: State, topic_id: bytes, partition: int) -> int | None:
+    """Tell how far a partition is in the cluster; None, if nothing was ever in it."""
+    known = state.topics.partition(topic_id, partition)
+    if known is None or (not known.next_offset and not known.base_offsets):
+        return None
+    return known.next_offset

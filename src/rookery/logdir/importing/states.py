@@ -1,0 +1,131 @@
+"""What belongs to no partition: groups' offsets, transactional ids, what was left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rookery.cluster.events.groups import OffsetCommitted, OffsetsPublished
+from rookery.cluster.events.imports import TransactionalIdImported
+from rookery.cluster.events.log import ProducerIdsAllotted
+from rookery.cluster.events.txns import MarkersWritten, TransactionPlace
+from rookery.cluster.state import producers
+from rookery.cluster.state.txns import LAST_EPOCH
+from rookery.formats.logfile.groups import GroupImage, Groups, Transactions
+from rookery.logdir.importing.report import Report
+from rookery.logdir.importing.target import Target, happen
+from rookery.model.partition import TopicPartition
+from rookery.wire.coordinator.transactions import TransactionLogValue
+
+_AT_ONCE: Final = 500
+_MOST_IDS: Final = 1 << 30
+_PREPARE_COMMIT, _COMPLETE_COMMIT = 2, 4
+
+
+def committed_producers(transactions: Transactions) -> frozenset[int]:
+    """Return the producer ids whose last transaction is to be committed, whatever is missing."""
+    return frozenset(
+        value.producer_id
+        for value in transactions.by_id.values()
+        if value.transaction_status in {_PREPARE_COMMIT, _COMPLETE_COMMIT}
+    )
+
+
+async def end_open(target: Target, committed: frozenset[int], report: Report) -> None:
+    """End the transactions that were open when Kafka stopped: nobody else can any more.
+
+    As Kafka does when it starts again: what was about to be committed is, the rest is aborted.
+    """
+    state = await target.barrier()
+    for topic in state.topics:
+        for partition in topic.partitions:
+            for producer_id in list(partition.ongoing):
+                if producer_id in state.transactions.by_producer:
+                    continue  # somebody writes it here and now
+                window = partition.producers.get(producer_id)
+                epoch = producers.describe(window).epoch if window else 0
+                place = TransactionPlace(topic_id=topic.id, partition=partition.index)
+                event = MarkersWritten(
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    is_commit=producer_id in committed,
+                    places=[place],
+                )
+                name = TopicPartition(topic.name, partition.index)
+                await happen(target, [event], f"the end of a transaction in {name.text}")
+                report.ended.setdefault(name, []).append(producer_id)
+
+
+async def import_producer_ids(target: Target, next_producer_id: int) -> None:
+    """See to it that no producer id is given again that Kafka has given."""
+    missing = next_producer_id - target.state.next_producer_id
+    while missing > 0:
+        count = min(missing, _MOST_IDS)
+        await happen(target, [ProducerIdsAllotted(count=count)], "producer ids")
+        missing -= count
+
+
+async def import_transactional_ids(
+    target: Target, transactions: Transactions, report: Report
+) -> None:
+    """Bring transactional ids over, so that earlier producers are fenced by the next."""
+    for name, value in sorted(transactions.by_id.items()):
+        if name in target.state.transactions.by_id or not _can_be_kept(target, value):
+            continue
+        event = TransactionalIdImported(
+            transactional_id=name,
+            producer_id=value.producer_id,
+            producer_epoch=value.producer_epoch,
+            timeout_ms=value.transaction_timeout_ms,
+        )
+        await happen(target, [event], f"transactional id {name!r}")
+        report.transactional_ids += 1
+
+
+def _can_be_kept(target: Target, value: TransactionLogValue) -> bool:
+    return (
+        value.producer_id >= 0
+        and 0 <= value.producer_epoch <= LAST_EPOCH
+        and value.transaction_timeout_ms > 0
+        and value.producer_id not in target.state.transactions.by_producer
+    )
+
+
+async def import_groups(
+    target: Target, groups: Groups, ids: dict[str, bytes], report: Report
+) -> None:
+    """Bring over what groups have committed; what a group has committed here stays.
+
+    Args:
+        target: where they go to.
+        groups: whose offsets.
+        ids: the ids of the topics that were brought over, by name.
+        report: is told of what was done.
+    """
+    for name, group in sorted(groups.by_name.items()):
+        known = target.state.groups.by_id.get(name)
+        if known is not None and known.kind:
+            report.left_out.append(f"group {name!r}: it has members in this cluster")
+            continue
+        offsets = [
+            one
+            for one in _offsets(group, ids)
+            if known is None or known.offset(one.topic_id, one.partition) is None
+        ]
+        for at in range(0, len(offsets), _AT_ONCE):
+            event = OffsetsPublished(group_id=name, offsets=offsets[at : at + _AT_ONCE])
+            await happen(target, [event], f"group {name!r}")
+        report.groups += bool(offsets)
+        report.offsets += len(offsets)
+
+
+def _offsets(group: GroupImage, ids: dict[str, bytes]) -> Iterator[OffsetCommitted]:
+    for place, committed in sorted(group.offsets.items()):
+        if place.topic in ids:
+            yield OffsetCommitted(
+                topic_id=ids[place.topic],
+                partition=place.partition,
+                offset=committed.offset,
+                leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata,
+            )

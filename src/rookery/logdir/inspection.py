@@ -1,0 +1,108 @@
+"""What a log directory holds, partition by partition: for people who must decide what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from rookery.formats.logfile.producers import ProducerEntry
+from rookery.logdir.directory import LogDirectory
+from rookery.logdir.partition import PartitionLog
+from rookery.logdir.segment import Batch
+from rookery.model.partition import TopicPartition
+from rookery.records import record as records
+from rookery.records.batch import NO_TIMESTAMP
+
+Progress = Callable[[int, int], None]
+"""Is told of bytes and records that were read."""
+
+
+@dataclass(slots=True)
+class PartitionView:
+    """One partition, after every batch in it was looked at."""
+
+    name: TopicPartition
+    topic_id: bytes | None
+    log_start: int
+    high_watermark: int
+    log_end: int
+    last_stable: int
+    """Behind it, it is not known of every record whether it was committed."""
+    size_bytes: int
+    segments: int
+    batches: int | None = None
+    records: int | None = None
+    """Records that are there, without markers; like batches, None if they were not looked at."""
+    first_timestamp: int = NO_TIMESTAMP
+    last_timestamp: int = NO_TIMESTAMP
+    producers: list[ProducerEntry] = field(default_factory=list)
+    open_transactions: dict[int, int] = field(default_factory=dict)
+    """Where the open transaction of each producer id begins."""
+    aborted_transactions: int = 0
+    damage: int = 0
+
+
+def inspect(
+    directory: LogDirectory,
+    *,
+    is_quick: bool = False,
+    progress: Progress = lambda _bytes, _records: None,
+) -> Iterator[PartitionView]:
+    """Look at every partition in turn; unless it is to be quick, every byte is read and checked."""
+    for log in directory.partitions.values():
+        yield _view(log, progress, is_quick=is_quick)
+
+
+def _view(log: PartitionLog, progress: Progress, *, is_quick: bool) -> PartitionView:
+    view = PartitionView(
+        log.name,
+        log.topic_id,
+        log.log_start,
+        log.high_watermark,
+        log.log_end,
+        log.high_watermark,
+        log.size_bytes,
+        len(log.segments),
+    )
+    if not is_quick:
+        _count(log, view, progress)
+        replay = log.replay()
+        view.producers = list(replay.producers.values())
+        view.open_transactions = dict(replay.open)
+        view.aborted_transactions = len(replay.aborted)
+        unstable = replay.first_unstable()
+        view.last_stable = log.high_watermark if unstable is None else unstable
+    view.damage = len(log.damage)
+    return view
+
+
+def _count(log: PartitionLog, view: PartitionView, progress: Progress) -> None:
+    """Read every batch, those below the log's start too: damage there is told as well."""
+    view.batches = view.records = 0
+    for segment in log.segments:
+        for batch in segment.batches():
+            progress(batch.header.size, batch.header.record_count)
+            _add(log, view, batch)
+
+
+def _add(log: PartitionLog, view: PartitionView, batch: Batch) -> None:
+    header = batch.header
+    if header.last_offset < log.log_start or header.base_offset >= log.high_watermark:
+        return
+    view.batches = (view.batches or 0) + 1
+    if header.is_control:
+        return
+    view.records = (view.records or 0) + _visible(batch, log.log_start, log.high_watermark)
+    view.last_timestamp = max(view.last_timestamp, header.max_timestamp)
+    first = header.max_timestamp if header.has_delete_horizon else header.base_timestamp
+    if first >= 0 and (view.first_timestamp < 0 or first < view.first_timestamp):
+        view.first_timestamp = first
+
+
+def _visible(batch: Batch, start: int, end: int) -> int:
+    """Count the records of a batch between two offsets; it is opened only if it lies across one."""
+    header = batch.header
+    if start <= header.base_offset and header.last_offset < end:
+        return header.record_count
+    found = records.read(batch.data, header._replace(position=0))
+    return sum(start <= record.offset < end for record in found)

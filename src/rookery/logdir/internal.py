@@ -1,0 +1,29 @@
+"""Groups and transactions of a broker's directory, out of Kafka's own topics."""
+
+from __future__ import annotations
+
+from rookery.formats.logfile.groups import Groups, Transactions
+from rookery.logdir.directory import LogDirectory
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+
+
+def read_groups(directory: LogDirectory) -> Groups:
+    """Read every group with its committed offsets, of the partitions that are here."""
+    groups = Groups()
+    for name, log in directory.partitions.items():
+        if name.topic == OFFSETS_TOPIC:
+            for batch in log.batches():
+                groups.apply(batch.data, batch.header)
+    return groups
+
+
+def read_transactions(directory: LogDirectory) -> Transactions:
+    """Read every transactional id with its state, of the partitions that are here."""
+    transactions = Transactions()
+    for name, log in directory.partitions.items():
+        if name.topic == TRANSACTIONS_TOPIC:
+            for batch in log.batches():
+                transactions.apply(batch.data, batch.header)
+    return transactions

@@ -1,0 +1,105 @@
+"""The metadata of a cluster out of a directory's `__cluster_metadata-0`.
+
+The newest snapshot that is whole, then the log from its end on. What is damaged is passed over and
+named: most of a cluster's metadata is worth more than none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from rookery.errors import Corrupt
+from rookery.formats.kraft.entries import CLUSTER_METADATA, ControlEntry, Entry, read_batch
+from rookery.formats.kraft.image import MetadataImage
+from rookery.formats.kraft.snapshots import SnapshotName, is_whole, parse_snapshot_name
+from rookery.formats.logfile.walking import walk
+from rookery.logdir.damage import Damage
+from rookery.logdir.partition import PartitionLog
+from rookery.logdir.segment import Batch
+from rookery.model.partition import TopicPartition
+
+MAX_SNAPSHOT_BYTES: Final = 1 << 30
+"""A snapshot is read whole; that of a million partitions is a tenth of this."""
+
+_PARTITION: Final = TopicPartition(CLUSTER_METADATA, 0)
+
+
+class MetadataLog:
+    """A folder with a cluster's metadata, read only."""
+
+    def __init__(self, folder: Path, *, is_clean: bool = True) -> None:
+        """Read all of it."""
+        self.folder = folder
+        self.image = MetadataImage()
+        self.snapshot: SnapshotName | None = None
+        """The snapshot that the image begins with, if there is one."""
+        self.log = PartitionLog(folder, _PARTITION, is_clean=is_clean)
+        self._damage: list[Damage] = []
+        self._restore()
+        for batch in self.log.batches(self.image.next_offset, self.log.log_end):
+            self._apply(batch)
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What could not be read."""
+        return self._damage + self.log.damage
+
+    def _restore(self) -> None:
+        """Begin with the newest snapshot that is whole."""
+        names = [parse_snapshot_name(path.name) for path in self.folder.iterdir()]
+        for name in sorted((one for one in names if one is not None), reverse=True):
+            path = self.folder / name.text
+            try:
+                entries = read_snapshot(path)
+            except Corrupt as error:
+                _, _, reason = str(error).partition(": ")
+                self._damage.append(Damage(path, reason))
+                continue
+            for entry in entries:
+                self.image.apply(entry)
+            # Within a snapshot offsets begin at 0; it stands for those before its end.
+            self.image.next_offset, self.image.epoch = name
+            self.snapshot = name
+            return
+
+    def _apply(self, batch: Batch) -> None:
+        header = batch.header
+        if header.last_offset < self.image.next_offset:
+            return
+        try:
+            for entry in read_batch(batch.data, header):
+                if entry.offset >= self.image.next_offset:
+                    self.image.apply(entry)
+        except Corrupt as error:
+            segment = max(
+                (one for one in self.log.segments if one.base_offset <= header.base_offset),
+                key=lambda one: one.base_offset,
+            )
+            self._damage.append(
+                Damage(segment.path, str(error), header.position, self.image.next_offset)
+            )
+            self.image.next_offset = header.last_offset + 1
+
+
+def read_snapshot(path: Path) -> list[Entry | ControlEntry]:
+    """Read a `.checkpoint` of the metadata log.
+
+    Raises:
+        Corrupt: it is damaged, or was cut off; the text begins with its path.
+    """
+    if path.stat().st_size > MAX_SNAPSHOT_BYTES:
+        raise Corrupt(f"{path}: is larger than {MAX_SNAPSHOT_BYTES} bytes")
+    data = memoryview(path.read_bytes())
+    found = walk(data, 0, 0, is_last=True)
+    if found.fault is not None:
+        raise Corrupt(f"{path}: {found.fault.text}")
+    entries: list[Entry | ControlEntry] = []
+    for header in found.headers:
+        try:
+            entries += read_batch(data[header.position : header.end], header)
+        except Corrupt as error:
+            raise Corrupt(f"{path}: byte {header.position}: {error}") from error
+    if not is_whole(entries):
+        raise Corrupt(f"{path}: is not whole: it lacks the record that begins or ends a snapshot")
+    return entries

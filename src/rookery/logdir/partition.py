@@ -1,0 +1,256 @@
+"""One partition's folder: its segments as one log, from the log's start to its high watermark."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from rookery.errors import Corrupt
+from rookery.formats.logfile.checkpoints import LeaderEpoch, parse_epochs
+from rookery.formats.logfile.identity import parse_partition_metadata
+from rookery.formats.logfile.indexes import AbortedTransaction
+from rookery.formats.logfile.names import (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    FileName,
+    Kind,
+    parse_file_name,
+)
+from rookery.formats.logfile.producers import ProducerEntry, parse_producers
+from rookery.formats.logfile.replay import Replay
+from rookery.logdir.damage import Damage
+from rookery.logdir.files import read_text
+from rookery.logdir.segment import Batch, Segment
+from rookery.model.partition import TopicPartition
+from rookery.records import record as records
+
+
+class Checkpoints(NamedTuple):
+    """What the files beside the partitions say of one of them; None where they say nothing."""
+
+    log_start: int | None = None
+    high_watermark: int | None = None
+    recovery_point: int | None = None
+    first_dirty: int | None = None
+    """Where the cleaner goes on: below it, compaction has been."""
+
+
+class TimedOffset(NamedTuple):
+    """A record that was found by its time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class PartitionLog:
+    """A partition as it lies on the disk, read only."""
+
+    def __init__(
+        self,
+        folder: Path,
+        name: TopicPartition,
+        checkpoints: Checkpoints = Checkpoints(),  # noqa: B008 (it cannot change)
+        *,
+        is_clean: bool = True,
+        is_alone: bool = True,
+    ) -> None:
+        """Look at the folder's names; of the files only the last segment's end is read.
+
+        Args:
+            folder: where its files are.
+            name: which partition it is.
+            checkpoints: what the log directory says of it.
+            is_clean: whether Kafka was shut down in order, so that what is there is whole.
+            is_alone: whether no other broker has to agree on what is committed.
+        """
+        self.folder = folder
+        self.name = name
+        self.checkpoints = checkpoints
+        self.is_clean = is_clean
+        self.is_alone = is_alone
+        self.leftovers: list[FileName] = []
+        """Files that Kafka had not got round to delete or to put in their place."""
+        self.snapshots: list[int] = []
+        """The offsets of producer snapshots, rising."""
+        self._damage: list[Damage] = []
+        self.segments = self._list()
+        self.topic_id = self._topic_id()
+        self.epochs = self._epochs()
+        self.log_start = max(
+            checkpoints.log_start or 0, self.segments[0].base_offset if self.segments else 0
+        )
+        self.log_end = self._find_end()
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset behind the last record that a consumer may see."""
+        known = self.checkpoints.high_watermark
+        end = self.log_end if self.is_alone or known is None else min(known, self.log_end)
+        return max(end, self.log_start)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all log files."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What is known to be wrong; `check` finds all of it."""
+        found = list(self._damage)
+        for segment in self.segments:
+            # Only where nothing follows can a batch have been cut off by a stop.
+            is_last = segment is self.segments[-1]
+            found += [one._replace(is_torn=one.is_torn and is_last) for one in segment.damage]
+        return found
+
+    def check(self) -> None:
+        """Read every segment, so that `damage` tells all there is."""
+        for segment in self.segments:
+            for _ in segment.batches():
+                pass
+
+    def batches(self, offset: int | None = None, end: int | None = None) -> Iterator[Batch]:
+        """Go through the sound batches between two offsets, up to the high watermark if not told.
+
+        The first one may begin before the offset: a batch is not cut. What is damaged is passed
+        over. Each batch is valid until the next is asked for.
+        """
+        start = self.log_start if offset is None else offset
+        stop = self.high_watermark if end is None else end
+        for segment in self.segments[self._segment_of(start) :]:
+            if segment.base_offset >= stop:
+                return
+            for batch in segment.batches(start):
+                if batch.header.base_offset >= stop:
+                    return
+                yield batch
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Return whole batches from an offset on; the first one always, others up to the limit."""
+        parts: list[bytes] = []
+        size = 0
+        for batch in self.batches(offset):
+            if parts and size + batch.header.size > max_bytes:
+                break
+            parts.append(bytes(batch.data))
+            size += batch.header.size
+        return b"".join(parts)
+
+    def offset_for_time(self, timestamp: int) -> TimedOffset | None:
+        """Find the first record of that time or later; None if there is none."""
+        for segment in self.segments:
+            is_last = segment is self.segments[-1]
+            times = segment.times
+            if not is_last and times and times[-1].timestamp < timestamp:
+                continue
+            start = max(segment.offset_for_time(timestamp), self.log_start)
+            for batch in self.batches(start, None if is_last else self._end_of(segment)):
+                found = _first_from(batch, timestamp, self.log_start, self.high_watermark)
+                if found is not None:
+                    return found
+        return None
+
+    def replay(self) -> Replay:
+        """Learn of the producers and transactions of the whole log.
+
+        The newest sound snapshot says what was known at its offset, the batches behind it the rest.
+        """
+        start, known, earlier = self._snapshot()
+        replay = Replay(known or ())
+        replay.aborted = earlier
+        for batch in self.batches(start, self.log_end) if start < self.log_end else ():
+            # A snapshot is taken between two batches; where there is none, the log may begin
+            # within one.
+            if known is None or batch.header.base_offset >= start:
+                replay.apply(batch.data, batch.header)
+        return replay
+
+    # What is read at once.
+
+    def _list(self) -> list[Segment]:
+        found: dict[int, Segment] = {}
+        for path in sorted(self.folder.iterdir()):
+            name = parse_file_name(path.name)
+            if name is None:
+                continue
+            if name.stage is not None:
+                self.leftovers.append(name)
+            elif name.kind is Kind.LOG:
+                found[name.base_offset] = Segment(self.folder, name.base_offset)
+            elif name.kind is Kind.PRODUCERS:
+                self.snapshots.append(name.base_offset)
+        return [found[base] for base in sorted(found)]
+
+    def _topic_id(self) -> bytes | None:
+        path = self.folder / PARTITION_METADATA
+        try:
+            text = read_text(path)
+            return None if text is None else parse_partition_metadata(text, str(path))
+        except Corrupt as error:
+            self._note(path, error)
+            return None
+
+    def _epochs(self) -> list[LeaderEpoch]:
+        path = self.folder / LEADER_EPOCHS
+        try:
+            text = read_text(path)
+            return [] if text is None else parse_epochs(text, str(path))
+        except Corrupt as error:
+            self._note(path, error)
+            return []
+
+    def _find_end(self) -> int:
+        """Find the offset behind the last sound batch; after a crash look at all that is in doubt.
+
+        Kafka syncs up to the recovery point now and then. What lies behind it may have been lost
+        by a machine that stopped, in the middle of a segment too.
+        """
+        if not self.segments:
+            return self.log_start
+        doubtful = self.segments[-1:]
+        if not self.is_clean:
+            doubtful = self.segments[self._segment_of(self.checkpoints.recovery_point or 0) :]
+        ends = [segment.find_end(is_checked=not self.is_clean) for segment in doubtful]
+        return max(*ends, self.log_start)
+
+    def _snapshot(self) -> tuple[int, list[ProducerEntry] | None, list[AbortedTransaction]]:
+        """Return the newest state of producers that can be trusted, and what was aborted before."""
+        for offset in reversed(self.snapshots):
+            path = self.folder / FileName(offset, Kind.PRODUCERS).text
+            if offset > self.log_end:
+                continue
+            try:
+                known = parse_producers(path.read_bytes(), str(path))
+                listed = [one for segment in self.segments for one in segment.aborted()]
+            except Corrupt as error:
+                self._note(path, error)
+                continue
+            return offset, known, [one for one in listed if one.last_offset < offset]
+        return self.log_start, None, []
+
+    def _segment_of(self, offset: int) -> int:
+        at = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
+        return max(at - 1, 0)
+
+    def _end_of(self, segment: Segment) -> int:
+        after = self._segment_of(segment.base_offset) + 1
+        return self.segments[after].base_offset if after < len(self.segments) else self.log_end
+
+    def _note(self, path: Path, error: Corrupt) -> None:
+        _, _, reason = str(error).partition(": ")
+        self._damage.append(Damage(path, reason or str(error)))
+
+
+def _first_from(batch: Batch, timestamp: int, start: int, end: int) -> TimedOffset | None:
+    """Find a batch's first record of that time or later between two offsets."""
+    header = batch.header
+    if header.max_timestamp < timestamp:
+        return None  # as Kafka does, the end of a transaction is found, too
+    epoch = header.partition_leader_epoch
+    for record in records.read(batch.data, header._replace(position=0)):
+        if record.timestamp >= timestamp and start <= record.offset < end:
+            return TimedOffset(record.offset, record.timestamp, epoch)
+    return None

@@ -1,0 +1,259 @@
+"""One segment of a partition: its `.log`, found in by the indexes beside it, read in windows.
+
+Files are read by `pread`, at most a window at a time, so a segment of any size costs the same
+memory. An index is a hint: a place that it names is checked before it is used, and a segment
+without one is walked through once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rookery.formats.logfile.indexes import (
+    ABORTED_BYTES,
+    POSITION_BYTES,
+    TIME_BYTES,
+    AbortedTransaction,
+    Indexer,
+    PositionEntry,
+    TimeEntry,
+    offset_before,
+    parse_aborted,
+    parse_positions,
+    parse_times,
+    position_of,
+)
+from rookery.formats.logfile.names import FileName, Kind, file_name
+from rookery.formats.logfile.walking import LENGTH_BYTES, Fault, walk
+from rookery.logdir.damage import Damage, damage_of
+from rookery.records.batch import BatchHeader
+
+WINDOW_BYTES: Final = 4 * 1024 * 1024
+"""How much of a file is read at a time, unless a batch is larger."""
+MAX_INDEX_BYTES: Final = 256 * 1024 * 1024
+"""Index files beyond this are not Kafka's."""
+MAX_BATCH_BYTES: Final = (1 << 31) - 1
+MAX_OFFSET: Final = (1 << 63) - 1
+
+_INDEX_BLOCKS: Final = 4096
+_TRIES: Final = 3
+
+
+class Batch(NamedTuple):
+    """A batch and its bytes."""
+
+    header: BatchHeader
+    """Its `position` is that in the file."""
+    data: memoryview
+
+
+class Segment:
+    """The files of one segment; nothing is open between calls."""
+
+    def __init__(self, folder: Path, base_offset: int) -> None:
+        """Look at nothing yet."""
+        self.folder = folder
+        self.base_offset = base_offset
+        self.path = folder / file_name(base_offset, Kind.LOG)
+        self.damage: list[Damage] = []
+        """What is known to be wrong; `check` finds all of it."""
+        self._positions: list[PositionEntry] | None = None
+        self._times: list[TimeEntry] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log file."""
+        return self.path.stat().st_size
+
+    def beside(self, kind: Kind) -> Path:
+        """Return the path of another file of this segment."""
+        return self.folder / FileName(self.base_offset, kind).text
+
+    @property
+    def positions(self) -> list[PositionEntry]:
+        """Where batches lie; rebuilt in memory if the index is missing."""
+        if self._positions is None:
+            data = _read_index(self.beside(Kind.INDEX), POSITION_BYTES)
+            if data is None:
+                self._rebuild(Kind.INDEX)
+            else:
+                self._positions = parse_positions(data, self.base_offset)
+        return self._positions or []
+
+    @property
+    def times(self) -> list[TimeEntry]:
+        """Which times lie where; rebuilt in memory if the index is missing."""
+        if self._times is None:
+            data = _read_index(self.beside(Kind.TIMES), TIME_BYTES)
+            if data is None:
+                self._rebuild(Kind.TIMES)
+            else:
+                self._times = parse_times(data, self.base_offset)
+        return self._times or []
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """Read which transactions that end in this segment were aborted.
+
+        Raises:
+            Corrupt: the file that says so is damaged.
+        """
+        path = self.beside(Kind.ABORTED)
+        data = _read_index(path, ABORTED_BYTES)
+        return [] if data is None else parse_aborted(data, str(path))
+
+    def batches(self, offset: int = 0, end: int | None = None) -> Iterator[Batch]:
+        """Go through the sound batches from the one that holds an offset on.
+
+        Each is valid until the next is asked for. A batch that is damaged is passed over, and
+        noted in `damage`.
+
+        Args:
+            offset: the first one wanted.
+            end: the byte of the file to stop at; its size, if not given.
+        """
+        with self.path.open("rb", buffering=0) as file:
+            yield from _Reading(self, file.fileno(), end).run(offset)
+
+    def check(self) -> list[BatchHeader]:
+        """Read all of it; return the headers of the sound batches, and note what is damaged."""
+        return [batch.header for batch in self.batches()]
+
+    def headers(self, offset: int = 0) -> Iterator[BatchHeader]:
+        """Go through the headers of the sound batches from the one that holds an offset on."""
+        return (batch.header for batch in self.batches(offset))
+
+    def find_end(self, *, is_checked: bool = False) -> int:
+        """Return the offset behind the last sound batch; the base offset, if there is none.
+
+        With `is_checked` the whole file is read, else only what lies behind the last place in the
+        index at which there is a sound batch.
+        """
+        places = [] if is_checked else [one.offset for one in reversed(self.positions[-_TRIES:])]
+        for start in (*places, self.base_offset):
+            end = self.base_offset
+            for header in self.headers(start):
+                end = header.last_offset + 1
+            if end > self.base_offset:
+                return end
+        return self.base_offset
+
+    def offset_for_time(self, timestamp: int) -> int:
+        """Tell from which offset on to look for the first record of that time or later."""
+        return offset_before(self.times, timestamp, self.base_offset)
+
+    def _rebuild(self, kind: Kind) -> None:
+        path = self.beside(kind)
+        self.damage.append(Damage(path, "the index is missing; it was rebuilt in memory"))
+        indexer = Indexer(self.base_offset)
+        # The walk asks for positions of its own accord only to get over damage.
+        self._positions = self._positions or []
+        for header in self.headers():
+            indexer.add(header)
+        indexer.add_time()
+        if kind is Kind.INDEX:
+            self._positions = indexer.positions
+        if kind is Kind.TIMES:
+            self._times = indexer.times
+
+    def note(self, damage: Damage) -> None:
+        """Remember what is wrong, once."""
+        if damage not in self.damage:
+            self.damage.append(damage)
+
+
+class _Reading:
+    """One passage through a log file."""
+
+    def __init__(self, segment: Segment, descriptor: int, end: int | None) -> None:
+        self.segment = segment
+        self.descriptor = descriptor
+        self.end = os.fstat(descriptor).st_size if end is None else end
+
+    def run(self, offset: int) -> Iterator[Batch]:
+        position = self._begin(offset)
+        next_offset = self.segment.base_offset
+        size = WINDOW_BYTES
+        while position < self.end:
+            window = self._window(position, size)
+            found = walk(window, position, next_offset, is_last=position + len(window) >= self.end)
+            for header in found.headers:
+                if header.last_offset >= offset:
+                    start = header.position - position
+                    yield Batch(header, window[start : start + header.size])
+            if found.fault is not None:
+                after = self._get_over(found.fault)
+                if after is None:
+                    return
+                position, next_offset = after, found.fault.offset
+                size = WINDOW_BYTES
+                continue
+            position, next_offset = found.end, found.next_offset
+            # A batch that is larger than the window is read whole the next time.
+            size = max(WINDOW_BYTES, min(found.wanted, MAX_BATCH_BYTES))
+
+    def _window(self, position: int, size: int) -> memoryview:
+        return memoryview(os.pread(self.descriptor, min(size, self.end - position), position))
+
+    def _begin(self, offset: int) -> int:
+        """Find where to begin to read; the index may be wrong, so what it names is looked at."""
+        if offset <= self.segment.base_offset:
+            return 0
+        position = position_of(self.segment.positions, offset)
+        if not position or position >= self.end:
+            return 0
+        return position if self._is_batch(position, self.segment.base_offset, offset) else 0
+
+    def _is_batch(self, position: int, lowest: int, highest: int) -> bool:
+        """Whether a sound batch begins there, whose offsets are not beyond what is wanted."""
+        window = self._window(position, WINDOW_BYTES)
+        is_last = position + len(window) >= self.end
+        found = walk(window, position, lowest, is_last=is_last)
+        if not found.headers and found.wanted > len(window) and not is_last:
+            window = self._window(position, min(found.wanted, MAX_BATCH_BYTES))
+            found = walk(window, position, lowest, is_last=is_last)
+        return bool(found.headers) and found.headers[0].base_offset <= highest
+
+    def _get_over(self, fault: Fault) -> int | None:
+        """Note a fault; return where the next sound batch begins, None if there is none."""
+        after = self._beyond(fault)
+        end = None
+        if after is not None:
+            end = int.from_bytes(self._window(after, 8), "big", signed=True)
+            if fault.is_torn:
+                reason = "its length leads beyond the end of the file"
+                fault = fault._replace(reason=reason, is_torn=False)
+        self.segment.note(damage_of(self.segment.path, fault, end))
+        return after
+
+    def _beyond(self, fault: Fault) -> int | None:
+        """Find the next sound batch behind a damaged one: by its length, or by the index."""
+        head = bytes(self._window(fault.position, LENGTH_BYTES))
+        length = int.from_bytes(head[8:], "big", signed=True)
+        places = [fault.position + LENGTH_BYTES + length] if length > 0 else []
+        places += [one.position for one in self.segment.positions if one.position > fault.position]
+        for position in places:
+            if position < self.end and self._is_batch(position, fault.offset, MAX_OFFSET):
+                return position
+        return None
+
+
+def _read_index(path: Path, entry_bytes: int) -> bytes | None:
+    """Read an index file as far as it is used; None if it is not there."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            return _used(file.fileno(), entry_bytes)
+    except FileNotFoundError:
+        return None
+
+
+def _used(descriptor: int, entry_bytes: int) -> bytes:
+    # A running broker keeps megabytes of zeros behind the entries that it has made.
+    found = bytearray()
+    while block := os.pread(descriptor, _INDEX_BLOCKS * entry_bytes, len(found)):
+        found += block
+        if not any(block[-entry_bytes:]) or len(found) > MAX_INDEX_BYTES:
+            break
+    return bytes(found)

@@ -1,0 +1,1 @@
+"""A log directory behind a broker: its state, its cluster log, its reads and its upkeep."""

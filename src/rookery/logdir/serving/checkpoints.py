@@ -1,0 +1,88 @@
+"""The files at the top of a log directory: what is known of all its partitions together.
+
+Kafka writes them every minute or so, and when it stops; so do we. Where logs begin is written at
+once, because a client that deleted records must not see them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from threading import Lock
+
+from rookery.cluster.state.state import State
+from rookery.formats.logfile.checkpoints import format_offsets
+from rookery.formats.logfile.identity import format_clean_shutdown
+from rookery.formats.logfile.names import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+)
+from rookery.logdir.serving.loading import Loaded
+from rookery.logdir.writing.appendlog import AppendLog
+from rookery.logdir.writing.smallfiles import replace
+from rookery.model.partition import TopicPartition
+
+
+class TopFiles:
+    """Writes the checkpoints of every directory of a broker."""
+
+    def __init__(self, loaded: Loaded, broker_epoch: int) -> None:
+        self._loaded = loaded
+        self._broker_epoch = broker_epoch
+        self._written: dict[Path, bytes] = {}
+        # Checkpoints are due now and then; where logs begin, whenever a client moves it.
+        self._lock = Lock()
+
+    def begin(self) -> None:
+        """Say that what is here may not be whole: it is being written."""
+        for folder in self._loaded.directory.paths:
+            (folder / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+
+    def write(self) -> None:
+        """Write how far every log reaches, is on the disk, and begins."""
+        self._write(HIGH_WATERMARKS, self._high_watermark)
+        self._write(RECOVERY_POINTS, lambda log: log.recovery_point)
+        self.write_starts()
+
+    def write_starts(self) -> None:
+        """Write where logs begin that do not begin with their first segment."""
+        self._write(LOG_STARTS, self._start)
+
+    def end(self) -> None:
+        """Say that all is whole: Kafka need not look."""
+        self.write()
+        for folder in self._loaded.directory.paths:
+            replace(folder / CLEAN_SHUTDOWN, format_clean_shutdown(self._broker_epoch).encode())
+
+    def _write(self, name: str, offset_of: Callable[[AppendLog], int | None]) -> None:
+        for folder in self._loaded.directory.paths:
+            found: dict[TopicPartition, int] = {}
+            for log in self._logs(folder):
+                offset = offset_of(log)
+                if offset is not None:
+                    found[log.name] = offset
+            data = format_offsets(found).encode()
+            with self._lock:
+                if self._written.get(folder / name) != data:
+                    replace(folder / name, data)
+                    self._written[folder / name] = data
+
+    def _logs(self, folder: Path) -> Iterable[AppendLog]:
+        logs = list(self._loaded.logs.values())
+        return (log for log in logs if log.folder.parent == folder)
+
+    def _high_watermark(self, log: AppendLog) -> int | None:
+        return log.next_offset
+
+    def _start(self, log: AppendLog) -> int | None:
+        partition = self._state.topics.partition(log.topic_id, log.name.partition)
+        held = log.held
+        if partition is None or not held:
+            return None
+        return partition.log_start if partition.log_start > held[0].base_offset else None
+
+    @property
+    def _state(self) -> State:
+        return self._loaded.state

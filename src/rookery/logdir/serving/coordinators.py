@@ -1,0 +1,114 @@
+"""Groups and transactions: out of Kafka's own topics into the state."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.state.groups import Group, pack
+from rookery.cluster.state.state import State
+from rookery.cluster.state.txns import Place, Transaction, TransactionState, Writer
+from rookery.formats.logfile.groups import Groups
+from rookery.logdir.directory import LogDirectory
+from rookery.logdir.internal import read_groups, read_transactions
+from rookery.model.partition import TopicPartition
+from rookery.wire.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
+from rookery.wire.coordinator.transactions import TransactionLogValue
+
+PREPARE_COMMIT, PREPARE_ABORT = 2, 3
+_STATES: Final = {
+    0: TransactionState.EMPTY,
+    1: TransactionState.ONGOING,
+    # Its end is decided, but not written everywhere: that is done before clients are served.
+    PREPARE_COMMIT: TransactionState.ONGOING,
+    PREPARE_ABORT: TransactionState.ONGOING,
+    4: TransactionState.COMPLETE_COMMIT,
+    5: TransactionState.COMPLETE_ABORT,
+}
+
+
+class Found(NamedTuple):
+    """What the state has no place for."""
+
+    prepared: dict[str, bool]
+    """Transactions whose end is decided but not written, and whether it is a commit."""
+    populated: dict[str, int]
+    """Groups that had members, and their generations."""
+
+
+def load(state: State, directory: LogDirectory) -> Found:
+    """Let the state know groups with their offsets, and transactional ids."""
+    groups = read_groups(directory)
+    populated = {
+        name: image.classic.generation
+        for name, image in groups.by_name.items()
+        if image.classic is not None and image.classic.members
+    }
+    for name, image in groups.by_name.items():
+        group = state.groups.by_id[name] = Group(name)
+        for place, one in image.offsets.items():
+            found = _place(state, place)
+            if found is not None:
+                value = _packed(found, one.offset, one.leader_epoch, one.metadata, one[3])
+                group.offsets.setdefault(found[0], {})[found[1]] = value
+    prepared: dict[str, bool] = {}
+    for transactional_id, record in read_transactions(directory).by_id.items():
+        if record.transaction_status not in _STATES:
+            continue
+        state.transactions.add(_transaction(state, groups, transactional_id, record))
+        if record.transaction_status in {PREPARE_COMMIT, PREPARE_ABORT}:
+            prepared[transactional_id] = record.transaction_status == PREPARE_COMMIT
+        state.next_producer_id = max(state.next_producer_id, record.producer_id + 1)
+    return Found(prepared, populated)
+
+
+def _transaction(
+    state: State, groups: Groups, transactional_id: str, record: TransactionLogValue
+) -> Transaction:
+    writer = Writer(record.producer_id, record.producer_epoch)
+    made = Transaction(transactional_id, writer, record.transaction_timeout_ms)
+    made.state = _STATES[record.transaction_status]
+    made.changed_ms = record.transaction_last_update_timestamp_ms
+    made.started_ms = record.transaction_start_timestamp_ms
+    if not made.is_open:
+        return made
+    # Later than any entry of this process: expiry compares it with what was seen.
+    made.started = -1
+    for topic in record.transaction_partitions or ():
+        for index in topic.partition_ids:
+            place = _place(state, TopicPartition(topic.topic, index))
+            if place is not None and not topic.topic.startswith("__"):
+                made.partitions[place] = None
+    for key, value in groups.pending(record.producer_id):
+        if isinstance(key, OffsetCommitKey):
+            _pend(state, made, key, value if isinstance(value, OffsetCommitValue) else None)
+    return made
+
+
+def _pend(
+    state: State, made: Transaction, key: OffsetCommitKey, value: OffsetCommitValue | None
+) -> None:
+    pending = made.groups.setdefault(key.group, {})
+    place = _place(state, TopicPartition(key.topic, key.partition))
+    if place is not None and value is not None:
+        pending[place] = _packed(
+            place, value.offset, value.leader_epoch, value.metadata, value.commit_timestamp
+        )
+
+
+def _place(state: State, name: TopicPartition) -> Place | None:
+    topic = state.topics.by_name.get(name.topic)
+    if topic is None or not 0 <= name.partition < len(topic.partitions):
+        return None
+    return topic.id, name.partition
+
+
+def _packed(place: Place, offset: int, leader_epoch: int, metadata: str, time_ms: int) -> bytes:
+    event = OffsetCommitted(
+        topic_id=place[0],
+        partition=place[1],
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+    )
+    return pack(event, time_ms)

@@ -1,0 +1,168 @@
+"""Opens a segment as it lies on the disk: where its batches are, how far it can be trusted.
+
+A segment that was closed in order is opened by its index: one header is read for every piece of
+about a megabyte. One that was not, or whose index is missing or wrong, is walked batch by batch,
+CRCs and all.
+
+    index sound ──► pieces from its entries ──► walk from the last one on
+    else        ──► walk from the beginning ──► pieces, and the indexes anew
+
+Bytes that are damaged stay part of the piece before them: who reads them is told, and what lies
+behind them can be read.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from rookery.formats.logfile.checkpoints import LeaderEpoch
+from rookery.formats.logfile.indexes import Indexer, PositionEntry, TimeEntry
+from rookery.formats.logfile.names import Kind
+from rookery.logdir.segment import Segment
+from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
+
+PIECE_BYTES: Final = 1024 * 1024
+"""A reader of one offset does not have to look through more than this."""
+
+
+class Piece(NamedTuple):
+    """Batches that lie one behind the other, as many as are looked through together."""
+
+    base_offset: int
+    position: int
+    max_timestamp: int
+    """No record up to its end is later; one of a piece before it may be as late."""
+
+
+class Opened(NamedTuple):
+    """A segment, as far as its batches are sound."""
+
+    segment: Segment
+    size: int
+    """Where its last sound batch ends."""
+    end_offset: int
+    pieces: list[Piece]
+    largest: TimeEntry
+    """The largest time, and the last offset of the batch that has it."""
+    entries: int
+    """How many entries of the `.index` can be used."""
+    times: int
+    """… and of the `.timeindex`."""
+    last_time: int
+    """The time of the last of these."""
+    epochs: list[LeaderEpoch]
+    """The leaders' epochs that its batches bear, if they were all looked at."""
+    indexes: Indexer | None
+    """Both indexes anew, if those on the disk are not to be used."""
+
+
+def open_segment(segment: Segment, *, is_trusted: bool, stop: int = 1 << 63) -> Opened:
+    """Open a segment; who does not trust it has every batch checked.
+
+    Args:
+        segment: which.
+        is_trusted: whether it was closed in order, so that its indexes can be believed.
+        stop: the offset with which the next segment begins.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found = _by_index(segment, stop) if is_trusted else None
+    return found if found is not None else _by_walk(segment)
+
+
+def _by_walk(segment: Segment) -> Opened:
+    indexer = Indexer(segment.base_offset)
+    pieces: list[Piece] = []
+    epochs: list[LeaderEpoch] = []
+    end, end_offset = 0, segment.base_offset
+    for header in segment.headers():
+        indexer.add(header)
+        if not epochs or header.partition_leader_epoch > epochs[-1].epoch:
+            epochs.append(LeaderEpoch(header.partition_leader_epoch, header.base_offset))
+        is_far = not pieces or header.end - pieces[-1].position > PIECE_BYTES
+        # What is damaged stays behind: it must not hide what follows.
+        if is_far or header.position > end:
+            pieces.append(Piece(header.base_offset, header.position if pieces else 0, -1))
+        pieces[-1] = pieces[-1]._replace(max_timestamp=indexer.largest.timestamp)
+        end, end_offset = header.end, header.last_offset + 1
+    times = indexer.times
+    last_time = times[-1].timestamp if times else -1
+    return Opened(
+        segment, end, end_offset, pieces, indexer.largest,
+        len(indexer.positions), len(times), last_time, epochs, indexer,
+    )  # fmt: skip
+
+
+def _by_index(segment: Segment, stop: int) -> Opened | None:
+    """Open a segment by its indexes; None, if they do not fit what lies in the file."""
+    if not all(segment.beside(kind).exists() for kind in (Kind.INDEX, Kind.TIMES)):
+        return None
+    entries, times = segment.positions, segment.times
+    if not entries or entries[-1].position >= segment.size or entries[-1].offset >= stop:
+        return None
+    pieces = _pieces(segment, entries)
+    if pieces is None:
+        return None
+    newest = [times[-1] if times else TimeEntry(-1, segment.base_offset)]
+    last_time = newest[0].timestamp
+    end, end_offset = 0, segment.base_offset
+    for header in segment.headers(entries[-1].offset):
+        if header.max_timestamp > newest[-1].timestamp:
+            newest.append(TimeEntry(header.max_timestamp, header.last_offset))
+        end, end_offset = header.end, header.last_offset + 1
+    if not end:
+        return None
+    timed = list(_timed(pieces, [*times, *newest[1:]], end_offset))
+    return Opened(
+        segment, end, end_offset, timed, newest[-1], len(entries), len(times), last_time, [], None
+    )
+
+
+def _pieces(segment: Segment, entries: list[PositionEntry]) -> list[Piece] | None:
+    """Look at a header for every piece; None, if one is not where the index says."""
+    pieces = []
+    fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for entry in (PositionEntry(-1, 0), *_steps(entries)):
+            header = _header(fd, entry.position)
+            # An entry can stand for several batches: it names the first one and the last offset.
+            if header is None or (entry.position and header.last_offset > entry.offset):
+                return None
+            pieces.append(Piece(header.base_offset, entry.position, -1))
+    finally:
+        os.close(fd)
+    return pieces
+
+
+def _steps(entries: list[PositionEntry]) -> Iterator[PositionEntry]:
+    """Choose entries that are about a piece apart."""
+    position = 0
+    for at, entry in enumerate(entries):
+        following = entries[at + 1].position if at + 1 < len(entries) else entry.position
+        if following - position > PIECE_BYTES and entry.position > position:
+            position = entry.position
+            yield entry
+
+
+def _timed(pieces: list[Piece], times: list[TimeEntry], end_offset: int) -> Iterator[Piece]:
+    """Give each piece a time that no record up to its end exceeds."""
+    latest = times[-1].timestamp if times else -1
+    for at, piece in enumerate(pieces):
+        last = (pieces[at + 1].base_offset if at + 1 < len(pieces) else end_offset) - 1
+        found = bisect_left(times, last, key=lambda entry: entry.offset)
+        time = times[found].timestamp if found < len(times) else latest
+        yield piece._replace(max_timestamp=time)
+
+
+def _header(fd: int, position: int) -> BatchHeader | None:
+    data = os.pread(fd, batches.HEADER_SIZE, position)
+    if len(data) < batches.HEADER_SIZE:
+        return None
+    header = BatchHeader._make((*batches.FIELDS.unpack(data), position))
+    is_sound = header.magic == batches.MAGIC and header.size >= batches.HEADER_SIZE
+    return header if is_sound else None

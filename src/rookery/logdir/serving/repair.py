@@ -1,0 +1,66 @@
+"""Puts a directory in order before it is written: what a crash, or Kafka's cleaner, left behind.
+
+- what a batch that was cut off left at the end of a segment is cut away;
+- indexes that do not fit their segment are written anew;
+- files and folders that were on their way out go.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+
+from rookery.formats.logfile.indexes import Indexer, pack_positions, pack_times
+from rookery.formats.logfile.names import Kind, Stage, parse_file_name
+from rookery.logdir.serving.loading import Loaded
+from rookery.logdir.serving.opening import Opened
+
+log = logging.getLogger(__name__)
+
+
+def repair(loaded: Loaded) -> None:
+    """Repair what was opened.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    for key, opened in loaded.opened.items():
+        for one in opened:
+            repair_segment(one)
+        if not loaded.directory.is_clean and key in loaded.logs:
+            # Its indexes and its producers must be written down before it can count as whole.
+            loaded.logs[key].is_touched = True
+    for folder, name in loaded.directory.leftovers.items():
+        if name.stage is Stage.DELETE:
+            shutil.rmtree(folder, ignore_errors=True)
+    for partition in loaded.directory.partitions.values():
+        for path in partition.folder.iterdir():
+            file = parse_file_name(path.name)
+            if file is not None and file.stage in {Stage.DELETED, Stage.CLEANED}:
+                path.unlink(missing_ok=True)
+
+
+def repair_segment(opened: Opened) -> None:
+    """Cut away what is no whole batch, and write indexes that fit."""
+    segment = opened.segment
+    size = segment.size
+    if size > opened.size:
+        log.warning(
+            "%s: %d bytes behind offset %d are no whole batch and are cut away",
+            segment.path,
+            size - opened.size,
+            opened.end_offset,
+        )
+        os.truncate(segment.path, opened.size)
+    if opened.indexes is not None:
+        _write_indexes(opened, opened.indexes)
+
+
+def _write_indexes(opened: Opened, indexes: Indexer) -> None:
+    base = opened.segment.base_offset
+    positions, times = pack_positions(indexes.positions, base), pack_times(indexes.times, base)
+    for kind, data in ((Kind.INDEX, positions), (Kind.TIMES, times)):
+        path = opened.segment.beside(kind)
+        if not path.exists() or path.read_bytes() != data:
+            path.write_bytes(data)

@@ -1,0 +1,229 @@
+"""A log directory in service: opened, put in order, written, kept, and left as Kafka leaves it.
+
+lock ──► read ──► put in order ──► lead what lies here ──► serve ──► complete, checkpoint, unlock
+             └── read-only: nothing is written, not even a lock ──► serve
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from rookery.cluster.events.topics import LogStartMoved
+from rookery.cluster.events.txns import TransactionEnded
+from rookery.cluster.port import Durability
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.errors import ConfigError
+from rookery.logdir.directory import LogDirectory
+from rookery.logdir.serving.checkpoints import TopFiles
+from rookery.logdir.serving.clusterlog import DirectoryLog
+from rookery.logdir.serving.kraft import MetadataWriter, lead, metadata_log
+from rookery.logdir.serving.loading import load
+from rookery.logdir.serving.locking import DirectoryLock
+from rookery.logdir.serving.medium import DirectoryMedium, Stash
+from rookery.logdir.serving.repair import repair
+from rookery.logdir.serving.scribe import Scribe
+from rookery.logdir.serving.swaps import settle_swaps
+from rookery.logdir.writing.appendlog import AppendLog
+from rookery.wire.message import Message
+
+log = logging.getLogger(__name__)
+
+_FIRST_NODE: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a directory is served."""
+
+    now_ms: int
+    """The time, for what is written before anything is served."""
+    node_id: int = -1
+    """-1: the one that the directory names."""
+    is_read_only: bool = False
+    durability: Durability = "disk"
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """What Kafka's own file says of topics that say nothing themselves, as `log.retention.ms`."""
+
+
+class Limits(Protocol):
+    """What is done to old segments, and when a new one begins."""
+
+    @property
+    def segment_bytes(self) -> int:
+        """So large a segment becomes at most."""
+
+    @property
+    def segment_ms(self) -> int:
+        """So much later than its first batch none of its batches may be."""
+
+    @property
+    def retention_ms(self) -> int:
+        """How long records are kept; -1 is for ever."""
+
+    @property
+    def retention_bytes(self) -> int:
+        """How much of a partition is kept; -1 is all."""
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old records are deleted at all (cleanup.policy)."""
+
+
+LimitsOf = Callable[[State, Topic], Limits]
+
+
+class DirectoryService:
+    """One broker's directories, for as long as they are served."""
+
+    def __init__(self, paths: Sequence[Path], options: Options, limits: LimitsOf) -> None:
+        """Lock, read and put in order.
+
+        Raises:
+            ConfigError: a path is no log directory, or another process has it.
+        """
+        for path in paths:
+            if not path.is_dir():
+                raise ConfigError(f"log-dir: there is no directory {path}")
+        self.options = options
+        self._limits = limits
+        self._lock = DirectoryLock(paths, is_shared=options.is_read_only)
+        try:
+            self._open(paths, options)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _open(self, paths: Sequence[Path], options: Options) -> None:
+        if not options.is_read_only:
+            settle_swaps(paths)
+        directory = LogDirectory.open(paths)
+        for damage in directory.damage:
+            log.warning("%s", damage.text)
+        self.loaded = loaded = load(directory, _node_id(directory, options.node_id), options.now_ms)
+        loaded.state.broker_configs[""] = {
+            **options.defaults,
+            **loaded.state.broker_configs.get("", {}),
+        }
+        self._stash = Stash()
+        self.medium = DirectoryMedium(self._stash, is_read_only=options.is_read_only)
+        self._scribe: Scribe | None = None
+        self._top: TopFiles | None = None
+        if not options.is_read_only:
+            self._prepare()
+        self.cluster_log = DirectoryLog(loaded, self._scribe, self.medium, options.durability)
+
+    def _prepare(self) -> None:
+        """Put the directory in order and take the lead, before anything is served."""
+        loaded = self.loaded
+        self._metadata = MetadataWriter(loaded, metadata_log(loaded))
+        self._top = TopFiles(loaded, self._metadata.broker_epoch)
+        self._top.begin()
+        repair(loaded)
+        lead(loaded, self._metadata)
+        self._scribe = Scribe(loaded, self._stash, self._metadata, self._limits)
+        self._scribe.write_starts = self._top.write_starts
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing is written."""
+        return self.options.is_read_only
+
+    def remarks(self) -> Iterator[str]:
+        """Say what a user should know of what is served."""
+        directory, loaded = self.loaded.directory, self.loaded
+        others = sorted(set(directory.image.brokers) - {loaded.node_id})
+        if others or loaded.elsewhere:
+            yield (
+                f"this is the disk of node {loaded.node_id} of a cluster with others "
+                f"({', '.join(map(str, others)) or 'unknown'}): it is shown as the only one, and "
+                f"leads what lies here; {len(loaded.elsewhere)} partitions lie elsewhere"
+            )
+        if loaded.beyond:
+            yield (
+                f"{len(loaded.beyond)} partitions have records behind the high watermark, which "
+                "the other brokers may not have: they are not shown"
+            )
+        if not directory.is_clean:
+            yield "the directory was not closed in order: its newest segments were checked"
+        if self.is_read_only:
+            yield "read-only: nothing is written; groups and their offsets live in memory only"
+
+    # What is done now and then.
+
+    def unfinished(self) -> list[Message]:
+        """Return what ends the transactions whose end was decided, but not written everywhere."""
+        events: list[Message] = []
+        for transactional_id, is_commit in self.loaded.prepared.items():
+            transaction = self.loaded.state.transactions.by_id[transactional_id]
+            events.append(
+                TransactionEnded(
+                    transactional_id=transactional_id,
+                    producer_id=transaction.writer.producer_id,
+                    producer_epoch=transaction.writer.epoch,
+                    is_commit=is_commit,
+                )
+            )
+        self.loaded.prepared = {}
+        return [] if self.is_read_only else events
+
+    def expired(self, now_ms: int) -> list[Message]:
+        """Return what deletes the segments that are too old or too many."""
+        events: list[Message] = []
+        state = self.loaded.state
+        for (topic_id, index), one in list(self.loaded.logs.items()):
+            topic = state.topics.by_id.get(topic_id)
+            partition = state.topics.partition(topic_id, index)
+            if topic is None or partition is None:
+                continue
+            offset = _kept_from(one, self._limits(state, topic), now_ms)
+            if offset > partition.log_start:
+                events.append(LogStartMoved(topic_id=topic_id, partition=index, offset=offset))
+        return events
+
+    def checkpoint(self) -> None:
+        """Write down how far every log reaches."""
+        if self._top is not None:
+            self._top.write()
+
+    async def close(self) -> None:
+        """Leave the directory as Kafka does when it is stopped in order."""
+        await self.cluster_log.close()
+        await self.loaded.files.close()
+        if self._top is not None:
+            for one in (self._metadata.log, *self.loaded.logs.values()):
+                one.finish()
+            self._top.end()
+        self._lock.close()
+
+
+def _node_id(directory: LogDirectory, wanted: int) -> int:
+    found = directory.meta.node_id if directory.meta is not None else -1
+    if wanted >= 0 and found >= 0 and wanted != found:
+        raise ConfigError(
+            f"node-id: the directory is that of node {found}, not of {wanted}; leave --node-id out"
+        )
+    return next((one for one in (wanted, found) if one >= 0), _FIRST_NODE)
+
+
+def _kept_from(one: AppendLog, limits: Limits, now_ms: int) -> int:
+    """Return the offset from which a partition's records are kept: whole segments go."""
+    if not limits.is_deleted:
+        return 0
+    held = one.held
+    ends = [*(after.base_offset for after in held[1:]), one.next_offset]
+    size = sum(segment.size for segment in held)
+    offset = 0
+    for segment, end in zip(held, ends, strict=True):
+        is_old = segment.largest >= 0 and 0 <= limits.retention_ms < now_ms - segment.largest
+        # As Kafka does: what would leave less than the limit stays.
+        is_over = 0 <= limits.retention_bytes <= size - segment.size
+        if not segment.size or not (is_old or is_over):
+            break
+        offset = end
+        size -= segment.size
+    return offset

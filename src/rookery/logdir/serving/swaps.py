@@ -1,0 +1,68 @@
+"""Completes what Kafka's cleaner had decided on when it was interrupted.
+
+A cleaner writes new segments as `.cleaned`, renames them to `.swap` when all are whole, and only
+then lets the old ones go. So a `.swap` counts in place of the segments whose offsets it holds; but
+not if something behind it was still being cleaned. It must be settled before anything is deleted:
+the old segments may be gone already.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from rookery.formats.logfile.names import FileName, Kind, Stage, parse_file_name, parse_folder_name
+from rookery.logdir.segment import Segment
+
+log = logging.getLogger(__name__)
+
+_FILES: Final = (Kind.INDEX, Kind.TIMES, Kind.ABORTED, Kind.LOG)
+"""The files of a segment; the one by which it counts comes last."""
+
+
+def settle_swaps(paths: Iterable[Path]) -> None:
+    """Put `.swap` files in the place of what they were made of.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    for path in paths:
+        for folder in sorted(path.iterdir()):
+            name = parse_folder_name(folder.name)
+            if name is not None and name.stage is None and folder.is_dir():
+                _settle(folder)
+
+
+def _settle(folder: Path) -> None:
+    files = [found for path in folder.iterdir() if (found := parse_file_name(path.name))]
+    cleaned = (file.base_offset for file in files if file.stage is Stage.CLEANED)
+    limit = min(cleaned, default=1 << 63)
+    swaps = sorted(
+        file.base_offset
+        for file in files
+        if file.stage is Stage.SWAP and file.kind is Kind.LOG and file.base_offset < limit
+    )
+    for base in swaps:
+        end = _end(folder, base)
+        for file in files:
+            if file.kind is Kind.LOG and file.stage is None and base < file.base_offset < end:
+                _remove(folder, file.base_offset)
+        log.warning("%s: an interrupted compaction up to offset %d is completed", folder, end)
+        for kind in _FILES:
+            swapped = folder / FileName(base, kind, Stage.SWAP).text
+            if swapped.exists():
+                swapped.rename(folder / FileName(base, kind).text)
+
+
+def _end(folder: Path, base: int) -> int:
+    """Return the offset behind a swapped segment."""
+    segment = Segment(folder, base)
+    segment.path = folder / FileName(base, Kind.LOG, Stage.SWAP).text
+    return max((header.last_offset + 1 for header in segment.headers()), default=base + 1)
+
+
+def _remove(folder: Path, base: int) -> None:
+    for kind in reversed(_FILES):
+        (folder / FileName(base, kind).text).unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Appends to the files of a log directory, as Kafka would."""

@@ -1,0 +1,115 @@
+"""The `.log` files of a Kafka broker's directory, read only: `kafkadir:/path`, or several paths.
+
+    {namespace}/{topic}/{partition}/segment-{base offset}.kfs   is   {topic}-{partition}/….log
+
+They have the keys of segments, so that whoever knows what a segment is called can read one. What
+is in them are bare batches, without a header and a footer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from builtins import list as List  # noqa: N812 (the port has a method of that name)
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+from rookery.errors import ConfigError, Unavailable
+from rookery.formats.logfile.names import Kind, file_name
+from rookery.formats.segmentkeys import SEGMENT_ENDING, parse_segment_key
+from rookery.model.partition import TopicPartition
+from rookery.store.port import Buffer, NotFound, Store, Stored, check_range
+
+
+def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
+    """Open the directories of a broker; nothing is made where there are none."""
+    _, _, names = url.partition(":")
+    paths = [Path(unquote(name)) for name in names.split(",") if name]
+    if not paths or not all(path.is_absolute() for path in paths):
+        raise ConfigError(f"store {url!r}: write kafkadir:/absolute/path")
+    return KafkaDirStore(paths)
+
+
+class KafkaDirStore:
+    """A store that is somebody else's, and is left as it is."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+
+    async def create(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Refuse."""
+        del parts
+        raise self._refusal(key)
+
+    async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
+        """Return a range of a log file."""
+        check_range(key, start, size)
+        return await asyncio.to_thread(self._read, key, start, size)
+
+    async def view(self, key: str, start: int = 0, size: int | None = None) -> Buffer:
+        """Return a range of a log file."""
+        return await self.read(key, start, size)
+
+    async def size(self, key: str) -> int | None:
+        """Return a log file's size, None if there is none."""
+        path = await asyncio.to_thread(self._find, key)
+        return None if path is None else path.stat().st_size
+
+    async def list(self, prefix: str = "") -> List[Stored]:
+        """Return nothing: what counts in the directory is not told by its names alone."""
+        del prefix
+        return []
+
+    async def read_version(self, key: str) -> tuple[bytes, str] | None:
+        """Return nothing: nothing here has versions."""
+        del key
+        return None
+
+    async def replace(self, key: str, data: bytes, version: str) -> str:
+        """Refuse."""
+        del data, version
+        raise self._refusal(key)
+
+    async def delete(self, key: str) -> None:
+        """Refuse."""
+        raise self._refusal(key)
+
+    async def close(self) -> None:
+        """Let nothing go: nothing is open."""
+
+    def _find(self, key: str) -> Path | None:
+        found = parse_segment_key(key)
+        if found is None or found.ending != SEGMENT_ENDING or found.generation is not None:
+            return None
+        folder = TopicPartition(found.topic, found.partition).text
+        name = file_name(found.base_offset, Kind.LOG)
+        paths = (one / folder / name for one in self._folders)
+        return next((path for path in paths if path.exists()), None)
+
+    def _read(self, key: str, start: int, size: int | None) -> bytes:
+        path = self._find(key)
+        if path is None:
+            raise NotFound(key)
+        try:
+            with path.open("rb", buffering=0) as file:
+                total = os.fstat(file.fileno()).st_size
+                check_range(key, start, size, total)
+                return _pread(file.fileno(), start, total - start if size is None else size)
+        except FileNotFoundError:
+            raise NotFound(key) from None
+        except OSError as error:
+            raise Unavailable(f"{path}: cannot be read: {error.strerror}") from error
+
+    def _refusal(self, key: str) -> ConfigError:
+        names = ", ".join(map(str, self._folders))
+        return ConfigError(f"{names}: Kafka's directory is read only here; cannot write {key!r}")
+
+
+def _pread(descriptor: int, start: int, size: int) -> bytes:
+    found = os.pread(descriptor, size, start)
+    while len(found) < size and (
+        more := os.pread(descriptor, size - len(found), start + len(found))
+    ):
+        found += more
+    return found

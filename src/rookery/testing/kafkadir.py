@@ -1,0 +1,575 @@
+"""A data directory that a real Kafka has made, and what its clients saw in it before it ended.
+
+    made = make(tmp_path)       # some twenty topics; about a minute
+    made.killed.folder          # as kill -9 left it
+    made.stopped.folder         # as an orderly shutdown left it, one life later
+
+What lies in it: every codec, several segments, transactions that were committed, aborted and left
+open, compaction, retention, DeleteRecords, topics that were deleted, made again and made larger,
+settings that were changed, groups, users, rules of access; four lives, two of which ended badly.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from rookery.formats.logfile.names import LOG_STARTS
+from rookery.testing.kafka import KafkaServer
+from rookery.testing.properties import KafkaSettings
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+SECONDS: Final = 120.0
+T0: Final = 1_700_000_000_000
+"""The time of the first record that names one."""
+
+_PROPERTIES: Final = {
+    "log.cleaner.backoff.ms": "100",
+    # Records bear times of their own, long past; only size makes any of them go.
+    "log.retention.ms": "-1",
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "500",
+    "log.segment.delete.delay.ms": "60000",
+    "file.delete.delay.ms": "60000",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+    "log.flush.start.offset.checkpoint.interval.ms": "500",
+    # Snapshots of the metadata are to be among what is read.
+    "metadata.log.max.record.bytes.between.snapshots": "6000",
+    "auto.create.topics.enable": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRecord:
+    """A record as a consumer got it."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(slots=True)
+class SeenPartition:
+    """A partition as clients saw it."""
+
+    low: int
+    high: int
+    records: list[SeenRecord]
+    committed: list[int]
+    """The offsets that a consumer of committed records got."""
+    by_time: dict[int, int]
+    """The offset of the first record of a time or later; -1 if there was none."""
+
+
+@dataclass(slots=True)
+class SeenTopic:
+    """A topic as an admin client saw it."""
+
+    id: str
+    configs: dict[str, str]
+    partitions: dict[int, SeenPartition]
+
+
+@dataclass(slots=True)
+class Seen:
+    """A cluster as clients saw it, and the folder it left."""
+
+    folder: Path
+    cluster_id: str
+    topics: dict[str, SeenTopic] = field(default_factory=dict)
+    groups: dict[str, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
+    """The offset and the words that a group committed, by topic and partition."""
+
+
+@dataclass(slots=True)
+class Made:
+    """The same directory at two moments."""
+
+    killed: Seen
+    stopped: Seen
+
+
+def make(home: Path) -> Made:
+    """Run a Kafka in a folder through all that is listed above; takes about a minute."""
+    server = KafkaServer(KafkaSettings(properties=_PROPERTIES), folder=home / "kafka")
+    try:
+        maker = _Maker(server)
+        for life in (maker.first, maker.second, maker.third):
+            server.start()
+            life()
+        seen = look(server, home / "killed")
+        server.kill()
+        shutil.copytree(server.data, home / "killed")
+        server.start()
+        maker.fourth()
+        again = look(server, home / "stopped")
+        server.stop()
+        shutil.copytree(server.data, home / "stopped")
+    finally:
+        server.close()
+    return Made(seen, again)
+
+
+class _Maker:
+    """Does to a Kafka what people do to theirs."""
+
+    def __init__(self, server: KafkaServer) -> None:
+        self.server = server
+        self.admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+
+    # The lives.
+
+    def first(self) -> None:
+        """Make topics and write to them; end by kill -9."""
+        self._create()
+        for codec in CODECS:
+            with self._producer(**{"compression.type": codec}) as producer:
+                for n in range(300):
+                    producer.produce(
+                        f"codec-{codec}", f"value {n} of {codec}".encode() * 3, str(n).encode(),
+                        partition=n % 3, timestamp=T0 + n * 1000,
+                        headers=[("n", str(n).encode()), ("empty", b""), ("null", None)],
+                    )  # fmt: skip
+        self._write_large()
+        self._compact()
+        self._transactions("tx-one", "tx", (True, False, True, False, False, True))
+        self._config("configured", {"retention.ms": "100000000", "max.message.bytes": "2000000"})
+        self._config("configured", {"retention.ms": None, "flush.messages": "5"})
+        _done(self.admin.delete_topics(["gone-1", "recreated"], operation_timeout=30))
+        _retry(lambda: _done(self.admin.create_topics([NewTopic("recreated", 2, 1)])))
+        self._plain("recreated", 20)
+        self._delete_records("deleted", 70)
+        self.server.kill()
+
+    def second(self) -> None:
+        """Go on after a crash: more records, groups, a larger topic; end in order."""
+        for codec in CODECS:
+            self._plain(f"codec-{codec}", 30, **{"compression.type": codec})
+        _done(self.admin.create_partitions([NewPartitions("grown", 3)]))
+        self._plain("grown", 60)
+        self._odd_records()
+        self._groups()
+        self._security()
+        _done(self.admin.delete_topics(["gone-2"], operation_timeout=30))
+        self.server.stop()
+
+    def third(self) -> None:
+        """Write in a third leader epoch, transactions of two producers among it."""
+        self._transactions("tx-two", "tx", (False, True))
+        self._interleaved()
+        self._offsets_in_transactions()
+        self._plain("append-time", 40)
+        self._delete_records("emptied", -1)
+        self._leave_open()
+
+    def fourth(self) -> None:
+        """Come back under the id whose transaction was left open: that aborts it."""
+        self._transactional("tx-left")
+
+    def _leave_open(self) -> None:
+        producer = self._transactional("tx-left")
+        producer.begin_transaction()
+        for n in range(5):
+            producer.produce("tx-open", f"open {n}".encode(), partition=0)
+        producer.flush(SECONDS)
+        # As if its process had stood still: it neither ends the transaction nor goes.
+        self._kept = producer
+
+    # What they are made of.
+
+    def _create(self) -> None:
+        segments = {"segment.bytes": "1048576"}
+        topics = [NewTopic(f"codec-{codec}", 3, 1) for codec in CODECS]
+        topics += [
+            NewTopic("large", 1, 1, config=segments),
+            NewTopic("retained", 1, 1, config={**segments, "retention.bytes": "2097152"}),
+            NewTopic(
+                "compacted",
+                1,
+                1,
+                config={
+                    **segments,
+                    "cleanup.policy": "compact",
+                    "min.cleanable.dirty.ratio": "0.01",
+                },
+            ),
+            NewTopic("deleted", 1, 1),
+            NewTopic("emptied", 1, 1),
+            NewTopic("tx", 2, 1),
+            NewTopic("tx-mixed", 1, 1),
+            NewTopic("tx-open", 1, 1),
+            NewTopic("odd", 1, 1, config={"max.message.bytes": "3000000"}),
+            NewTopic("append-time", 1, 1, config={"message.timestamp.type": "LogAppendTime"}),
+            NewTopic("never-written", 2, 1),
+            NewTopic("configured", 1, 1, config={"cleanup.policy": "delete"}),
+            NewTopic("grown", 1, 1),
+            NewTopic("with.dots_and-dashes", 1, 1),
+            NewTopic("gone-1", 1, 1),
+            NewTopic("gone-2", 1, 1),
+            NewTopic("recreated", 1, 1),
+        ]
+        _done(self.admin.create_topics(topics, operation_timeout=60))
+        for name in ("deleted", "emptied", "gone-1", "gone-2", "with.dots_and-dashes", "grown"):
+            self._plain(name, 100)
+        self._plain("tx-open", 3)
+
+    def _producer(self, **settings: Any) -> _Flushing:
+        return _Flushing({"bootstrap.servers": self.server.bootstrap, "log_level": 0, **settings})
+
+    def _plain(self, topic: str, count: int, **settings: Any) -> None:
+        with self._producer(**{"enable.idempotence": True, "linger.ms": 1, **settings}) as producer:
+            for n in range(count):
+                producer.produce(topic, f"{topic} {n}".encode(), str(n % 7).encode())
+
+    def _write_large(self) -> None:
+        """Write more than a segment holds, in batches that the indexes have entries for."""
+        for topic, count in (("large", 3000), ("retained", 4500)):
+            with self._producer(**{"batch.size": 20_000, "linger.ms": 50}) as producer:
+                for n in range(count):
+                    producer.produce(topic, bytes([n % 251]) * 1200, timestamp=T0 + n * 10)
+        until(lambda: _watermarks(self.server.bootstrap, "retained", 0)[0] > 0)
+
+    def _compact(self) -> None:
+        with self._producer(**{"batch.size": 20_000}) as producer:
+            for n in range(4000):
+                value = None if n % 50 == 7 else bytes([n % 251]) * 1000
+                producer.produce("compacted", value, f"key {n % 40}".encode(), timestamp=T0 + n)
+        # The cleaner leaves the segment alone that is written to; the others lose records.
+        until(lambda: len(consume(self.server.bootstrap, "compacted", 0)) < 3500)
+
+    def _transactional(self, name: str) -> Producer:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.server.bootstrap,
+                "transactional.id": name,
+                "transaction.timeout.ms": 600_000,
+                "log_level": 0,
+            }
+        )
+        producer.init_transactions(SECONDS)
+        return producer
+
+    def _transactions(self, name: str, topic: str, outcomes: tuple[bool, ...]) -> None:
+        producer = self._transactional(name)
+        for number, is_commit in enumerate(outcomes):
+            producer.begin_transaction()
+            for n in range(4):
+                producer.produce(topic, f"{name} {number}.{n}".encode(), partition=n % 2)
+            producer.flush(SECONDS)
+            end = producer.commit_transaction if is_commit else producer.abort_transaction
+            end(SECONDS)
+
+    def _interleaved(self) -> None:
+        """Let two transactions overlap, so that the last stable offset lags."""
+        one, two = self._transactional("tx-a"), self._transactional("tx-b")
+        one.begin_transaction()
+        two.begin_transaction()
+        for n in range(6):
+            for name, producer in (("a", one), ("b", two)):
+                producer.produce("tx-mixed", f"{name}{n}".encode(), partition=0)
+                producer.flush(SECONDS)
+        two.abort_transaction(SECONDS)
+        self._plain("tx-mixed", 3)
+        one.commit_transaction(SECONDS)
+
+    def _odd_records(self) -> None:
+        """Write what trips readers: no key, no value, much, nothing, times that go back."""
+        with self._producer(**{"message.max.bytes": 3_000_000}) as producer:
+            producer.produce("odd", None, b"only a key", timestamp=T0 + 500)
+            producer.produce("odd", b"only a value", timestamp=T0 + 100)
+            producer.produce("odd", b"", b"", timestamp=T0 + 900)
+            producer.produce("odd", bytes(range(256)) * 8000, timestamp=T0 + 200)
+            producer.produce("odd", "grün ✓".encode(), headers=[("ü", b"\xff\x00")], timestamp=T0)
+
+    def _groups(self) -> None:
+        for name, offset in (("group-a", 7), ("group-b", 11), ("group-gone", 1)):
+            consumer = _consumer(self.server.bootstrap, **{"group.id": name})
+            places = [TopicPartition("codec-zstd", 0, offset, metadata=f"words of {name}")]
+            places.append(TopicPartition("large", 0, offset * 100))
+            consumer.commit(offsets=places, asynchronous=False)
+            consumer.close()
+        _done(self.admin.delete_consumer_groups(["group-gone"], request_timeout=30))
+
+    def _offsets_in_transactions(self) -> None:
+        for name, is_commit in (("group-yes", True), ("group-no", False)):
+            producer = self._transactional(f"tx-{name}")
+            consumer = _consumer(self.server.bootstrap, **{"group.id": name})
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction(
+                [TopicPartition("tx", 1, 3)], consumer.consumer_group_metadata(), SECONDS
+            )
+            end = producer.commit_transaction if is_commit else producer.abort_transaction
+            end(SECONDS)
+            consumer.close()
+
+    def _security(self) -> None:
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+        upsert = UserScramCredentialUpsertion("alice", info, b"alice-secret")
+        _done(self.admin.alter_user_scram_credentials([upsert]))
+        rule = AclBinding(
+            ResourceType.TOPIC, "large", ResourcePatternType.LITERAL, "User:alice", "*",
+            AclOperation.READ, AclPermissionType.ALLOW,
+        )  # fmt: skip
+        _done(self.admin.create_acls([rule]))
+
+    def _config(self, topic: str, changes: dict[str, str | None]) -> None:
+        entries = [
+            ConfigEntry(
+                name,
+                value or "",
+                incremental_operation=AlterConfigOpType.SET if value else AlterConfigOpType.DELETE,
+            )
+            for name, value in changes.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        _done(self.admin.incremental_alter_configs([resource]))
+
+    def _delete_records(self, topic: str, offset: int) -> None:
+        [deleted] = self.admin.delete_records([TopicPartition(topic, 0, offset)]).values()
+        low = deleted.result(SECONDS).low_watermark
+        # Kafka itself forgets it by a crash, until this is written down.
+        line = f"{topic} 0 {low}"
+        until(lambda: line in (self.server.data / LOG_STARTS).read_text().splitlines())
+
+
+class _Flushing:
+    """A producer for a block, at whose end all is written."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._producer = Producer(settings)
+
+    def __enter__(self) -> _Flushing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        left = self._producer.flush(SECONDS)
+        if left:
+            raise TimeoutError(f"{left} records were not written in {SECONDS:g} s")
+
+    def produce(self, *args: Any, **settings: Any) -> None:
+        """Send a record; wait a little while the queue is full."""
+        while True:
+            try:
+                self._producer.produce(*args, **settings)
+            except BufferError:
+                self._producer.poll(0.1)
+                continue
+            self._producer.poll(0)
+            return
+
+
+# Looking.
+
+
+def look(server: Any, folder: Path, cluster_id: str | None = None) -> Seen:
+    """Ask a server for all that clients can see; `server` has a `bootstrap`."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+    seen = Seen(folder, cluster_id or server.cluster_id)
+    listing = admin.list_topics(timeout=SECONDS)
+    places = [
+        (name, number)
+        for name, topic in sorted(listing.topics.items())
+        for number in sorted(topic.partitions)
+        if not name.startswith("__")
+    ]
+    every = consume_all(server.bootstrap, places)
+    committed = consume_all(server.bootstrap, places, committed=True)
+    for name in dict.fromkeys(name for name, _ in places):
+        seen.topics[name] = SeenTopic(_topic_id(admin, name), _configs(admin, name), {})
+    for place in places:
+        low, high, records = every[place]
+        seen.topics[place[0]].partitions[place[1]] = SeenPartition(
+            low,
+            high,
+            records,
+            [record.offset for record in committed[place][2]],
+            _by_time(admin, place, records),
+        )
+    for group in admin.list_consumer_groups(request_timeout=60).result().valid:
+        seen.groups[group.group_id] = _group(server.bootstrap, group.group_id, seen)
+    return seen
+
+
+def _topic_id(admin: Any, name: str) -> str:
+    from confluent_kafka import TopicCollection  # noqa: PLC0415 (new in the client)
+
+    found = admin.describe_topics(TopicCollection([name]))[name].result()
+    return _uuid_text(found.topic_id)
+
+
+def _uuid_text(value: Any) -> str:
+    bits = (value.get_most_significant_bits() & (2**64 - 1)) << 64
+    bits |= value.get_least_significant_bits() & (2**64 - 1)
+    from rookery.model.uuid import uuid_text  # noqa: PLC0415
+
+    return uuid_text(bits.to_bytes(16, "big"))
+
+
+def _configs(admin: Any, name: str) -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    entries = admin.describe_configs([resource])[resource].result()
+    dynamic_topic_config = 1
+    return {
+        key: entry.value for key, entry in entries.items() if entry.source == dynamic_topic_config
+    }
+
+
+def _by_time(admin: Any, place: tuple[str, int], records: list[SeenRecord]) -> dict[int, int]:
+    times = sorted({record.timestamp for record in records}) or [T0]
+    wanted = {times[0] - 1, times[0], times[len(times) // 2], times[-1], times[-1] + 1}
+    found = {}
+    for when in sorted(wanted):
+        one = TopicPartition(*place)
+        spec = {one: OffsetSpec.for_timestamp(when)}
+        found[when] = int(_retry(partial(_first_at, admin, spec)).offset)
+    return found
+
+
+def _first_at(admin: Any, spec: dict[Any, Any]) -> Any:
+    [asked] = admin.list_offsets(spec).values()
+    return asked.result()
+
+
+def _group(bootstrap: str, name: str, seen: Seen) -> dict[tuple[str, int], tuple[int, str]]:
+    consumer = _consumer(bootstrap, **{"group.id": name})
+    places = [
+        TopicPartition(topic, number)
+        for topic, one in seen.topics.items()
+        for number in one.partitions
+    ]
+    found = consumer.committed(places, timeout=SECONDS)
+    consumer.close()
+    return {
+        (one.topic, one.partition): (one.offset, one.metadata or "")
+        for one in found
+        if one.offset >= 0
+    }
+
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+def consume(bootstrap: str, topic: str, partition: int) -> list[SeenRecord]:
+    """Read a partition from its start to its end with librdkafka."""
+    return consume_all(bootstrap, [(topic, partition)])[topic, partition][2]
+
+
+def consume_all(
+    bootstrap: str, places: list[Place], *, committed: bool = False
+) -> dict[Place, tuple[int, int, list[SeenRecord]]]:
+    """Read partitions to their ends; return low and high watermark and the records of each."""
+    level = "read_committed" if committed else "read_uncommitted"
+    consumer = _consumer(bootstrap, **{"isolation.level": level, "enable.partition.eof": True})
+    found: dict[Place, tuple[int, int, list[SeenRecord]]] = {}
+    for place in places:
+        low, high = _ends(consumer, place)
+        found[place] = (low, high, [])
+    consumer.assign([TopicPartition(*place, found[place][0]) for place in places])
+    _read_on(consumer, found)
+    consumer.close()
+    return found
+
+
+def _read_on(consumer: Any, found: dict[Place, tuple[int, int, list[SeenRecord]]]) -> None:
+    deadline = time.monotonic() + SECONDS
+    left = set(found)
+    while left:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no end of {sorted(left)} in {SECONDS:g} s")
+        for message in consumer.consume(5000, timeout=0.2):
+            place = (message.topic(), message.partition())
+            error = message.error()
+            if error is None:
+                found[place][2].append(_seen(message))
+            elif error.name() == "_PARTITION_EOF":
+                left.discard(place)
+            elif not error.retriable():
+                raise KafkaException(error)
+
+
+def _seen(message: Any) -> SeenRecord:
+    kind, timestamp = message.timestamp()
+    headers = tuple(message.headers() or ())
+    return SeenRecord(message.offset(), timestamp, kind, message.key(), message.value(), headers)
+
+
+def _consumer(bootstrap: str, **settings: Any) -> Any:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "kafkadir-unused",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 20,
+            "log_level": 0,
+            **settings,
+        }
+    )
+
+
+def _watermarks(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
+    consumer = _consumer(bootstrap)
+    low, high = _ends(consumer, (topic, partition))
+    consumer.close()
+    return low, high
+
+
+def _ends(consumer: Any, place: Place) -> tuple[int, int]:
+    # A broker that has just started may not lead yet.
+    found: tuple[int, int] = _retry(
+        lambda: consumer.get_watermark_offsets(TopicPartition(*place), timeout=SECONDS)
+    )
+    return found
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not so after {SECONDS:g} s")
+        time.sleep(0.1)
+
+
+def _done(futures: dict[Any, Any]) -> None:
+    for future in futures.values():
+        future.result(SECONDS)
+
+
+def _retry(work: Callable[[], Any]) -> Any:
+    """Do something that a start or a deletion under way may still be in the way of."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            return work()
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)

@@ -1,0 +1,98 @@
+"""`__consumer_offsets` and `__transaction_state`: what their records come to."""
+
+from __future__ import annotations
+
+from rookery.formats.logfile.groups import CommittedOffset, Groups, Transactions
+from rookery.model.control import ControlRecordType
+from rookery.model.partition import TopicPartition
+from rookery.records.batch import parse
+from rookery.records.record import BatchSettings, Record, build, build_marker
+from rookery.wire.coordinator.catalog import CONSUMER_OFFSETS, TRANSACTION_STATE
+from rookery.wire.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
+from rookery.wire.coordinator.transactions import TransactionLogKey, TransactionLogValue
+
+PLACE = TopicPartition("t", 0)
+
+
+def commit(group: str, offset: int | None) -> Record:
+    key = CONSUMER_OFFSETS.write_key(OffsetCommitKey(group=group, topic="t", partition=0))
+    if offset is None:
+        return Record(key, None, (), 1)
+    value = OffsetCommitValue(offset=offset, leader_epoch=2, metadata="m", commit_timestamp=9)
+    return Record(key, CONSUMER_OFFSETS.write_value(value, 3), (), 1)
+
+
+def feed(groups: Groups | Transactions, *rows: Record, producer_id: int = -1) -> None:
+    settings = BatchSettings(
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=0 if producer_id >= 0 else -1,
+        is_transactional=producer_id >= 0,
+    )
+    data = build(rows, settings)
+    groups.apply(data, parse(data))
+
+
+def end(groups: Groups, producer_id: int, outcome: ControlRecordType) -> None:
+    settings = BatchSettings(producer_id=producer_id, producer_epoch=0)
+    data = build_marker(outcome, 0, settings, 1)
+    groups.apply(data, parse(data))
+
+
+def test_the_last_commit_counts_and_a_tombstone_takes_it_back() -> None:
+    groups = Groups()
+    feed(groups, commit("a", 5), commit("b", 1), commit("a", 7), commit("b", None))
+
+    assert groups.by_name["a"].offsets == {PLACE: CommittedOffset(7, 2, "m", 9)}
+    assert list(groups.by_name) == ["a"]
+
+
+def test_commits_in_transactions_count_by_their_marker() -> None:
+    groups = Groups()
+    feed(groups, commit("a", 5), producer_id=1)
+    feed(groups, commit("b", 6), producer_id=2)
+    assert groups.by_name == {}
+
+    end(groups, 1, ControlRecordType.COMMIT)
+    end(groups, 2, ControlRecordType.ABORT)
+
+    assert groups.by_name["a"].offsets[PLACE].offset == 5
+    assert "b" not in groups.by_name
+
+
+def test_what_is_left_open_is_settled() -> None:
+    groups = Groups()
+    feed(groups, commit("a", 5), producer_id=1)
+    feed(groups, commit("b", 6), producer_id=2)
+
+    groups.settle({2})
+
+    assert list(groups.by_name) == ["b"]
+
+
+def test_unknown_records_are_skipped_and_damaged_ones_named() -> None:
+    groups = Groups()
+    feed(groups, Record(b"\x7f\xff", b"from the future", (), 1), Record(b"\0\1\xff", b"x", (), 1))
+
+    assert groups.skipped == 1
+    assert len(groups.damaged) == 1
+    assert groups.damaged[0].startswith("offset 1: ")
+
+
+def test_transactional_ids() -> None:
+    found = Transactions()
+    key = TRANSACTION_STATE.write_key(TransactionLogKey(transactional_id="x"))
+    value = TransactionLogValue(
+        producer_id=4,
+        producer_epoch=1,
+        transaction_timeout_ms=1000,
+        transaction_status=1,
+        transaction_partitions=[],
+        transaction_last_update_timestamp_ms=5,
+        transaction_start_timestamp_ms=3,
+    )
+    feed(found, Record(key, TRANSACTION_STATE.write_value(value, 1), (), 1))
+    assert found.by_id == {"x": value}
+
+    feed(found, Record(key, None, (), 1))
+    assert found.by_id == {}

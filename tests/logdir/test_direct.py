@@ -1,0 +1,96 @@
+"""A Kafka's directory read where it lies, without any broker: by ranges, and with Spark."""
+
+from __future__ import annotations
+
+import shutil
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.offsets import Position
+from rookery.direct.place import Place
+from rookery.errors import ConfigError
+from rookery.testing.kafkadir import T0, Made, Seen
+from tests.direct.logs import planned, read
+from tests.logdir.conftest import Copy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def digest(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_every_topic_is_read_as_clients_saw_it(seen: Seen) -> None:
+    before = digest(seen.folder)
+    place = Place(log_dir=str(seen.folder))
+
+    with BlockingLog(place) as log:
+        assert {one.name for one in log.log.state.topics} == set(seen.topics)
+        for name, topic in seen.topics.items():
+            rows = read(place, planned(log, name))
+            wanted = [
+                (number, record.offset, record.timestamp, record.key, record.value)
+                for number, partition in topic.partitions.items()
+                for record in partition.records
+                if record.offset in set(partition.committed)
+            ]
+            found = [(row.partition, row.offset, row.timestamp, row.key, row.value) for row in rows]
+            assert sorted(found, key=lambda row: row[:2]) == wanted, name
+    assert digest(seen.folder) == before
+
+
+def test_records_are_found_by_their_times(made: Made) -> None:
+    place = Place(log_dir=str(made.stopped.folder))
+    with BlockingLog(place) as log:
+        [one] = planned(log, "large", start=Position(time_ms=T0 + 15_000))
+    assert one.begin == 1500
+
+
+def test_it_is_looked_at_again_and_not_written(made: Made, copied: Copy) -> None:
+    folder = copied(made.stopped)
+    with BlockingLog(Place(log_dir=str(folder))) as log:
+        with pytest.raises(ConfigError, match="read only"):
+            log.run(log.log.numbers())
+        shutil.rmtree(folder / "odd-0")
+        log.run(log.log.barrier())
+        assert log.log.state.topics.by_name["odd"].partitions[0].next_offset == 0
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        Place(log_dir="/nowhere"),
+        Place(log_dir="/tmp", store="s3://bucket"),  # noqa: S108 (any folder that is there)
+        Place(log_dir="/tmp", layout="kafscale"),  # noqa: S108
+    ],
+)
+def test_what_contradicts_itself_is_refused(place: Place) -> None:
+    with pytest.raises(ConfigError, match="logDir"):
+        place.check()
+
+
+def test_spark_reads_it(made: Made, spark: SparkSession) -> None:
+    frame = (
+        spark.read.format("rookery")
+        .option("logDir", str(made.stopped.folder))
+        .option("subscribe", "large,tx")
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+
+    found = {row["topic"]: row["count"] for row in frame.groupBy("topic").count().collect()}
+
+    topics = made.stopped.topics
+    assert found == {
+        name: sum(len(one.committed) for one in topics[name].partitions.values())
+        for name in ("large", "tx")
+    }

@@ -1,0 +1,135 @@
+"""`rookery export`: a real Kafka starts on what we wrote, and nothing is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from rookery.errors import Corrupt
+from rookery.formats.logfile.names import Kind
+from rookery.logdir.directory import LogDirectory
+from rookery.logdir.exporting.logs import LogWriter
+from rookery.logdir.partition import PartitionLog
+from rookery.model import partition as model
+from rookery.records.record import BatchSettings, Record, build
+from rookery.testing.kafka import KafkaServer
+from rookery.testing.kafkadir import Made, look
+from tests.cli.storage import run
+from tests.logdir.test_import import answer, assert_same, imported
+
+
+@pytest.fixture(autouse=True)
+def _without_other_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ROOKERY_CONFIG", raising=False)
+
+
+@pytest.fixture
+def exported(made: Made, tmp_path: Path) -> Iterator[tuple[KafkaServer, Path]]:
+    """A Kafka that is to start on the export of an import."""
+    answer(imported(made.killed.folder, tmp_path / "data", "--no-verify"))
+    home = tmp_path / "kafka"
+    folder = home / "node-1" / "data"
+    folder.parent.mkdir(parents=True)
+    server = KafkaServer(folder=home)
+    args = ("--data", str(tmp_path / "data"), "--quiet", "--segment-bytes", "1Mi")
+    done = run("export", str(folder), *args, "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout)["topics"] == len(made.killed.topics)
+    yield server, folder
+    server.close()
+
+
+def test_kafka_starts_on_it_and_clients_see_what_they_saw(
+    made: Made, exported: tuple[KafkaServer, Path]
+) -> None:
+    server, folder = exported
+    directory = LogDirectory.open([folder])
+    directory.check()
+    assert directory.damage == []
+    assert directory.is_clean
+    assert len(directory.partitions[model.TopicPartition("large", 0)].segments) > 2
+
+    server.start()
+    found = look(server, folder, made.killed.cluster_id)
+
+    assert_same(found, made.killed)
+    check_that_it_goes_on(server, found.topics["large"].partitions[0].high)
+    assert server.stop() in {0, 143}
+    # What Kafka has written behind ours is read by us again.
+    log = LogDirectory.open([folder]).partitions[model.TopicPartition("large", 0)]
+    assert log.log_end == found.topics["large"].partitions[0].high + 1
+
+
+def check_that_it_goes_on(server: KafkaServer, end: int) -> None:
+    """Write behind what was exported, transactionally, and read on as an old group."""
+    settings = {"bootstrap.servers": server.bootstrap, "log_level": 0}
+    producer = Producer({**settings, "enable.idempotence": True})
+    producer.produce("large", b"behind")
+    assert producer.flush(120) == 0
+    transactional = Producer({**settings, "transactional.id": "tx-one"})
+    transactional.init_transactions(120)
+    transactional.begin_transaction()
+    transactional.produce("tx", b"after the move", partition=0)
+    transactional.commit_transaction(120)
+    consumer = Consumer({**settings, "group.id": "group-a"})
+    [place] = consumer.committed([TopicPartition("large", 0)], timeout=120)
+    assert place.offset == 700
+    assert consumer.get_watermark_offsets(place, timeout=120) == (0, end + 1)
+    consumer.close()
+
+
+def test_a_folder_that_is_there_is_not_touched(made: Made, tmp_path: Path) -> None:
+    answer(imported(made.stopped.folder, tmp_path / "data", "--topic", "odd", "--no-verify"))
+    target = tmp_path / "there"
+    target.mkdir()
+
+    done = run("export", str(target), "--data", str(tmp_path / "data"))
+
+    assert done.returncode == 2
+    assert "is there already" in done.stderr.decode()
+    assert list(target.iterdir()) == []
+    nowhere = run("export", str(tmp_path / "x"), "--data", str(tmp_path / "data"), "--topic", "y")
+    assert nowhere.returncode == 2
+
+
+def batch(base: int, size: int = 1000) -> bytes:
+    record = Record(None, b"x" * size, (), 1000 + base)
+    return build([record], BatchSettings(base_offset=base, partition_leader_epoch=2))
+
+
+def test_segments_roll_and_have_indexes(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path / "t-0", 7, segment_bytes=8000)
+    for base in range(7, 60):
+        writer.write(batch(base))
+    written = writer.finish(bytes(16), [], 60)
+
+    log = PartitionLog(tmp_path / "t-0", model.TopicPartition("t", 0))
+    assert (log.log_start, log.log_end) == (7, 60)
+    assert [one.base_offset for one in log.segments] == [7, 14, 21, 28, 35, 42, 49, 56]
+    assert written.segments == 8
+    assert all(one.positions for one in log.segments[:-1])
+    assert log.damage == []
+    assert [header.base_offset for one in log.segments for header in one.check()] == [*range(7, 60)]
+
+
+def test_offsets_at_the_end_that_are_missing_are_not_given_again(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path / "t-0", 0)
+    writer.write(batch(3))
+    writer.finish(bytes(16), [], 50)
+
+    log = PartitionLog(tmp_path / "t-0", model.TopicPartition("t", 0))
+    assert log.log_end == 50
+    assert log.segments[-1].path.stat().st_size == 0
+    assert log.segments[-1].beside(Kind.INDEX).exists()
+
+
+def test_damage_is_not_written(tmp_path: Path) -> None:
+    data = bytearray(batch(0))
+    data[-1] ^= 1
+    with pytest.raises(Corrupt):
+        LogWriter(tmp_path / "t-0", 0).write(data)

@@ -1,0 +1,102 @@
+"""Our reader's view of a directory, in the form in which clients saw it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rookery.formats.logfile.groups import Groups
+from rookery.logdir.directory import INTERNAL_TOPICS, LogDirectory
+from rookery.logdir.internal import read_groups, read_transactions
+from rookery.logdir.partition import PartitionLog
+from rookery.model.uuid import uuid_text
+from rookery.records import record as records
+from rookery.testing.kafkadir import Seen, SeenPartition, SeenRecord, SeenTopic
+
+CREATE_TIME, LOG_APPEND_TIME = 1, 2
+"""librdkafka's numbers."""
+
+
+def view(folder: Path, asked: Seen) -> Seen:
+    """Read a directory as a client would; times are looked up that `asked` has."""
+    directory = LogDirectory.open([folder])
+    assert directory.meta is not None
+    found = Seen(folder, directory.meta.cluster_id)
+    for name, log in directory.partitions.items():
+        if name.topic in INTERNAL_TOPICS:
+            continue
+        topic_id = directory.topic_id(name.topic)
+        assert topic_id is not None
+        assert topic_id == log.topic_id
+        topic = found.topics.setdefault(
+            name.topic,
+            SeenTopic(uuid_text(topic_id), directory.image.topic_configs(name.topic), {}),
+        )
+        times = asked.topics[name.topic].partitions[name.partition].by_time
+        topic.partitions[name.partition] = partition_view(log, list(times))
+    found.topics = dict(sorted(found.topics.items()))
+    found.groups = group_view(directory)
+    return found
+
+
+def group_view(directory: LogDirectory) -> dict[str, dict[tuple[str, int], tuple[int, str]]]:
+    """Return what groups have committed."""
+    groups: Groups = read_groups(directory)
+    groups.settle(())
+    assert not groups.damaged
+    assert not read_transactions(directory).damaged
+    return {
+        name: {
+            # librdkafka sends the zero that ends a text in C, and hides it when it reads.
+            (place.topic, place.partition): (one.offset, one.metadata.rstrip("\0"))
+            for place, one in group.offsets.items()
+        }
+        for name, group in groups.by_name.items()
+        if group.offsets
+    }
+
+
+def partition_view(log: PartitionLog, times: list[int]) -> SeenPartition:
+    """Read one partition."""
+    every = list(visible(log))
+    replay = log.replay()
+    stable = replay.first_unstable()
+    end = log.high_watermark if stable is None else stable
+    spans = [(one.producer_id, one.first_offset, one.last_offset) for one in replay.aborted]
+    committed = [
+        record.offset
+        for producer_id, record in every
+        if record.offset < end
+        and not any(
+            producer_id == producer and first <= record.offset <= last
+            for producer, first, last in spans
+        )
+    ]
+    by_time = {}
+    for when in times:
+        found = log.offset_for_time(when)
+        by_time[when] = -1 if found is None else found.offset
+    rows = [record for _, record in every]
+    return SeenPartition(log.log_start, log.high_watermark, rows, committed, by_time)
+
+
+def visible(log: PartitionLog) -> list[tuple[int, SeenRecord]]:
+    """Return a consumer's records, each with the id of its transaction's producer or -1."""
+    found = []
+    for batch in log.batches():
+        header = batch.header
+        if header.is_control:
+            continue
+        kind = LOG_APPEND_TIME if header.timestamp_type else CREATE_TIME
+        producer = header.producer_id if header.is_transactional else -1
+        for record in records.read(batch.data, header._replace(position=0)):
+            if log.log_start <= record.offset < log.high_watermark:
+                row = SeenRecord(
+                    record.offset,
+                    record.timestamp,
+                    kind,
+                    record.key,
+                    record.value,
+                    tuple(record.headers),
+                )
+                found.append((producer, row))
+    return found
