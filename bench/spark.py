@@ -22,16 +22,21 @@ from objectparts.figures import Figures
 from rich.console import Console
 from sparkparts.batches import batches
 from sparkparts.compaction import compaction
+from sparkparts.fallback import fallback
+from sparkparts.freshness import freshness
+from sparkparts.ingest import ingest
 from sparkparts.order import order
 from sparkparts.scans import find_connector, kafka, offsets, scan
 from sparkparts.scene import Scene
 from sparkparts.sink import sink
 from sparkparts.slices import slices
+from sparkparts.tables import tables
 from sparkparts.tasks import tasks
 
 PARTS: dict[str, Callable[[Scene], None]] = {
     "scan": scan, "kafka": kafka, "offsets": offsets, "slices": slices, "tasks": tasks,
     "batches": batches, "sink": sink, "compaction": compaction, "order": order,
+    "ingest": ingest, "tables": tables, "fallback": fallback, "freshness": freshness,
 }  # fmt: skip
 
 
@@ -41,6 +46,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of 100 bytes each")
     parser.add_argument("--rounds", type=int, default=3, help="of which the best counts")
+    parser.add_argument("--commits", type=int, default=5000, help="before freshness is measured")
     parser.add_argument("--quick", action="store_true", help="100 000 rows, one cold round")
     parser.add_argument("--json", action="store_true", help="the figures as JSON, progress aside")
     arguments = parser.parse_args()
@@ -50,7 +56,8 @@ def main() -> None:
     figures = Figures(Console(width=150, stderr=arguments.json))
     rows, rounds = (100_000, 1) if arguments.quick else (arguments.rows, arguments.rounds)
     with tempfile.TemporaryDirectory(prefix="bench-spark-") as folder:
-        scene = Scene(figures, Path(folder), rows, rounds, arguments.quick)
+        commits = 20 if arguments.quick else arguments.commits
+        scene = Scene(figures, Path(folder), rows, rounds, arguments.quick, commits)
         _measure(scene, names)
     if arguments.json:
         print(json.dumps(figures.as_json()))

@@ -32,6 +32,8 @@ class Scene:
     rounds: int
     """Of so many the best counts."""
     is_quick: bool
+    commits: int = 5000
+    """A table has had so many before freshness is measured again."""
     jars: str = ""
     """Jars that Spark is started with."""
     _spark: SparkSession | None = field(default=None, repr=False)
@@ -65,7 +67,11 @@ class Scene:
         return [min(times) for times in zip(*taken, strict=True)]
 
     def add_rate(
-        self, part: str, what: str, seconds: tuple[float, float], bounds: tuple[float, float]
+        self,
+        part: str,
+        what: str,
+        seconds: tuple[float, float],
+        bounds: tuple[float, float | None],
     ) -> None:
         """Note how quickly all rows were done, by us and by the peer, and what the ratio must be.
 

@@ -71,9 +71,8 @@ def ordeal(
     for mark in sorted(chance.randrange(about) for _ in range(kills)):
         status = _kill_behind(Process(command, log), path, mark)
         assert status in {0, -SIGKILL}, f"a reader ended with {status}:\n{log.read_text()[-3000:]}"
-    last = Process(command, log)
-    status = last.ended(_WITHIN)
-    assert status == 0, f"the last reader ended with {status}:\n{log.read_text()[-3000:]}"
+    end = Process(command, log).ended(_WITHIN)
+    assert end == 0, f"the last reader ended with {end}:\n{log.read_text()[-3000:]}"
     found = plain([batch for batch, _, _ in frames(path)])
     if group is None:
         assert found.equals(expected), "what was written is not the log in order"

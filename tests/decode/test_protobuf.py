@@ -8,7 +8,7 @@ import random
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.protobuf import (
@@ -243,3 +243,54 @@ def test_imports_come_from_references(server: RegistryServer) -> None:
     inner = Order(id=8).SerializeToString()
     value = struct.pack(">bI", 0, schema_id) + b"\x00\x0a" + bytes([len(inner)]) + inner
     assert decoded(made, [value]).values[0].as_py()["order"]["id"] == 8
+
+
+def single(kind: int, label: int = 1) -> descriptor_pb2.FileDescriptorProto:
+    """Describe shop.Thing, whose one field is of some type."""
+    made = descriptor_pb2.FileDescriptorProto(name="t.proto", package="shop", syntax="proto3")
+    made.message_type.add(name="Thing").field.add(
+        name="x", number=1, type=cast("Any", kind), label=cast("Any", label)
+    )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "value", "read"),
+    [
+        (FIELD.TYPE_INT64, FIELD.TYPE_INT32, -5, -5),
+        (FIELD.TYPE_INT64, FIELD.TYPE_UINT32, 2**32 - 1, 2**32 - 1),
+        (FIELD.TYPE_SINT64, FIELD.TYPE_SINT32, -7, -7),
+        (FIELD.TYPE_BYTES, FIELD.TYPE_STRING, "a", b"a"),
+        (FIELD.TYPE_INT32, FIELD.TYPE_INT64, 1 << 40, None),
+        (FIELD.TYPE_INT64, FIELD.TYPE_SINT64, -5, None),
+        (FIELD.TYPE_INT64, FIELD.TYPE_STRING, "x", None),
+        (FIELD.TYPE_STRING, FIELD.TYPE_BYTES, b"\xff", None),
+        (FIELD.TYPE_DOUBLE, FIELD.TYPE_FLOAT, 1.5, None),
+    ],
+)
+def test_a_field_of_another_type_is_read_whole_or_not_at_all(
+    server: RegistryServer, reader: int, writer: int, value: Any, read: Any
+) -> None:
+    written = registered(server, single(writer))
+    registered(server, single(reader))
+    made = opened("protobuf", registry=Registry(server.url), subject="orders-value")
+    thing = message_class(single(writer), "shop.Thing")(x=value)
+    found = decoded(made, [framed(written, b"\x00", thing)])
+
+    if read is not None:
+        assert found.values.to_pylist() == [{"x": read}]
+        assert found.bad == ()
+    else:
+        [bad] = found.bad
+        assert "cannot be used: field 'x' is" in bad.reason
+        assert bad.schema_id == written
+
+
+def test_a_list_is_not_read_as_its_last_value(server: RegistryServer) -> None:
+    written = registered(server, single(FIELD.TYPE_STRING, 3))
+    registered(server, single(FIELD.TYPE_STRING))
+    made = opened("protobuf", registry=Registry(server.url), subject="orders-value")
+    thing = message_class(single(FIELD.TYPE_STRING, 3), "shop.Thing")(x=["a", "b"])
+
+    [bad] = decoded(made, [framed(written, b"\x00", thing)]).bad
+    assert "field 'x' is repeated string there and string here" in bad.reason

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.pipeline.crashjob import RECORDS, value
+from tests.pipeline.crashjob import KEYS, RECORDS, change, value
 from tests.tables.independent import rows_of
 
 STEPS = [
@@ -39,8 +39,8 @@ def digest(data: object) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def drive(folder: Path, step: str = "") -> int:
-    command = [sys.executable, "-m", "tests.pipeline.crashjob", str(folder), step]
+def drive(folder: Path, step: str = "", mode: str = "append") -> int:
+    command = [sys.executable, "-m", "tests.pipeline.crashjob", str(folder), step, mode]
     done = subprocess.run(command, capture_output=True, timeout=240, check=False)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
     return done.returncode
@@ -67,3 +67,24 @@ def test_a_driver_may_die_before_every_step(tmp_path: Path) -> None:
     assert Counter((row[3], row[4]) for row in dead) == Counter(
         (p, o) for p, o, data in sent if not data.startswith(b'{"')
     )
+
+
+UPSERT_STEPS = ["_Split", "_Rewrite", STEPS[4], "_Latest", "done"]
+
+
+@pytest.mark.timeout(600)
+def test_a_driver_may_die_in_the_middle_of_an_upsert(tmp_path: Path) -> None:
+    for step in UPSERT_STEPS:
+        assert drive(tmp_path, step, "upsert") == -signal.SIGKILL, f"it did not come to {step!r}"
+    assert drive(tmp_path, mode="upsert") == 0
+
+    last: dict[int, tuple[object, ...]] = {}
+    for partition in (0, 1):
+        for offset in range(RECORDS):
+            if change(partition, offset).endswith(b"}"):
+                key = partition * KEYS + offset % KEYS
+                last[key] = (key, f"bird at {offset}", "birds", partition, offset)
+    for kind, place in SILVER.items():
+        name = "silver" if kind == "duckdb" else ""
+        rows = rows_of(SimpleNamespace(format=kind, location=tmp_path / place, name=name))
+        assert [row[:5] for row in rows] == [last[key] for key in sorted(last)], kind

@@ -224,6 +224,7 @@ def test_figures_are_kept_as_lines_and_plotted(tmp_path: Path) -> None:
         metrics = engine.run(rows(number * 10, 10))
         assert metrics is not None
         metrics.lag = {"birds-0": 20 - number * 10}
+        metrics.alerts = ["type <changed>"]
         file.write(metrics)
     with path.open("a") as cut:
         cut.write('{"pipeline": "bi')
@@ -238,6 +239,9 @@ def test_figures_are_kept_as_lines_and_plotted(tmp_path: Path) -> None:
     }  # fmt: skip
     assert 'rookery_pipeline_rows_total{pipeline="birds",layer="silver"} 30\n' in text
     assert 'rookery_pipeline_lag{pipeline="birds",partition="birds-0"} 0\n' in text
+    assert 'rookery_pipeline_alerts{pipeline="birds"} 1\n' in text
+    assert summary(found)["alerts"] == ["type <changed>"]
+    assert "type &lt;changed&gt;" in page
     assert page.count("<svg") == 4
     assert "birds &lt;&amp;&gt;" in page
     assert "http" not in page

@@ -11,7 +11,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rookery.direct.place import Place
 from rookery.errors import ConfigError
+from rookery.jobs import compact, scrub
+from rookery.pipeline.load import load
+from rookery.pipeline.run import Pace, run_pipeline
 from rookery.spark import session
 from rookery.spark.checkpoint import check_checkpoint, master_of
 
@@ -20,10 +24,12 @@ if TYPE_CHECKING:
 
 CLUSTER = "tests"
 """The name in the rookery.toml that is sent along."""
+PIPELINE = "pipeline.toml"
+"""The file in the driver's folder that declares a pipeline."""
 
 
 def main(folder: str) -> None:
-    """Look at the workers, then read topics and write them with these.
+    """Look at the workers, then read topics, write them and keep them in shape with these.
 
     Args:
         folder: for the answer, and for checkpoints: the only one that all hosts share.
@@ -33,7 +39,9 @@ def main(folder: str) -> None:
     found["refused"] = _refused(spark)
     _copy_stream(spark, folder)
     _copy_batch(spark)
-    for topic in ("birds", "streamed", "batched"):
+    found["pipeline"] = _run_pipeline(spark, folder)
+    found["jobs"] = _run_jobs(spark)
+    for topic in ("birds", "streamed", "batched", "silver", "kept"):
         found[topic] = _rows(spark, topic)
     Path(folder, "answer.json").write_text(json.dumps(found))
     spark.stop()
@@ -60,6 +68,28 @@ def _copy_batch(spark: SparkSession) -> None:
     rows = spark.read.format("rookery").options(cluster=CLUSTER, subscribe="birds").load()
     target = {"cluster": CLUSTER, "topic": "batched", "createTopic": "2"}
     rows.select("key", "value").write.format("rookery").options(**target).mode("append").save()
+
+
+def _run_pipeline(spark: SparkSession, folder: str) -> list[dict[str, int]]:
+    """Run the declared pipeline to the end of its topic; return the rows of each batch."""
+    batches: list[dict[str, int]] = []
+    run_pipeline(
+        spark,
+        load(Path(folder, PIPELINE)),
+        Pace(is_available_now=True),
+        lambda metrics: batches.append(dict(metrics.rows)),
+    )
+    return batches
+
+
+def _run_jobs(spark: SparkSession) -> dict[str, dict[str, object]]:
+    """Compact a topic, then check everything that there is."""
+    place = Place(cluster=CLUSTER)
+    reports = {"compact": compact(spark, place, ["kept"]), "scrub": scrub(spark, place)}
+    return {
+        name: {"problems": one.problems, "facts": one.facts, "bytes": one.done_bytes}
+        for name, one in reports.items()
+    }
 
 
 def _rows(spark: SparkSession, topic: str) -> list[list[object]]:

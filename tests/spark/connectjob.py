@@ -1,4 +1,4 @@
-"""A Connect client: reads a topic as a table, as a view and as a stream; prints what it got.
+"""A Connect client: reads a topic as a table, a view and a stream, decodes; writes what it got.
 
 Run as a program, since a process speaks to Spark in one of the two ways only.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rookery.spark import session
+from rookery.spark.functions import decode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +29,8 @@ def main(remote: str, data: str, topic: str, folder: str) -> None:
         "table": _values(_read(spark, data, topic)),
         "view": _values(_view(spark, data, topic)),
         "stream": _values(_stream(spark, data, topic, folder)),
+        "decoded": _decoded(spark, data, topic),
+        "json": _json(spark),
     }
     Path(folder, "answer.json").write_text(json.dumps(answer))
     spark.stop()
@@ -55,6 +58,18 @@ def _stream(spark: SparkSession, data: str, topic: str, folder: str) -> DataFram
     )
     query.awaitTermination(120)
     return spark.read.parquet(f"{folder}/rows")
+
+
+def _decoded(spark: SparkSession, data: str, topic: str) -> list[str]:
+    rows = _read(spark, data, topic).select(decode("value", "utf8").alias("it"))
+    return sorted(row.text for row in rows.selectExpr("it.value AS text").collect())
+
+
+def _json(spark: SparkSession) -> list[list[object]]:
+    frame = spark.createDataFrame([(b'{"id": 7, "at": "2026-11-15"}',), (b"{",)], "value binary")
+    fields = decode("value", "json", schema="id long, at date").alias("it")
+    rows = frame.select(fields).selectExpr("it.value.id", "it.value.at", "it._error AS why")
+    return sorted([[row.id, str(row.at), row.why] for row in rows.collect()], key=repr)
 
 
 def _values(rows: DataFrame) -> list[str]:

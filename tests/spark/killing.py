@@ -1,18 +1,17 @@
-"""Processes of a running Spark, killed one at a time while a topic is copied to another.
+"""Processes of a running Spark, killed one at a time while a topic is copied or becomes a table.
 
-    python -m tests.spark.killing --kills 50
+    python -m tests.spark.killing --kills 50 --into iceberg
 
-After each kill the driver is started again, if it ended; what the copy holds in the end is compared
-with what was sent, by a reader (librdkafka) that shares no code with the source or the sink.
+After each kill the driver is started again, if it ended. What is there in the end is compared with
+what was sent, record by record: (topic, partition, offset, hash of the value). The topics are read
+by librdkafka and the table by pyiceberg, which share no code with the source and the sinks.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import hashlib
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -20,160 +19,159 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyiceberg.catalog import load_catalog
 
 from rookery.testing.broker import BrokerProcess
+from tests.spark.processes import JVM, Driver, kill
+from tests.spark.strike import order, told
 
 say: Final = partial(print, flush=True)
 _PARTITIONS: Final = 2
 _RECORDS: Final = 1_500
 """Sent before each kill."""
-_LOOK_SECONDS: Final = 0.05
-_PATIENCE: Final = 300.0
+_LOOK_SECONDS: Final = 0.005
+_PATIENCE: Final = 900.0
+
+
+class Role(NamedTuple):
+    """A process that is killed."""
+
+    mark: str = ""
+    """What is in its command line."""
+    seconds: float = 0.0
+    """How long it lives, at the least: it is killed at any time in that."""
+    point: str = ""
+    """Whom the program kills between the sink's commit and Spark's; then the rest is empty."""
+
+
+_JOBS: Final = {"topic": "tests.spark.copyjob", "iceberg": "tests.spark.tablejob"}
 _ROLES: Final = {
-    "driver": ("tests.spark.copyjob", 12.0),
-    "jvm": ("org.apache.spark.deploy.SparkSubmit", 12.0),
-    "executor": ("CoarseGrainedExecutorBackend", 8.0),
-    "python worker": ("spark.daemon pyspark.worker", 1.5),
-    "source planner": ("python_streaming_source_runner", 4.0),
-    "commit worker": ("python_streaming_sink_runner", 0.5),
-    "broker": ("", 12.0),
+    "driver": Role("tests.spark.", 12.0),
+    "jvm": Role(JVM, 12.0),
+    "executor": Role("CoarseGrainedExecutorBackend", 8.0),
+    "python worker": Role("spark.daemon pyspark.worker", 1.5),
+    "source planner": Role("python_streaming_source_runner", 4.0),
+    "commit worker": Role("python_streaming_sink_runner", 0.5),
+    "broker": Role(seconds=12.0),
+    "driver between the commits": Role(point="driver"),
+    "jvm between the commits": Role(point="jvm"),
+    "commit worker between the commits": Role(point="self"),
 }
-"""Who is killed: what is in its command line, and how many seconds it lives, at the least."""
+# A pipeline commits in its driver.
+_TOPIC_ONLY: Final = frozenset(("commit worker", "commit worker between the commits"))
+
+Row = tuple[str, int, int, str]
+"""Topic, partition, offset, and the value's hash."""
 
 
-class Driver:
-    """The program that copies, and all that it has started."""
+class Scene(NamedTuple):
+    """Where all of it happens."""
 
-    def __init__(self, store: str, checkpoint: Path, master: str, log: Path) -> None:
-        self._command = [
-            *(sys.executable, "-m", "tests.spark.copyjob"), store, str(checkpoint), master
-        ]  # fmt: skip
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+    into: str
+    folder: Path
+    broker: BrokerProcess
+    chance: random.Random
 
-    def start(self) -> None:
-        """Start it in a session of its own."""
-        with self._log.open("ab") as words:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=words, stderr=words,
-                start_new_session=True,
-            )  # fmt: skip
+    @property
+    def store(self) -> str:
+        """The URL of the log."""
+        return f"file://{self.folder / 'store'}"
 
-    def ended(self) -> int | None:
-        """Return its status if it has ended."""
-        return self._process.poll() if self._process is not None else 0
-
-    def processes(self, mark: str) -> list[int]:
-        """Return those of its processes that have a text in their command line."""
-        if self._process is None:
-            return []
-        return [pid for pid in _family(self._process.pid) if mark in _command_line(pid)]
-
-    def clear(self) -> None:
-        """Kill whatever is left of it: a host that went down would leave nothing, either."""
-        if self._process is None:
-            return
-        for pid in _family(self._process.pid):
-            _kill(pid)
-        self._process.wait()
-
-    def finish(self) -> None:
-        """Run it, again and again if need be, until it ends well."""
-        deadline = monotonic() + _PATIENCE
-        while (status := self.ended()) != 0:
-            if monotonic() > deadline:
-                raise TimeoutError(f"the copy does not end; see {self._log}")
-            if status is not None:
-                self.clear()
-                self.start()
-            sleep(_LOOK_SECONDS)
+    def driver(self, role: str) -> Driver:
+        """Return the program, not started yet."""
+        master = "local-cluster[2,1,1024]" if role == "executor" else "local[2,4]"
+        job = [sys.executable, "-m", _JOBS[self.into], self.store, str(self.folder), master]
+        return Driver(job, self.folder / "driver.log")
 
 
-def _session_of(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return -1
-
-
-def _family(leader: int) -> list[int]:
-    """Return the processes of a session; Spark's Python workers have groups of their own in it."""
-    pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
-    return [pid for pid in pids if _session_of(pid) == leader]
-
-
-def _command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return  # it has just ended
-
-
-def run(kills: int, roles: list[str], seed: int, folder: Path) -> None:
-    """Kill so many times, and compare after each.
+def run(kills: int, roles: list[str], seed: int, folder: Path, into: str = "topic") -> Counter[str]:
+    """Kill so many times, and compare after each; return how often each was killed.
 
     Raises:
-        AssertionError: a record is missing, or is there twice.
-        TimeoutError: the copy does not come to its end.
+        AssertionError: a record is missing, is there twice, or is another.
+        TimeoutError: the program does not come to its end.
     """
-    chance = random.Random(seed)
-    store = f"file://{folder / 'store'}"
-    with BrokerProcess(folder / "host", flags=("--store", store)) as broker:
+    killed: Counter[str] = Counter()
+    flags = ("--store", f"file://{folder / 'store'}")
+    with BrokerProcess(folder / "host", flags=flags) as broker:
+        scene = Scene(into, folder, broker, random.Random(seed))
         _create(broker.bootstrap)
-        sent: Counter[bytes] = Counter()
         for number in range(kills):
             role = roles[number % len(roles)]
-            master = "local-cluster[2,1,1024]" if role == "executor" else "local[2,4]"
-            sent.update(_send(broker.bootstrap, number))
-            driver = Driver(store, folder / "checkpoint", master, folder / "driver.log")
-            driver.start()
-            try:
-                told = _strike(driver, broker, role, chance)
-                driver.finish()
-            finally:
-                driver.clear()
-            found = Counter(_read(broker.bootstrap))
-            missing, twice = sent - found, found - sent
-            assert not missing, f"{len(missing)} records are missing, such as {min(missing)!r}"
-            assert not twice, f"{len(twice)} records are there twice, such as {min(twice)!r}"
-            say(f"kill {number + 1} ({told}): {found.total()} records, each once")
+            _send(broker.bootstrap, number)
+            words = _kill_once(scene, role, killed)
+            count = _compare(scene)
+            say(f"kill {number + 1} ({words}): {count} records, each once")
+    return killed
 
 
-def _strike(driver: Driver, broker: BrokerProcess, role: str, chance: random.Random) -> str:
+def _kill_once(scene: Scene, role: str, killed: Counter[str]) -> str:
+    driver = scene.driver(role)
+    if point := _ROLES[role].point:
+        order(scene.folder, point)
+    driver.start()
+    try:
+        if point:
+            driver.finish()
+            words = _after_point(scene, role)
+        else:
+            words = _strike(driver, scene, role)
+            driver.finish()
+    finally:
+        driver.clear()
+    killed[role if words.startswith(role) else "none"] += 1
+    return words
+
+
+def _after_point(scene: Scene, role: str) -> str:
+    where = told(scene.folder)
+    assert where, f"{role}: the program did not come to the point"
+    assert "with Spark" not in where, f"{role}: Spark knew of the commit: {where}"
+    return f"{role}: {where}"
+
+
+def _strike(driver: Driver, scene: Scene, name: str) -> str:
     """Kill one process of a role, some time after it was first seen; tell of it."""
-    mark, life = _ROLES[role]
+    role = _ROLES[name]
     find: Callable[[], list[int]] = (
-        partial(driver.processes, mark) if role != "broker" else lambda: [broker.pid]
+        partial(driver.processes, role.mark) if role.mark else lambda: [scene.broker.pid]
     )
     deadline = monotonic() + _PATIENCE
     while not find():
         if driver.ended() is not None or monotonic() > deadline:
-            return f"no {role} was seen"
-        sleep(_LOOK_SECONDS / 10)
-    delay = chance.random() * life
+            return f"no {name} was seen"
+        sleep(_LOOK_SECONDS)
+    delay = scene.chance.random() * role.seconds
     until = monotonic() + delay
     while monotonic() < until and driver.ended() is None:
-        sleep(_LOOK_SECONDS / 10)
+        sleep(_LOOK_SECONDS)
     victims = find()
     if not victims:
-        return f"the {role} was gone after {delay:.2f} s"
-    if role == "broker":
-        broker.kill()
-        broker.start()
+        return f"the {name} was gone after {delay:.2f} s"
+    if not role.mark:
+        scene.broker.kill()
+        scene.broker.start()
     else:
-        _kill(chance.choice(victims))
-    return f"{role} after {delay:.2f} s"
+        kill(scene.chance.choice(victims))
+    return f"{name} after {delay:.2f} s"
+
+
+def _compare(scene: Scene) -> int:
+    """Compare what was sent with what came of it; return how many records there are."""
+    sent = Counter(_read(scene.broker.bootstrap, "t"))
+    if scene.into == "topic":
+        # Each record went to the partition it came from, in order: to the very same offset.
+        found = Counter(("t", *row[1:]) for row in _read(scene.broker.bootstrap, "copy"))
+    else:
+        found = Counter(_read_table(scene.folder))
+    missing, more = sent - found, found - sent
+    assert not missing, f"{missing.total()} records are missing, such as {min(missing)}"
+    assert not more, f"{more.total()} records are there twice, such as {min(more)}"
+    return found.total()
 
 
 def _create(bootstrap: str) -> None:
@@ -183,22 +181,21 @@ def _create(bootstrap: str) -> None:
         future.result(60)
 
 
-def _send(bootstrap: str, number: int) -> Iterator[bytes]:
+def _send(bootstrap: str, number: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    values = [b"%d-%d" % (number, index) for index in range(_RECORDS)]
-    for index, value in enumerate(values):
+    for index in range(_RECORDS):
+        value = b"%d-%d" % (number, index)
         producer.produce("t", value=value, key=b"%d" % index, partition=index % _PARTITIONS)
     left = producer.flush(120)
     assert not left, f"{left} records could not be sent"
-    return iter(values)
 
 
-def _read(bootstrap: str) -> Iterator[bytes]:
-    """Read all of the copy."""
+def _read(bootstrap: str, topic: str) -> Iterator[Row]:
+    """Read all of a topic."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check"})
     try:
         for number in range(_PARTITIONS):
-            place = TopicPartition("copy", number, 0)
+            place = TopicPartition(topic, number, 0)
             _, end = consumer.get_watermark_offsets(place, 60)
             consumer.assign([place])
             at = 0
@@ -207,23 +204,37 @@ def _read(bootstrap: str) -> Iterator[bytes]:
                 assert message is not None, f"nothing comes behind offset {at} of {number}"
                 assert message.error() is None, message.error()
                 at = (message.offset() or 0) + 1
-                yield message.value() or b""
+                yield topic, number, at - 1, _hash(message.value() or b"")
     finally:
         consumer.close()
+
+
+def _read_table(folder: Path) -> Iterator[Row]:
+    """Read all of the table."""
+    catalog = load_catalog("rookery", type="sql", uri=f"sqlite:///{folder / 'catalog.db'}")
+    rows = catalog.load_table("default.table").scan().to_arrow()
+    for row in rows.select(["topic", "partition", "offset", "value"]).to_pylist():
+        yield row["topic"], row["partition"], row["offset"], _hash(row["value"])
+
+
+def _hash(value: bytes) -> str:
+    return hashlib.sha256(value).hexdigest()
 
 
 def main() -> int:
     """Kill as often as told."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--into", choices=_JOBS, default="topic")
     parser.add_argument("--roles", nargs="*", choices=_ROLES, default=list(_ROLES))
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     args = parser.parse_args()
+    roles = [one for one in args.roles if args.into == "topic" or one not in _TOPIC_ONLY]
     say(f"seed {args.seed}")
     began = monotonic()
     with tempfile.TemporaryDirectory(prefix="rookery-killing-") as name:
-        run(args.kills, args.roles, args.seed, Path(name))
-    say(f"{args.kills} kills in {monotonic() - began:.0f} s: well")
+        killed = run(args.kills, roles, args.seed, Path(name), args.into)
+    say(f"{args.kills} kills in {monotonic() - began:.0f} s: well; {dict(killed)}")
     return 0
 
 

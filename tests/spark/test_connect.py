@@ -85,6 +85,11 @@ def test_source_view_and_stream_over_connect(tmp_path: Path) -> None:
     assert answer["table"] == values
     assert answer["view"] == values[1::2]
     assert answer["stream"] == values
+    assert answer["decoded"] == values
+    good, bad = answer["json"]
+    assert good == [7, "2026-11-15", None]
+    assert bad[:2] == [None, "None"]
+    assert "not JSON" in bad[2]
     assert answer["time zone"] == "UTC"
     [warning] = answer["warnings"]
     assert f"{remote} lacks settings" in warning

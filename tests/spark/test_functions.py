@@ -125,3 +125,23 @@ def test_types_that_spark_lacks_become_near_ones(
     found = as_storable(values, storable(kind))
     assert found.type == storable(kind)
     assert found.to_pylist() == [wanted, None]
+
+
+def test_json_of_any_shape_is_a_variant(spark: SparkSession) -> None:
+    values = [b'{"a": [1, 2.5]}', b"7", b"{", None, b'{"a": 1, "a": 2}', b"\xff"]
+    frame = spark.createDataFrame([(value,) for value in values], "value binary").coalesce(1)
+    found = frame.select(decode("value", "json", schema="variant").alias("it"))
+    assert found.select("it.value").schema["value"].dataType.simpleString() == "variant"
+    rows = found.selectExpr(
+        "variant_get(it.value, '$.a[1]', 'double') AS a",
+        "to_json(it.value) AS text",
+        "it._error AS why",
+    ).collect()
+    assert [(row.a, row.text) for row in rows] == [
+        (2.5, '{"a":[1,2.5]}'), (None, "7"), (None, None), (None, None), (None, None), (None, None),
+    ]  # fmt: skip
+    assert [row.why for row in rows[:2]] == [None, None]
+    assert "not JSON" in rows[2].why
+    assert rows[3].why is None
+    assert "given twice" in rows[4].why
+    assert "not UTF-8" in rows[5].why

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
 from rookery.direct.offsets import EARLIEST, LATEST
 from rookery.errors import ConfigError
+from rookery.spark import schema as columns
 from rookery.spark.options import ReadOptions
+from rookery.spark.source import RookerySource
 
 PLACE = {"store": "file:///x"}
 TOPIC = {**PLACE, "subscribe": "t"}
@@ -122,3 +125,21 @@ def test_what_is_for_batches_alone_is_refused_on_streams(name: str) -> None:
         ReadOptions.of({**TOPIC, name: "timestamp"}, is_stream=True)
     with pytest.raises(ConfigError, match="latestPerKey: for batches alone"):
         ReadOptions.of({**TOPIC, "latestPerKey": "true"}, is_stream=True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"],
+)
+def test_a_spark_that_knows_no_limits_refuses_them_by_name(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before 4.2 Spark asks a source for all there is: a bound would hold for nothing."""
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
+    monkeypatch.delitem(sys.modules, "rookery.spark.streamread", raising=False)
+    value = "1m" if name == "maxTriggerDelay" else "5"
+    bounded = RookerySource({**TOPIC, name.lower(): value})
+    with pytest.raises(ConfigError, match=f"^{name}: limits of batches need pyspark 4.2"):
+        bounded.stream_reader(columns.spark_schema(("value",)))
+    with pytest.raises(ConfigError, match=r"^streams need pyspark 4\.2"):
+        RookerySource(TOPIC).stream_reader(columns.spark_schema(("value",)))

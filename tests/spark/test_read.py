@@ -12,9 +12,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException
 
+from rookery.testing.backends import ProxyThread
 from rookery.testing.seaweed import SeaweedServer
 from tests.direct.logs import BASE, Cluster, Sent, create, send, send_aborted, values
 from tests.spark.logs import load, options_of
+from tests.spark.logs import stream as streamed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -228,3 +230,29 @@ def test_s3_is_read_without_hadoop(spark: SparkSession, tmp_path: Path) -> None:
             send(broker, "t", values(500))
         cluster.rewrite()
         assert load(spark, cluster).count() == 500
+
+
+def test_nothing_is_listed_or_written_and_little_is_asked_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with SeaweedServer() as seaweed, ProxyThread(seaweed.port) as counting:
+        cluster = Cluster(tmp_path, store=seaweed.url("ready/counted"))
+        with cluster.broker(inline_bytes=0) as broker:
+            send(broker, "t", values(2_000))
+        cluster.rewrite()
+        seen = Cluster(tmp_path, store=seaweed.url("ready/counted", counting.endpoint))
+        asked = counting.proxy.requests
+        assert load(spark, seen).count() == 2_000
+        # The planner and each task open the log; then come the segments themselves.
+        assert asked["GET"] <= 100
+        stream = streamed(spark, seen, startingOffsets="earliest").load()
+        query = (
+            stream.writeStream.format("memory")
+            .queryName("counted")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(240)
+        assert spark.table("counted").count() == 2_000
+        assert (asked["LIST"], asked["PUT"], asked["DELETE"]) == (0, 0, 0)

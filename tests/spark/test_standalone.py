@@ -11,10 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog import load_catalog
 
 from rookery.spark.pack import pack
+from rookery.store.address import parse
+from rookery.tables.folder import below
+from rookery.tables.open import open_table
+from rookery.tables.port import TableSpec
 from rookery.testing.backends import Backend
 from rookery.testing.brokers import Host
+from tests.spark.clusterjob import PIPELINE
 from tests.spark.standalone import StandaloneSpark, bare_python
 from tests.spark.topics import fill_topic
 
@@ -24,6 +30,41 @@ pytestmark = pytest.mark.timeout(600)
 _JOB = Path(__file__).with_name("clusterjob.py")
 _VALUES = [f"value {number:04}" for number in range(1000)]
 _PAIRS = [[f"key {number}", value] for number, value in enumerate(_VALUES)]
+_SIGHTINGS = [
+    b"{broken" if number % 10 == 7 else b'{"id": %d, "name": "bird %d"}' % (number, number)
+    for number in range(300)
+]
+_BROKEN = {number for number in range(300) if number % 10 == 7}
+_KEYS = 25
+_DECLARED = """
+name = "sightings"
+state = "{lake}/state{options}"
+[source]
+cluster = "tests"
+topics = ["sightings"]
+min-partitions = 2
+max-offsets-per-trigger = 200
+[topics.sightings]
+schema = "id long, name string"
+[[sinks]]
+layer = "bronze"
+format = "parquet"
+location = "{lake}/bronze{options}"
+[[sinks]]
+layer = "silver"
+format = "iceberg"
+location = "{lake}/silver{options}"
+options = {{ catalog = "sqlite:///{folder}/catalog.db" }}
+[[sinks]]
+layer = "silver"
+format = "topic"
+location = "silver"
+options = {{ cluster = "tests", key = "id", partitions = "2" }}
+[[sinks]]
+layer = "dead-letters"
+format = "parquet"
+location = "{lake}/dead{options}"
+"""
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -38,7 +79,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return pack(
         tmp_path_factory.mktemp("packed") / "rookery.tar.gz",
         extras=("etcd", "spark"),
-        also=("grpcio", "obstore", "pandas"),
+        also=("grpcio", "obstore", "pandas", "pyiceberg[sql-sqlite]"),
     ).path
 
 
@@ -79,6 +120,10 @@ def config(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Host(folder / "host", store=store, cluster=cluster) as broker:
         fill_topic(broker.bootstrap, "birds", [value.encode() for value in _VALUES])
         fill_topic(broker.bootstrap, "streamed", [])
+        fill_topic(broker.bootstrap, "sightings", _SIGHTINGS)
+        values = [value.encode() for value in _VALUES]
+        compacted = {"cleanup.policy": "compact"}
+        fill_topic(broker.bootstrap, "kept", values, 1, compacted, keys=_KEYS)
         broker.stop()
     path = folder / "rookery.toml"
     path.write_text(f"[clusters.tests]\nstore = '{store}'\ncluster = '{cluster}'\n")
@@ -86,14 +131,25 @@ def config(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def lake(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where tables lie: in S3, too."""
+    return backend.store(tmp_path_factory.mktemp("lake").name)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The driver's folder."""
+    return tmp_path_factory.mktemp("driver")
+
+
+@pytest.fixture(scope="module")
 def answer(
-    cluster: StandaloneSpark,
-    archive: Path,
-    config: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    cluster: StandaloneSpark, archive: Path, config: Path, lake: str, folder: Path
 ) -> dict[str, Any]:
     """What the job found out: it is run once."""
-    folder = tmp_path_factory.mktemp("driver")
+    place, mark, options = lake.partition("?")
+    declared = _DECLARED.format(lake=place, options=mark + options, folder=folder)
+    (folder / PIPELINE).write_text(declared)
     done = _submit(cluster, archive, folder, "--config", str(config))
     assert done.returncode == 0, done.stdout + done.stderr + cluster.words()
     found: dict[str, Any] = json.loads((folder / "answer.json").read_text())
@@ -134,6 +190,54 @@ def test_the_sink_writes_a_batch(answer: dict[str, Any]) -> None:
 
 def test_a_checkpoint_that_is_not_shared_is_refused(answer: dict[str, Any]) -> None:
     assert "folder of one host" in answer["refused"]
+
+
+def test_a_pipeline_fills_tables_and_a_topic(
+    answer: dict[str, Any], lake: str, folder: Path
+) -> None:
+    batches = answer["pipeline"]
+    assert len(batches) == 2  # 300 records, at most 200 at a time
+    assert sum(batch["bronze"] for batch in batches) == len(_SIGHTINGS)
+    good = sorted(set(range(len(_SIGHTINGS))) - _BROKEN)
+    assert _in_iceberg(lake, folder) == [(number, f"bird {number}") for number in good]
+    assert sorted(int(row[2]) for row in answer["silver"]) == good
+    assert sorted(_coordinates(lake, "bronze")) == sorted(
+        (number % 2, number // 2) for number in range(len(_SIGHTINGS))
+    )
+    assert sorted(_coordinates(lake, "dead")) == sorted(
+        (number % 2, number // 2) for number in _BROKEN
+    )
+
+
+def test_jobs_keep_the_log_in_shape(answer: dict[str, Any]) -> None:
+    compacted, scrubbed = answer["jobs"]["compact"], answer["jobs"]["scrub"]
+    assert compacted["problems"] == scrubbed["problems"] == []
+    assert compacted["facts"]["replaced_bytes"] > 0
+    last = range(len(_VALUES) - _KEYS, len(_VALUES))
+    expected = [[0, number, f"key {number % _KEYS}", _VALUES[number]] for number in last]
+    assert answer["kept"] == expected
+    # What the workers wrote is among what was checked; what was compacted counts by its offsets.
+    records = 4 * len(_VALUES) + len(_SIGHTINGS) + len(answer["silver"])
+    assert scrubbed["facts"]["records"] == records
+
+
+def _in_iceberg(lake: str, folder: Path) -> list[tuple[int, str]]:
+    """Read the table as others do."""
+    options = parse(lake).options
+    files = {
+        "s3.endpoint": options["endpoint"],
+        "s3.access-key-id": options["access_key_id"],
+        "s3.secret-access-key": options["secret_access_key"],
+    }
+    catalog = load_catalog("rookery", type="sql", uri=f"sqlite:///{folder}/catalog.db", **files)
+    rows = catalog.load_table("default.silver").scan().to_arrow().to_pylist()
+    return sorted((row["id"], row["name"]) for row in rows)
+
+
+def _coordinates(lake: str, name: str) -> Iterator[tuple[int, int]]:
+    for batch in open_table(TableSpec("parquet", below(lake, name))).read():
+        for row in batch.to_pylist():
+            yield row["partition"], row["offset"]
 
 
 def _by_key(row: list[Any]) -> int:

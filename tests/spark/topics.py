@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.records.record import Record
 
 
-def fill_topic(bootstrap: str, topic: str, values: list[bytes], partitions: int = 2) -> None:
-    """Create a topic with these values, one after the other in turn over the partitions."""
+def fill_topic(
+    bootstrap: str,
+    topic: str,
+    values: Sequence[bytes],
+    partitions: int = 2,
+    configs: Mapping[str, str] | None = None,
+    keys: int = 0,
+) -> None:
+    """Create a topic with these values, one after the other in turn over the partitions.
+
+    Args:
+        bootstrap: of the broker.
+        topic: its name.
+        values: one for each record.
+        partitions: how many.
+        configs: of the topic.
+        keys: how many different ones there are; 0: each record has its own.
+    """
+    new = NewTopic(name=topic, partitions=partitions, configs=configs or {})
 
     async def fill() -> None:
         async with Client(bootstrap) as client:
-            await client.admin.create_topics([NewTopic(name=topic, partitions=partitions)])
+            await client.admin.create_topics([new])
             async with client.producer() as producer:
                 for number, value in enumerate(values):
-                    record = Record(b"key %d" % number, value)
+                    record = Record(b"key %d" % (number % keys if keys else number), value)
                     await producer.send(topic, record, number % partitions)
 
     asyncio.run(fill())

@@ -67,7 +67,6 @@ class Options(TypedDict, total=False):
     columns: tuple[str, ...] | list[str] | None
     key: Decoders
     value: Decoders
-    views: bool
     memory: int
     spill: Spill | None
     batch_rows: int
@@ -122,9 +121,6 @@ class StreamSettings:
     """How keys are decoded."""
     value: Decoders = "raw"
     """How values are decoded."""
-    views: bool = False
-    """Keys and values that are not decoded as `binary_view`: nothing is copied, but the fetched
-    bytes live as long as the rows, and pyarrow has few functions for such columns."""
     memory: int = 256 * MIB
     """The most bytes that are held, apart from one batch and from what was handed out."""
     spill: Spill | None = None

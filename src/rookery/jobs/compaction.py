@@ -100,7 +100,6 @@ def _dirty(state: State, topics: Sequence[str]) -> list[Dirt]:
     found = [
         dirt
         for topic in _chosen(state, topics)
-        if not topic.is_pinned(now)
         for partition in topic.partitions
         if (dirt := dirt_of(topic, partition, limits_of(state, topic), now))
     ]

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pyarrow as pa
 
+from rookery.decode import variant
 from rookery.errors import ConfigError
 
 
@@ -24,7 +25,7 @@ class Checks:
         """
         for name, expression in self._checks.items():
             try:
-                _evaluated(schema.empty_table(), [expression])
+                _evaluated(_plain(schema.empty_table()), [expression])
             except _duckdb().Error as error:
                 raise ConfigError(f"silver.checks.{name}: {expression!r}: {error}") from error
 
@@ -32,13 +33,22 @@ class Checks:
         """Return for each row the first check that is not true of it, None if all are."""
         if not self._checks or not rows.num_rows:
             return [None] * rows.num_rows
-        found = _evaluated(pa.Table.from_batches([rows]), list(self._checks.values()))
+        table = _plain(pa.Table.from_batches([rows]))
+        found = _evaluated(table, list(self._checks.values()))
         names = list(self._checks)
         columns = [column.to_pylist() for column in found.columns]
         return [
             next((name for name, passed in zip(names, row, strict=True) if not passed), None)
             for row in zip(*columns, strict=True)
         ]
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Return the rows with JSON of any shape as text, for SQL's own functions for JSON."""
+    for at, field in enumerate(rows.schema):
+        if variant.is_variant(field.type):
+            rows = rows.set_column(at, field.name, rows.column(at).cast(pa.string()))
+    return rows
 
 
 def _evaluated(rows: pa.Table, expressions: list[str]) -> pa.Table:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from rookery.decode import variant
 from rookery.decode.open import open_decoder
 from rookery.decode.port import Decoder
 from rookery.errors import ConfigError
@@ -84,9 +85,17 @@ def sink_schema(pipeline: Pipeline, sink: Sink, silver: dict[str, pa.Schema]) ->
             schema = merged(sink.location, schema, silver[topic])
     if schema is None:
         raise ConfigError(f"sink {sink.location!r}: topics: none of them is in source.topics")
+    schema = pa.schema([_kept(sink.format, field) for field in schema])
     if sink.layer == "late":
         return schema.append(WATERMARK)
     return schema.append(pa.field(DELETED, pa.bool_())) if pipeline.silver.upsert() else schema
+
+
+def _kept(kind: str, field: pa.Field[Any]) -> pa.Field[Any]:
+    """Return a column as a format keeps it: JSON of any shape is VARIANT where there is such."""
+    if not variant.is_variant(field.type) or kind == "topic":
+        return field
+    return field.with_type(variant.BINARY if kind == "parquet" else pa.string())
 
 
 def envelope(kind: pa.DataType) -> pa.StructType | None:

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
 from rookery.clock import Clock, SystemClock
-from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
 from rookery.errors import ConfigError
-from rookery.pipeline.checks import Checks
-from rookery.pipeline.columns import silver_schema, sink_schema
-from rookery.pipeline.decoders import decoder_settings
+from rookery.pipeline.columns import sink_schema
+from rookery.pipeline.growing import Chosen, choose, may_grow
 from rookery.pipeline.manifests import Manifest, Manifests, Offsets, Origin, Staged, batch_name
 from rookery.pipeline.metrics import BatchMetrics, quantile
 from rookery.pipeline.spec import Pipeline, Sink
 from rookery.pipeline.task import REPORT, Report, StageTask
+from rookery.tables.latest import table_schema
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName
-from rookery.tables.rewriting import table_schema
+from rookery.tables.upserting import Run, here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,34 +43,41 @@ class Plan:
     silver: Mapping[str, pa.Schema]
     sinks: Mapping[int, pa.Schema]
     kind: Literal["batch", "replay"] = "batch"
+    chosen: Mapping[str, Chosen] = field(default_factory=dict)
+    """By topic, which of a registry's schemas readers see."""
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> Plan:
+    def of(cls, pipeline: Pipeline, before: Plan | None = None) -> Plan:
         """Open every decoder once and see that columns, keys and checks fit together.
+
+        Args:
+            pipeline: what is declared.
+            before: the plan of the batch before, if there was one.
 
         Raises:
             ConfigError: they do not.
             Unavailable: a schema registry is out of reach.
         """
-        decoders, silver = {}, {}
+        decoders: dict[str, tuple[str, DecoderSettings]] = {}
+        silver: dict[str, pa.Schema] = {}
+        chosen: dict[str, Chosen] = {}
         has_silver = bool(pipeline.of("silver"))
+        known = before.chosen if before else {}
         for topic in pipeline.source.topics if has_silver else ():
-            decode = pipeline.decode(topic)
-            decoders[topic] = (decode.value, decoder_settings(decode))
-            silver[topic] = silver_schema(pipeline, topic, open_decoder(*decoders[topic]))
-            Checks(pipeline.silver.checks).verify(silver[topic])
+            one = chosen[topic] = choose(pipeline, topic, silver, known.get(topic))
+            decoders[topic] = (pipeline.decode(topic).value, one.settings)
+            silver[topic] = one.schema
         sinks = {
             number: sink_schema(pipeline, sink, silver)
             for number, sink in enumerate(pipeline.sinks)
             if has_silver or sink.layer == "bronze"
         }
-        return cls(pipeline, decoders, silver, sinks)
+        return cls(pipeline, decoders, silver, sinks, chosen=chosen)
 
     @property
     def may_grow(self) -> bool:
         """Whether a schema registry may know more columns by now."""
-        decodes = [self.pipeline.decode(topic) for topic in self.decoders]
-        return any(one.registry and one.subject for one in decodes)
+        return any(may_grow(self.pipeline.decode(topic)) for topic in self.decoders)
 
     def task(self, name: BatchName, last: Manifest | None) -> StageTask:
         """Return the work of a batch that follows another."""
@@ -103,6 +109,8 @@ class Engine:
     """Whether records come in about the order of their times, so that some can be late."""
     is_staging: bool = False
     """Only stage and write manifests; someone else commits."""
+    run_tasks: Run = here
+    """Where upserts are done."""
 
     @property
     def pipeline(self) -> Pipeline:
@@ -223,6 +231,8 @@ class Engine:
             sink = known[key]
             self.hook(f"commit {key}")
             upsert = self.pipeline.silver.upsert() if sink.layer == "silver" else None
+            if upsert is not None:
+                upsert = replace(upsert, run=self.run_tasks)
             table = open_table(sink.table())
             with self._timed(metrics, f"commit {key}"):
                 if key in manifest.replaces:
@@ -238,6 +248,7 @@ class Engine:
     ) -> None:
         metrics.at_ms = self.clock.now_ms()
         metrics.watermark_ms = manifest.watermark_ms
+        metrics.alerts = [one.left_out for one in self.plan.chosen.values() if one.left_out]
         ages = []
         for one in reports:
             metrics.bytes_in += one.bytes

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from rookery.decode import ddl
+from rookery.decode import ddl, variant
 from rookery.errors import ConfigError
 from rookery.pipeline.spec import Decode, Pipeline
 
@@ -120,7 +120,7 @@ def _tables(pipeline: Pipeline) -> str:
     for number, topic in enumerate(source.topics):
         table = "silver" if not number else f"silver_{_word(topic)}"
         decode = pipeline.decode(topic)
-        is_json = decode.value == "json"
+        is_json = decode.value == "json" and not _is_variant(decode)
         text += _SILVER.format(
             table=table,
             topic=topic,
@@ -134,6 +134,8 @@ def _tables(pipeline: Pipeline) -> str:
 
 def _decoded(topic: str, decode: Decode) -> str:
     value = 'f.col("value")'
+    if _is_variant(decode):
+        return f'f.try_parse_json({value}.cast("string"))'
     if decode.value == "json":
         schema = f"{decode.schema}, _corrupt string"
         options = '{"columnNameOfCorruptRecord": "_corrupt"}'
@@ -150,13 +152,19 @@ def _decoded(topic: str, decode: Decode) -> str:
 
 def _is_good(pipeline: Pipeline, decode: Decode) -> str:
     terms = ['f.col("_raw.value").isNotNull()']
-    if decode.value == "json":
+    if _is_variant(decode):
+        terms.append('f.col("value").isNotNull()')
+    elif decode.value == "json":
         terms.append('f.col("_corrupt").isNull()')
     terms += [
         f"f.coalesce(f.expr({expression!r}), f.lit(False))"
         for expression in pipeline.silver.checks.values()
     ]
     return " & ".join(terms)
+
+
+def _is_variant(decode: Decode) -> bool:
+    return decode.value == "json" and variant.is_named(decode.schema)
 
 
 def _word(name: str) -> str:

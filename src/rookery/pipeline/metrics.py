@@ -32,6 +32,8 @@ class BatchMetrics:
     lag: dict[str, int] = field(default_factory=dict)
     """By topic-partition: records that were not read yet."""
     watermark_ms: int | None = None
+    alerts: list[str] = field(default_factory=list)
+    """What somebody should look at: schemas that the tables cannot take."""
 
 
 class MetricsFile:
@@ -68,6 +70,7 @@ class MetricsFile:
         values: dict[str, float] = dict(self._totals)
         values["last_batch"] = metrics.batch
         values["last_commit_seconds"] = metrics.at_ms / 1000
+        values["alerts"] = len(metrics.alerts)
         for quantile in ("p50", "p99"):
             value = getattr(metrics, f"freshness_{quantile}_ms")
             if value is not None:

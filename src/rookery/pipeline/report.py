@@ -52,6 +52,7 @@ def summary(batches: Sequence[BatchMetrics]) -> dict[str, object]:
         "freshness_p50_ms": fresh[len(fresh) // 2] if fresh else None,
         "lag": sum(batches[-1].lag.values()) if batches else None,
         "last_commit_ms": batches[-1].at_ms if batches else None,
+        "alerts": batches[-1].alerts if batches else [],
     }
 
 
@@ -65,6 +66,7 @@ def _summary(batches: Sequence[BatchMetrics]) -> str:
         at = datetime.fromtimestamp(batches[-1].at_ms / 1000, UTC)
         rows.append(("last commit", f"{at:%Y-%m-%d %H:%M:%S} UTC"))
         rows.append(("records not read then", f"{found['lag']:,}"))
+        rows += [("look at", escape(alert)) for alert in batches[-1].alerts]
     lines = "".join(f"<tr><th>{escape(name)}</th><td>{text}</td></tr>" for name, text in rows)
     return f"<table>{lines}</table>"
 

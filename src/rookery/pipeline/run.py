@@ -19,6 +19,7 @@ from rookery.pipeline.manifests import Manifests, Offsets
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import complete, lag, planned_ends, publish, starts
 from rookery.pipeline.routing import routed
+from rookery.pipeline.sparktasks import on_spark
 from rookery.pipeline.spec import Pipeline, Source
 from rookery.pipeline.upkeep import Beside
 
@@ -41,8 +42,15 @@ class Pace:
     """Read what there is now, in as many batches as it takes, and end."""
 
 
-def open_engine(pipeline: Pipeline, hook: Hook | None = None) -> Engine:
+def open_engine(
+    pipeline: Pipeline, hook: Hook | None = None, spark: SparkSession | None = None
+) -> Engine:
     """Return a pipeline's engine, with what was left half-done committed.
+
+    Args:
+        pipeline: what is declared.
+        hook: told before every step.
+        spark: where upserts are done; None: in this process, one part after the other.
 
     Raises:
         ConfigError: the pipeline or its state cannot be used.
@@ -54,6 +62,8 @@ def open_engine(pipeline: Pipeline, hook: Hook | None = None) -> Engine:
     engine = Engine(plan, pipeline.name, manifests, origin)
     if hook is not None:
         engine.hook = hook
+    if spark is not None:
+        engine.run_tasks = on_spark(spark)
     engine.recover()
     return engine
 
@@ -70,14 +80,14 @@ def run_pipeline(
     Raises:
         Error: what went wrong in a batch; the next run goes on from there.
     """
-    engine = open_engine(pipeline, hook)
+    engine = open_engine(pipeline, hook, spark)
     failures: list[BaseException] = []
     upkeep = Beside(pipeline)
 
     def take(rows: DataFrame, number: int, checkpoint: Path) -> None:
         try:
             if engine.plan.may_grow:
-                engine.plan = Plan.of(pipeline)
+                engine.plan = Plan.of(pipeline, engine.plan)
             ends = planned_ends(pipeline.source, engine.ends(), checkpoint, number)
             metrics = engine.run(routed(engine.plan, rows), ends)
         except BaseException as error:

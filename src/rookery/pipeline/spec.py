@@ -91,7 +91,8 @@ class Silver:
     """Take the first row of a key within the watermark."""
     checks: Mapping[str, str] = field(default_factory=dict)
     """Names, and SQL expressions that must be true of a row."""
-    upsert_max_bytes: int = 512 << 20
+    upsert_task_bytes: int = 32 << 20
+    """About so many bytes of changes an upsert's task takes; more of them are more tasks."""
 
     def watermark_ms(self) -> int | None:
         """Return the watermark in milliseconds."""
@@ -101,7 +102,7 @@ class Silver:
         """Return how rows are replaced, None if they are added."""
         if self.mode == "append":
             return None
-        return Upsert(self.keys, (OFFSET,), DELETED, self.upsert_max_bytes)
+        return Upsert(self.keys, (OFFSET,), DELETED, self.upsert_task_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +217,8 @@ class Pipeline:
             problems.append("silver.event-time and silver.watermark go together")
         if silver.dedupe and not silver.watermark:
             problems.append("silver.dedupe: say event-time and watermark, within which keys count")
+        if silver.upsert_task_bytes < 1:
+            problems.append("silver.upsert-task-bytes: 1 or more")
         silver.watermark_ms()
         return problems
 

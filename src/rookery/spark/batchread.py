@@ -23,6 +23,7 @@ from rookery.spark import schema
 from rookery.spark.filters import Bounds
 from rookery.spark.gaps import handle_gaps
 from rookery.spark.options import ReadOptions
+from rookery.spark.settling import settle, settled
 
 
 @dataclass
@@ -55,6 +56,7 @@ class BatchReader(DataSourceReader):
         with BlockingLog(self._options.place, "spark-source") as log:
             shares = log.run(self._plan(log.log))
         mark = host_mark(self._options.place)
+        settle()
         return [replace(one, host=mark) for one in shares]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -62,12 +64,14 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, Share):
             return iter(())  # Spark asks once even where there is nothing
         check_host(self._options.place, partition.host)
-        options = self._options
-        if partition.keys is not None:
-            return read_latest(options, partition.ranges, partition.keys)
-        if partition.span is not None:
-            return read_ordered(options, partition.span)
-        return read_ranges(options, partition.ranges)
+        return settled(self._rows(partition))
+
+    def _rows(self, share: Share) -> Iterator[pa.RecordBatch]:
+        if share.keys is not None:
+            return read_latest(self._options, share.ranges, share.keys)
+        if share.span is not None:
+            return read_ordered(self._options, share.span)
+        return read_ranges(self._options, share.ranges)
 
     async def _plan(self, log: DirectLog) -> list[Share]:
         options = self._options

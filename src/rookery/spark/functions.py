@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from rookery.decode import variant
 from rookery.decode.open import open_decoder
 from rookery.decode.port import Array, Decoder, DecoderSettings, Function
 from rookery.decode.registry import Registry, RegistrySettings, UnknownSchema
@@ -47,7 +48,8 @@ def decode(  # noqa: PLR0913 (each is a setting of some decoder)
     Args:
         column: what to decode.
         decoder: `raw`, `utf8`, `json`, `avro`, `protobuf`, `arrow` or `python`.
-        schema: DDL or an Arrow schema (json, arrow, python), Avro's JSON, or a FileDescriptorSet.
+        schema: DDL or an Arrow schema (json, arrow, python), `variant` (json: Spark's VARIANT of
+            whatever it is), Avro's JSON, or a FileDescriptorSet.
         registry: a schema registry's address or settings, if values are framed.
         subject: whose schema readers want to see, if `schema` does not say it.
         version: which version of it; the latest by default.
@@ -66,7 +68,24 @@ def decode(  # noqa: PLR0913 (each is a setting of some decoder)
     task = _Task(decoder, _pinned(settings))
     kind = from_arrow_type(task.type)
     udf: Any = cast("Any", functions).arrow_udf(_as_function(task), kind)
-    return cast("Column", udf(functions.col(column) if isinstance(column, str) else column))
+    found = cast("Column", udf(functions.col(column) if isinstance(column, str) else column))
+    return _parsed(found) if isinstance(schema, str) and _is_variant(decoder, schema) else found
+
+
+def _is_variant(decoder: str, schema: str) -> bool:
+    return decoder == "json" and variant.is_named(schema)
+
+
+def _parsed(found: Column) -> Column:
+    """Let Spark itself make its VARIANT of text that is known to be JSON."""
+    from pyspark.sql import functions  # noqa: PLC0415
+
+    text, error = found[VALUE], found[ERROR]
+    value = functions.try_parse_json(text)
+    refused = functions.when(
+        text.isNotNull() & value.isNull(), "Spark's parser refuses what others take for JSON"
+    )
+    return functions.struct(value.alias(VALUE), functions.coalesce(error, refused).alias(ERROR))
 
 
 def _as_function(task: _Task) -> Any:
@@ -121,6 +140,8 @@ def _opened(settings: bytes) -> Decoder:
 
 def storable(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 (one for each kind of type)
     """Return the type nearest to this one that Spark has."""
+    if variant.is_variant(kind):
+        return pa.string()
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, storable(field.type)) for field in kind])
     if pa.types.is_map(kind):
@@ -152,6 +173,8 @@ def as_storable(values: Array, kind: pa.DataType) -> Array:
     """Cast a column to the type that `storable` gave for it."""
     if values.type == kind:
         return values
+    if variant.is_variant(values.type):
+        return variant.as_text(values)
     if pa.types.is_struct(kind):
         columns = [
             as_storable(cast("Any", values).field(at), field.type) for at, field in enumerate(kind)

@@ -19,7 +19,7 @@ from rookery.spark.checkpoint import check_reachable
 from rookery.spark.given import Given, is_whole, json_object, numbers
 from rookery.spark.schema import ALL_COLUMNS, COLUMNS
 
-_PLACE: Final = ("store", "cluster", "namespace", "data", "layout")
+_PLACE: Final = ("store", "cluster", "namespace", "data", "layout", "logDir")
 _SUBSCRIBE: Final = ("subscribe", "subscribePattern", "assign")
 _STARTS: Final = (
     "startingOffsets",
@@ -164,6 +164,11 @@ class ReadOptions:
             raise ConfigError(
                 "onDataLoss=report: name a folder with gapsTo, where each gap becomes a file"
             )
+
+
+def limits_in(options: Mapping[str, str]) -> list[str]:
+    """Return the names of those options that bound a stream's batches."""
+    return [name for name in _known(options) if name in _PACE]
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:

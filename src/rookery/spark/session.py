@@ -9,7 +9,9 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rookery.errors import ConfigError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _INSTALL: Final = 'pip install "rookery[spark]"'
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
+_PATH: Final = "PYTHONPATH"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The variable with which spark-submit tells a program where its Java is."""
 
@@ -114,7 +117,8 @@ def _start(
     if master:
         builder.master(master)
     _warn_of(_lacking_now({**made, **settings}), "the Spark that already runs here")
-    return builder.getOrCreate()
+    with _early_answers():
+        return builder.getOrCreate()
 
 
 def _connect(
@@ -177,6 +181,27 @@ def _prepare_environment(variables: Mapping[str, str]) -> None:
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Spark runs data sources with this one, which in many a shell is still set to a notebook.
     environ["PYSPARK_DRIVER_PYTHON"] = environ["PYSPARK_PYTHON"]
+
+
+@contextmanager
+def _early_answers() -> Iterator[None]:
+    """Let a Java that is started here tell its Pythons to answer at once, and no one else."""
+    environ = os.environ  # noqa: TID251 (what Java's children inherit)
+    before = environ.get(_PATH)
+    environ[_PATH] = early_path(before)
+    try:
+        yield
+    finally:
+        if before is None:
+            del environ[_PATH]
+        else:
+            environ[_PATH] = before
+
+
+def early_path(before: str | None) -> str:
+    """Return a `PYTHONPATH` on which stream planners answer Spark at once, then what it was."""
+    folder = str(Path(__file__).parent / "early")
+    return os.pathsep.join([folder, before] if before else [folder])
 
 
 def _warn_of(missing: Mapping[str, str], where: str) -> None:

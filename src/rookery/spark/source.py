@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from rookery.errors import ConfigError
 from rookery.spark import schema as columns
-from rookery.spark.options import ReadOptions
+from rookery.spark.options import ReadOptions, limits_in
 
 if TYPE_CHECKING:
     from rookery.spark.batchread import BatchReader
@@ -59,7 +59,9 @@ class RookerySource:
         try:
             from rookery.spark.streamread import StreamReader  # noqa: PLC0415 (see below)
         except ImportError as error:
-            raise ConfigError(f"streams need pyspark 4.2 or later: {error}") from error
+            given = limits_in(self._options)
+            what = f"{', '.join(given)}: limits of batches" if given else "streams"
+            raise ConfigError(f"{what} need pyspark 4.2 or later: {error}") from error
         return StreamReader(options)
 
     def writer(self, schema: StructType, *, overwrite: bool) -> DataSourceWriter:

@@ -90,7 +90,7 @@ class StreamPlan:
         wanted = [one for one in wanted if one.begin < one.end]
         if not self._knows(wanted):
             await self._log.barrier()
-        await self._pins.hold({one.topic_id for one in wanted})
+        await self._pins.hold_from({(one.topic_id, one.partition): one.begin for one in wanted})
         planner = Planner(self._log, is_committed=self._options.is_committed)
         ranges = await planner.plan(wanted)
         handle_gaps(self._options, planner.gaps)

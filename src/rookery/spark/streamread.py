@@ -23,6 +23,7 @@ from rookery.direct.host import check_host, host_mark
 from rookery.spark.batchread import Share, read_ranges
 from rookery.spark.offset import StreamOffset
 from rookery.spark.options import ReadOptions
+from rookery.spark.settling import settled
 from rookery.spark.streamplan import StreamPlan
 
 _FAR: Final = (1 << 63) - 1
@@ -76,7 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, Share):
             return iter(())
         check_host(self._options.place, partition.host)
-        return read_ranges(self._options, partition.ranges)
+        return settled(read_ranges(self._options, partition.ranges))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the call for the last batch comes late, or never."""

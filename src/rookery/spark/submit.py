@@ -20,7 +20,7 @@ from rookery.errors import ConfigError
 from rookery.spark.checkpoint import exported
 from rookery.spark.java import find_java
 from rookery.spark.pack import FOLDER, PYTHON
-from rookery.spark.session import settings_for
+from rookery.spark.session import early_path, settings_for
 
 DEFAULT_FILE: Final = "rookery.toml"
 """What a process reads if no other file is named: on an executor, from its own folder."""
@@ -67,6 +67,7 @@ class Submission:
         made = {**environ, "JAVA_HOME": str(find_java(environ)), "PYSPARK_PYTHON": PYTHON}
         # Spark would take this one for sources, and on the executors as well.
         made.pop("PYSPARK_DRIVER_PYTHON", None)
+        made["PYTHONPATH"] = early_path(environ.get("PYTHONPATH"))
         if self.config:
             made["ROOKERY_CONFIG"] = str(self.config.absolute())
         return {**made, **exported(self.master, self.settings)}

@@ -36,6 +36,7 @@ from rookery.direct.staging import StagedObject, Staging, abort
 from rookery.direct.targets import find_target
 from rookery.direct.writable import check_columns
 from rookery.errors import Conflict, Error
+from rookery.spark.settling import settle
 from rookery.spark.writeoptions import WriteOptions
 
 _ARROW_TYPES: Final[dict[type[DataType], pa.DataType]] = {
@@ -121,6 +122,7 @@ def stage(options: WriteOptions, batch: Batch, rows: Iterator[pa.RecordBatch]) -
     except BaseException:
         _give_up(log, staging)
         raise
+    settle()
     return Written(batch, partition, tuple(objects))
 
 

@@ -7,9 +7,9 @@ adds the files. So a commit may be tried again by anyone, at any time after.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -49,8 +49,12 @@ class Upsert:
     """Columns by which the last of several rows of a key is found; if none, their order."""
     deleted: str = ""
     """A column that is true in rows that only delete; it does not become one of the table."""
-    max_bytes: int = 512 * MIB
-    """How large the changes and the files that they touch may be together."""
+    bucket_bytes: int = 32 * MIB
+    """About so many bytes of changes are taken at a time: more of them are split by their keys."""
+    run: Callable[[Sequence[Any]], list[Any]] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Runs the tasks of an upsert elsewhere (`tables/upserting.py`); None: in this process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from rookery.decode import variant
 from rookery.errors import ConfigError
 
 _INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -38,9 +39,17 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if at < 0:
             columns.append(pa.nulls(batch.num_rows, field.type))
         else:
-            column = batch.column(at)
-            columns.append(column if column.type == field.type else column.cast(field.type))
+            columns.append(_cast(batch.column(at), field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
+    if column.type == kind:
+        return column
+    if variant.is_variant(column.type):
+        return variant.as_binary(column) if kind == variant.BINARY else variant.as_text(column)
+    # What a time has below a microsecond is left out: no table keeps it, and no row is bad by it.
+    return column.cast(kind, safe=not pa.types.is_timestamp(kind))
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
@@ -48,14 +57,20 @@ def _plain(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
+def _plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 (one for each kind of type)
     """Return the one of several Arrow types for the same values that all formats keep."""
+    if kind == variant.BINARY:
+        return variant.BINARY  # with its mark, by which Spark knows it
     if pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return pa.binary()
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", tz="UTC" if kind.tz else None)
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, _plain_type(one.type)) for one in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _plain_type(kind.value_type)))
     return kind
 
 

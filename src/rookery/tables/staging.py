@@ -51,6 +51,23 @@ def stage(
     return files
 
 
+def stage_parted(
+    folder: Folder,
+    parted: Iterable[tuple[int, pa.RecordBatch]],
+    schema: pa.Schema,
+    attempt: str,
+) -> dict[int, list[DataFile]]:
+    """Write rows to a file for each part that they are of; all of them are in memory until then."""
+    writers: dict[int, _Writer] = {}
+    for part, batch in parted:
+        writers.setdefault(part, _Writer(schema)).add(fit(batch, schema))
+    return {
+        part: [writer.close(folder, f"{attempt}-{part}")]
+        for part, writer in sorted(writers.items())
+        if writer.rows
+    }
+
+
 class _Writer:
     """One file, in memory until it is whole."""
 

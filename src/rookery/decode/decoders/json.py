@@ -1,5 +1,7 @@
 """JSON objects to a struct: missing fields are null, unknown ones are left out.
 
+With the schema `variant` any JSON is taken, whole, and stays one column (`decode/variant.py`).
+
 Whole blocks go through Arrow's parser. Only what that refuses is looked at row by row
 (`jsonrows`), which finds the reasons, and reads what Arrow cannot: maps, and binary as base64.
 Times are ISO 8601 text; those without a zone are UTC.
@@ -13,7 +15,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
-from rookery.decode import ddl, jsonrows
+from rookery.decode import ddl, jsonrows, variant
 from rookery.decode.framing import decode_framed
 from rookery.decode.port import Array, BadRow, Decoded, Decoder, DecoderSettings, bad_row
 from rookery.decode.rows import compute, decode_present, halve, moved, spread, to_list
@@ -140,6 +142,37 @@ class _Json:
         return Decoded(whole, tuple(still))
 
 
+class _Variant:
+    """Takes any JSON as it is."""
+
+    def __init__(self, *, is_framed: bool) -> None:
+        self._is_framed = is_framed
+
+    @property
+    def type(self) -> pa.DataType:
+        return variant.TEXT
+
+    def decode(self, column: Array) -> Decoded:
+        whole = self._decode_framed if self._is_framed else self._decode
+        found = decode_present(column, pa.string(), whole)
+        text = cast("Any", pa.ExtensionArray).from_storage(variant.TEXT, found.values)
+        return Decoded(text, found.bad)
+
+    def _decode_framed(self, column: Array) -> Decoded:
+        return decode_framed(column, pa.string(), lambda _, payload: self._decode(payload))
+
+    def _decode(self, column: Array) -> Decoded:
+        texts: list[str | None] = []
+        bad: list[BadRow] = []
+        for row, data in enumerate(to_list(column)):
+            try:
+                texts.append(variant.checked(data))
+            except jsonrows.Wrong as error:
+                texts.append(None)
+                bad.append(bad_row(row, str(error)))
+        return Decoded(pa.array(texts, pa.string()), tuple(bad))
+
+
 def _are_objects(column: Array) -> Array:
     """Tell which rows begin and end as an object does, without space around it.
 
@@ -180,13 +213,16 @@ def _undated(kind: pa.DataType) -> pa.DataType:
 
 
 def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interface)
-    """Make a decoder for the fields of `schema`, which is DDL text or an Arrow schema."""
+    """Make a decoder for the fields of `schema`: DDL text, an Arrow schema, or `variant`."""
     schema = settings.schema
+    if isinstance(schema, str) and variant.is_named(schema):
+        return _Variant(is_framed=settings.registry is not None)
     if isinstance(schema, str):
         schema = ddl.parse(schema)
     if not isinstance(schema, pa.Schema) or not len(schema):
         raise ConfigError(
-            'decoder json: set schema to the fields wanted, such as "id long, name string"'
+            'decoder json: set schema to the fields wanted, such as "id long, name string", or to'
+            ' "variant" if they are not known'
         )
     for field in schema:
         if not jsonrows.supports(field.type):

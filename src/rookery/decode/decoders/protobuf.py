@@ -15,6 +15,7 @@ from rookery.decode.avrovalue import zigzag
 from rookery.decode.descriptors import SERIALIZED, from_registry, from_set, index_path, message_in
 from rookery.decode.framing import decode_framed
 from rookery.decode.port import Array, BadRow, Decoded, Decoder, DecoderSettings, bad_row
+from rookery.decode.protofit import check_readable
 from rookery.decode.registry import Registry, UnknownSchema
 from rookery.decode.rows import (
     Part,
@@ -89,13 +90,19 @@ class _Protobuf:
         return Decoded(spread(parts, len(payload), self._type), tuple(bad))
 
     def _prefixes_of(self, schema_id: int) -> tuple[bytes, ...]:
-        """Return what the values of a writer's file begin with, if they hold our message."""
+        """Return what the values of a writer's file begin with, if they hold our message.
+
+        Raises:
+            UnknownSchema: they do not, or a field of it has become another type.
+        """
         found = self._prefixes.get(schema_id)
         if found is None:
             assert self._registry is not None  # noqa: S101 (framed values only)
             try:
                 files = from_registry(self._registry.schema(schema_id, SERIALIZED), self._registry)
-                path = index_path(message_in(files, self._descriptor.full_name))
+                writer = message_in(files, self._descriptor.full_name)
+                check_readable(self._descriptor, writer)
+                path = index_path(writer)
             except ConfigError as error:
                 # Whoever registered it, and named it in a row, is at fault: not our settings.
                 raise UnknownSchema(f"schema {schema_id} cannot be used: {error}") from None

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError, Unavailable
-from rookery.tables import naming, rewriting, staging
+from rookery.tables import latest, naming, staging, upserting
 from rookery.tables.folder import Folder, as_url
 from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
 from rookery.tables.schemas import merged
@@ -69,7 +69,7 @@ class DuckTable:
             else:
                 self._upsert(database, files, columns, upsert)
 
-        return self._commit(name, files, rewriting.table_schema(schema, upsert), change)
+        return self._commit(name, files, latest.table_schema(schema, upsert), change)
 
     def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
         """Let the rows of these files be all of the table."""
@@ -197,12 +197,13 @@ class DuckTable:
         columns: pa.Schema,
         upsert: Upsert,
     ) -> None:
-        last = rewriting.last_changes(self._folder, files, columns, upsert)
         same = " AND ".join(f"t.{_quoted(key)} = c.{_quoted(key)}" for key in upsert.keys)
-        database.register("_changes", last)
-        database.execute(f"DELETE FROM {self._name} t USING _changes c WHERE {same}")  # noqa: S608
-        database.register("_kept", rewriting.kept(last, columns, upsert))
-        database.execute(f"INSERT INTO {self._name} BY NAME FROM _kept")
+        delete = f"DELETE FROM {self._name} t USING _changes c WHERE {same}"  # noqa: S608
+        for last in upserting.last_changes(self._folder, files, columns, upsert):
+            database.register("_changes", last)
+            database.execute(delete)
+            database.register("_kept", latest.kept(last, columns, upsert))
+            database.execute(f"INSERT INTO {self._name} BY NAME FROM _kept")
 
     @contextmanager
     def _opened(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -38,11 +38,11 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from rookery.clock import Time
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.store.address import parse
-from rookery.tables import icebergexpiry, naming, rewriting, staging
+from rookery.tables import icebergexpiry, latest, naming, rewriting, staging, upserting
 from rookery.tables.folder import Folder
 from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
-from rookery.tables.rewriting import Swap
 from rookery.tables.schemas import merged
+from rookery.tables.upserting import Swap
 
 _ATTEMPTS: Final = 20
 _COMMIT: Final = "rookery.commit."
@@ -102,9 +102,9 @@ class IcebergTable:
         def change(table: IcebergHandle, columns: pa.Schema) -> Swap:
             if upsert is None:
                 return Swap([], list(files))
-            return rewriting.upserted(self._folder, self._live(table), files, columns, upsert)
+            return upserting.upserted(self._folder, self._live(table), files, columns, upsert)
 
-        return self._commit(name, rewriting.table_schema(schema, upsert), change)
+        return self._commit(name, latest.table_schema(schema, upsert), change)
 
     def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
         """Let these files be all of the table."""

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from rookery.clock import SystemClock, Time
 from rookery.errors import Conflict
-from rookery.tables import manifest, naming, rewriting, staging
+from rookery.tables import latest, manifest, naming, rewriting, staging, upserting
 from rookery.tables.folder import Folder
 from rookery.tables.manifest import Entry, Version
 from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
-from rookery.tables.rewriting import Swap
 from rookery.tables.schemas import merged
+from rookery.tables.upserting import Swap
 
 _ATTEMPTS: Final = 50
 
@@ -54,9 +54,9 @@ class ParquetTable:
             if upsert is None:
                 return Swap([], list(files))
             live = list(version.files.values())
-            return rewriting.upserted(self._folder, live, files, columns, upsert)
+            return upserting.upserted(self._folder, live, files, columns, upsert)
 
-        return self._commit(name, rewriting.table_schema(schema, upsert), change)
+        return self._commit(name, latest.table_schema(schema, upsert), change)
 
     def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
         """Let these files be all of the table."""

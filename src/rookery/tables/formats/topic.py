@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from rookery.clock import Time
 from rookery.cluster.state.sinks import Batch
+from rookery.decode import variant
 from rookery.direct import blocking, commit
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.layout import Packing
@@ -148,11 +149,17 @@ class TopicTable:
 def _as_bytes(column: pa.Array[Any]) -> pa.Array[Any]:
     if pa.types.is_binary(column.type):
         return column
+    if variant.is_variant(column.type):
+        return variant.as_text(column).cast(pa.binary())
     return column.cast(pa.string()).cast(pa.binary())
 
 
 def _as_json(rows: pa.RecordBatch) -> pa.Array[Any]:
-    lines = [json.dumps(row, default=_plain, ensure_ascii=False) for row in rows.to_pylist()]
+    found = rows.to_pylist()
+    for name in (field.name for field in rows.schema if variant.is_variant(field.type)):
+        for row in found:
+            row[name] = None if row[name] is None else json.loads(row[name])
+    lines = [json.dumps(row, default=_plain, ensure_ascii=False) for row in found]
     return pa.array(lines, pa.string()).cast(pa.binary())
 
 

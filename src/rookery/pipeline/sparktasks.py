@@ -1,0 +1,44 @@
+"""Tasks of an upsert on executors: each travels as bytes, and so does what it returns."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from rookery.tables.upserting import Run, Task, here
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TASKS: Final = "at int, task binary"
+_RESULTS: Final = "at int, result binary"
+_SMALL_BYTES: Final = 16 << 20
+"""What is less is done in this process sooner than a job on executors would have begun."""
+_MAX_PARTITIONS: Final = 1000
+
+
+def on_spark(spark: SparkSession, small_bytes: int = _SMALL_BYTES) -> Run:
+    """Return what runs tasks on Spark's executors, if they are worth it."""
+
+    def run(tasks: Sequence[Task]) -> list[Any]:
+        if len(tasks) < 2 or sum(task.bytes for task in tasks) < small_bytes:
+            return here(tasks)
+        rows = [(at, bytearray(pickle.dumps(task))) for at, task in enumerate(tasks)]
+        frame = spark.createDataFrame(rows, _TASKS)
+        frame = frame.repartition(min(len(rows), _MAX_PARTITIONS), "at")
+        found = frame.mapInArrow(_run_all, _RESULTS).collect()
+        return [pickle.loads(row.result) for row in sorted(found, key=lambda row: row.at)]  # noqa: S301 (our own)
+
+    return run
+
+
+def _run_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            result = pickle.dumps(pickle.loads(row["task"])())  # noqa: S301 (our own)
+            yield pa.RecordBatch.from_pydict(
+                {"at": pa.array([row["at"]], pa.int32()), "result": pa.array([result], pa.binary())}
+            )

@@ -1,0 +1,1 @@
+"""A folder for `PYTHONPATH`: what Python runs there before anything else (see `sitecustomize`)."""
