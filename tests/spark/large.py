@@ -37,7 +37,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="large-") as folder:
         place = asyncio.run(make_cluster(Path(folder) / "log"))
         spark = _session(Path(folder), args.driver_memory)
-        return _run(spark, place.store, rows, Path(folder))
+        try:
+            return _run(spark, place.store, rows, Path(folder))
+        finally:
+            spark.stop()  # else its processes still write where the folder is removed
 
 
 def _session(folder: Path, memory: str) -> SparkSession:
