@@ -8,7 +8,7 @@ NATIVE := $(wildcard src/rookery/*/*.pyx src/rookery/*/*.pxd)
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo test check bench fuzz long crash faults killing spark42 large clean
+.PHONY: help demo test check bench fuzz long crash faults killing soak spark42 large clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ faults: $(READY) $(PEERS) ## Break brokers under load for hours, and check what 
 
 killing: $(READY) $(PEERS) ## Kill every kind of Spark process 50 times under a stream
 	@$(BIN)/python -m tests.spark.killing --kills $(or $(KILLS),50)
+	@$(BIN)/python -m tests.spark.killing --kills $(or $(KILLS),50) --into iceberg
+
+soak: $(READY) $(PEERS) ## Give the light daemon of Spark's workers 30 000 tasks
+	@$(BIN)/python -m tests.spark.soak
 
 spark42: $(READY) $(PEERS) ## Run the tests of Spark on pyspark 4.2, too
 	@scripts/spark42
