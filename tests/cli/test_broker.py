@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,16 @@ def test_the_greeting_says_where_and_how(capsys: pytest.CaptureFixture[str]) -> 
     assert "cluster id  abc" in text
     assert "kcat -b 127.0.0.1:9093" in text
     assert "Ctrl-C" in text
+
+
+def test_the_greeting_of_one_that_writes_nothing_suggests_no_write(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _tell([replace(served(1), durability="none")], as_json=False)
+
+    text = capsys.readouterr().out
+    assert "nothing is written" in text
+    assert "-P" not in text
 
 
 def test_the_greeting_of_workers_names_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:

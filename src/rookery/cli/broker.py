@@ -123,7 +123,15 @@ def _lines(served: Sequence[Served], bootstrap: str) -> list[str]:
         f"  health      {' '.join(f'{one}/health/ready' for one in http) or 'off'}",
         f"  cluster id  {first.cluster_id}",
         "Try it:",
+        *_attempts(bootstrap, is_read_only=first.durability == "none"),
+        "Stop it with Ctrl-C.",
+    ]
+
+
+def _attempts(bootstrap: str, *, is_read_only: bool) -> list[str]:
+    if is_read_only:
+        return [f"  kcat -b {bootstrap} -L", f"  kcat -b {bootstrap} -t TOPIC -C -e"]
+    return [
         f"  echo hello | kcat -b {bootstrap} -t greetings -P",
         f"  kcat -b {bootstrap} -t greetings -C",
-        "Stop it with Ctrl-C.",
     ]

@@ -82,6 +82,8 @@ def epoch_at(epochs: list[LeaderEpoch], offset: int) -> int:
 
 
 def _rows(text: str, name: str, columns: int) -> list[list[str]]:
+    if not text:
+        return []  # Kafka makes the files before it has anything to write into them
     lines = text.split("\n")
     if lines[0] != VERSION:
         raise Corrupt(f"{name}: begins with {lines[0][:20]!r}, not with version {VERSION}")
