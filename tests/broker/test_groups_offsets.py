@@ -343,9 +343,28 @@ def test_the_wrong_broker_sends_clients_away(start: Start) -> None:
     assert wrong.delete(group) is away
     assert wrong.describe(group).error_code is away
     assert wrong.delete_offsets(0, group=group).error_code is away
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
-    assert wrong.ask(OFFSET_FETCH, 8, request).groups[0].error_code is away
     assert right.commit(1, group=group) is ErrorCode.NONE
+
+
+def test_every_broker_tells_offsets(start: Start) -> None:
+    brokers = [start(), start()]
+    topic_id = create(brokers[0], "t", 2)
+    names = (f"g{number}" for number in count())
+    group = next(name for name in names if brokers[0].broker.groups.is_ours(name))
+    right, other = (Client(broker, topic_id) for broker in brokers)
+
+    for offset in (5, 6):
+        assert right.commit(offset, group=group) is ErrorCode.NONE
+        for version in (7, 8):
+            [topic] = other.fetch(version, group=group, partitions=[0])
+            assert topic.partitions[0].committed_offset == offset
+    for name in (group, f"{group}-unknown"):
+        stranger = OffsetFetchRequestGroup(
+            group_id=name, member_id="m", member_epoch=3, topics=None
+        )
+        request = OffsetFetchRequest(groups=[stranger])
+        codes = {one.ask(OFFSET_FETCH, 9, request).groups[0].error_code for one in (right, other)}
+        assert len(codes) == 1, codes
 
 
 class FastClock(SystemClock):

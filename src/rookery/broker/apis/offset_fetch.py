@@ -1,5 +1,8 @@
 """OffsetFetch: how far groups have read, as of the log's head.
 
+Every broker answers, not the coordinator alone, for all know as much: librdkafka never asks again
+once it was sent to another broker (its issue 5586), and reads nothing until the next rebalance.
+
 A group that nobody knows has read nothing: that is no error, and -1 makes the client begin where
 its own settings say. Who wants only what is stable is told to ask again where an open transaction
 may move the offset.
@@ -35,7 +38,7 @@ _BY_ID: Final = 10
 @handles(OFFSET_FETCH, versions=range(1, 11))
 async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Answer for one group, or from version 8 for each."""
-    # A coordinator that was replaced and does not know it would tell what is no longer true.
+    # What was committed through another broker a moment ago is to be seen.
     await reach_head(call)
     if call.version >= _BATCHED:
         codes = [await _check(call, one) for one in request.groups]
@@ -53,14 +56,14 @@ async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchRe
 
 
 async def _check(call: Call, asked: OffsetFetchRequestGroup) -> ErrorCode:
-    """Say whether the group is ours, and whether a member that says its epoch is in it."""
+    """Say whether a member that says its epoch is in it; who is none may look in any case."""
     group_id, groups = asked.group_id, call.services.groups
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
-    if call.services.is_draining or not groups.is_ours(group_id):
-        return ErrorCode.NOT_COORDINATOR
     if asked.member_id is None and asked.member_epoch < 0:
         return ErrorCode.NONE
+    if not groups.is_ours(group_id):
+        return _check_kept(call, asked)
 
     def check(seat: Seat) -> ErrorCode:
         assert seat.machine is not None  # noqa: S101 (no seat is free without one)
@@ -70,6 +73,14 @@ async def _check(call: Call, asked: OffsetFetchRequestGroup) -> ErrorCode:
         return await groups.run(group_id, check)
     except ApiError as error:
         return error.code
+
+
+def _check_kept(call: Call, asked: OffsetFetchRequestGroup) -> ErrorCode:
+    """Check a member by what its coordinator has kept, which is all that it has told members."""
+    group = call.state.groups.by_id.get(asked.group_id)
+    if group is None:
+        return ErrorCode.NONE  # it has read nothing
+    return call.services.groups.machine(group).check_fetch(asked.member_id, asked.member_epoch)
 
 
 def _group(
