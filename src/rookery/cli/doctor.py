@@ -48,6 +48,7 @@ _LIBRARIES = (
     _Library("crc32c", "crc32c", "checksums of batches"),
     _Library("isal", "isal", "fast gzip; else Python's own"),
     _Library("lz4", "lz4", "lz4 compression"),
+    _Library("numpy", "numpy", "order of rows by time"),
     _Library("obstore", "obstore", "object stores: S3, Google, Azure"),
     _Library("pyarrow", "pyarrow", "records as Arrow columns"),
     _Library("rich", "rich", "tables in the terminal"),
