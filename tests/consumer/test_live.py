@@ -140,7 +140,9 @@ def test_what_nobody_refers_to_is_closed(topics: Logs) -> None:
 
 
 PROGRAM = """
-import sys, rookery
+import signal, sys, rookery
+# Who was started in the background is deaf to it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 stream = rookery.follow(sys.argv[1], sys.argv[2], start="earliest")
 print(next(stream).num_rows, flush=True)
 try:
