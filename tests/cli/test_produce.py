@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -108,8 +109,10 @@ def test_what_was_typed_is_sent_before_the_next_line(rookery: Rookery) -> None:
 def test_an_interrupt_ends_it_quietly_and_keeps_what_was_read(rookery: Rookery) -> None:
     topic = rookery.topic()
     with subprocess.Popen(
-        rookery.command("produce", topic), stdin=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as typing:
+        rookery.command("produce", topic), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+        # Who was started in the background is deaf to it, and so would be its children.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (no more than that)
+    ) as typing:  # fmt: skip
         assert typing.stdin is not None
         assert typing.stderr is not None
         typing.stdin.write(b"first\n")

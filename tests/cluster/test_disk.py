@@ -50,9 +50,7 @@ def half_a_bell(path: Path) -> None:
 
 
 @pytest.mark.parametrize("leave", [touched, made_wal, made_folder, half_a_bell])
-def test_a_process_killed_while_it_opened_leaves_nothing_in_the_way(
-    path: Path, leave: Callable[[Path], None]
-) -> None:
+def test_killed_while_opening(path: Path, leave: Callable[[Path], None]) -> None:
     leave(path)
 
     async def use() -> int:

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
+import asyncio
 import secrets
+import sys
 
 import pytest
 
-from rookery import metrics
 from rookery.errors import Conflict
 from rookery.store import meter
 from rookery.store.backends.memory import MemoryStore
-from rookery.store.counted import CountedStore, cost, cost_per_gb
+from rookery.store.counted import CountedStore
 from rookery.store.open import open_store
 from rookery.store.port import NotFound, Store
-from rookery.store.prices import Prices
 from rookery.testing.s3proxy import Fault, Rule, S3Proxy
 from rookery.testing.seaweed import SeaweedServer
 from tests.contracts.store import StoreContract
@@ -76,21 +76,12 @@ async def test_a_long_list_is_many_requests() -> None:
 
 
 async def test_dollars_follow_from_requests_and_retries(seaweed: SeaweedServer) -> None:
-    prices = Prices(put=5.0, get=1.0, delete=0.5, read_gb=1e9)
     async with S3Proxy(seaweed.port) as proxy:
         url = seaweed.url(f"counted/{secrets.token_hex(8)}", proxy.endpoint)
-        store = CountedStore(open_store(url), prices)
-        before = cost(prices)
         proxy.add(Rule(Fault.ERROR, "PUT", times=2))
-        await store.create("key", [b"x" * 1000])
+        # What is counted is a process's, and other tests may have left something at work in ours.
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.store.dollars", url
+        )
+        assert await child.wait() == 0
         assert proxy.requests["PUT"] == 3
-        assert cost(prices) - before == pytest.approx(3 * 0.005)
-        before = cost(prices)
-        await store.read("key", 0, 10)
-        await store.size("key")
-        await store.delete("key")
-        assert cost(prices) - before == pytest.approx(2 * 0.001 + 0.0005 + 10)
-    lines = metrics.REGISTRY.expose().splitlines()
-    assert f"rookery_store_cost_dollars {cost(prices)!r}" in lines
-    gigabytes = meter.WRITTEN_BYTES.value / 1e9
-    assert cost_per_gb(prices) == pytest.approx(cost(prices) / gigabytes)
