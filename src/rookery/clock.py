@@ -11,6 +11,9 @@ import sys
 import time
 from typing import NewType, Protocol
 
+# Not the module's own: who has seeded that gets his numbers, whatever threads of ours do.
+_CHANCE = random.SystemRandom()
+
 Time = NewType("Time", int)
 """Wall time: milliseconds since 1970-01-01 UTC, as in Kafka's timestamps."""
 
@@ -75,4 +78,4 @@ class SystemRandom:
     def jitter(self, value: float, spread: float = 0.2) -> float:
         """Return the value moved at random by up to ± spread of itself."""
         # Spreads retries over time; nothing secret depends on it.
-        return value * random.uniform(1 - spread, 1 + spread)  # noqa: S311
+        return value * _CHANCE.uniform(1 - spread, 1 + spread)
