@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rookery.testing.broker import BrokerProcess
-from rookery.testing.java import Java
+from rookery.testing.java import FullJava, Java
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.properties import KafkaSettings
 
@@ -35,24 +35,6 @@ TICKS = os.sysconf("SC_CLK_TCK")
 # Records of the end-to-end run that are not counted: a JVM that was just started takes a second
 # for each of its first ones.
 WARM_UP = 3000
-
-
-class FullJava(Java):
-    """Java as it is for production: the test kit's is tuned to start quickly, not to run fast."""
-
-    def command(
-        self,
-        main: str,
-        *args: str,
-        heap_mb: int = 1024,
-        log: str = "error",
-        classes: Path | None = None,
-    ) -> list[str]:
-        """Return the command line with both compilers and the default collector."""
-        heap = max(heap_mb, 1024)
-        short = super().command(main, *args, heap_mb=heap, log=log, classes=classes)
-        tuned = ("-XX:TieredStopAtLevel", "-XX:+UseSerialGC", "-XX:SharedArchiveFile", "-Xlog")
-        return [word for word in short if not word.startswith(tuned)]
 
 
 def full_java() -> FullJava:

@@ -25,29 +25,12 @@ from rich.console import Console
 from rich.table import Table
 
 from rookery.testing.broker import BrokerProcess
-from rookery.testing.java import Java
+from rookery.testing.java import FullJava, Java
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.properties import KafkaSettings
 
 TOPIC = "cold"
 RECORD_BYTES = 1000
-
-
-class FullJava(Java):
-    """Java as it is for production: the test kit's is tuned to start quickly, not to run fast."""
-
-    def command(
-        self,
-        main: str,
-        *args: str,
-        heap_mb: int = 1024,
-        log: str = "error",
-        classes: Path | None = None,
-    ) -> list[str]:
-        """Return the command line with both compilers and the default collector."""
-        short = super().command(main, *args, heap_mb=max(heap_mb, 1024), log=log, classes=classes)
-        tuned = ("-XX:TieredStopAtLevel", "-XX:+UseSerialGC", "-XX:SharedArchiveFile", "-Xlog")
-        return [word for word in short if not word.startswith(tuned)]
 
 
 def fill(bootstrap: str, count: int) -> None:

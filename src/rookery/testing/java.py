@@ -136,3 +136,21 @@ class Java:
         return subprocess.run(
             command, input=text or "", capture_output=True, text=True, timeout=timeout, check=False
         )
+
+
+class FullJava(Java):
+    """Java as it is for production: the test kit's is tuned to start quickly, not to run fast."""
+
+    def command(
+        self,
+        main: str,
+        *args: str,
+        heap_mb: int = 1024,
+        log: str = "error",
+        classes: Path | None = None,
+    ) -> list[str]:
+        """Return the command line with both compilers and the default collector."""
+        heap = max(heap_mb, 1024)
+        short = super().command(main, *args, heap_mb=heap, log=log, classes=classes)
+        tuned = ("-XX:TieredStopAtLevel", "-XX:+UseSerialGC", "-XX:SharedArchiveFile", "-Xlog")
+        return [word for word in short if not word.startswith(tuned)]
