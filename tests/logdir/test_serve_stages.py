@@ -6,14 +6,18 @@ A client that knows nothing of ours would do the same: bytes out, bytes in, and 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from rookery.broker.settings import BrokerSettings
 from rookery.errors import ErrorCode
+from rookery.log.settings import Durability
 from rookery.records import batch as batches
 from rookery.testing.served import ServedBroker
 from rookery.testing.wire import Peer
@@ -55,8 +59,8 @@ HELLO = ApiVersionsRequest(client_software_name="kafka-cli", client_software_ver
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[ServedBroker]:
-    settings = BrokerSettings(log_dir=str(folder), durability="os")
+def serving(folder: Path, durability: Durability = "os") -> Iterator[ServedBroker]:
+    settings = BrokerSettings(log_dir=str(folder), durability=durability)
     with ServedBroker(folder.parent / "unused", settings) as broker:
         yield broker
 
@@ -304,6 +308,24 @@ async def test_what_is_produced_is_in_the_file_before_the_answer(tmp_path: Path)
         [topic] = (await produce(broker.port, {"single": {0: b"Hello"}})).responses
         [part] = topic.partition_responses
         check_written(folder, "single", part, b"Hello")
+
+
+@pytest.mark.parametrize("durability", ["os", "disk"])
+async def test_durability_decides_whether_the_answer_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: Durability
+) -> None:
+    folder = make_directory(tmp_path / "logs", {"single": [[]]})
+    synced: list[Path] = []
+    sync = os.fdatasync
+
+    def watched(fd: int) -> None:
+        sync(fd)
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+
+    with serving(folder, durability) as broker:
+        monkeypatch.setattr(os, "fdatasync", watched)
+        await produce(broker.port, {"single": {0: b"Hello"}})
+        assert (folder / "single-0" / FIRST_LOG in synced) == (durability == "disk")
 
 
 async def test_a_produce_to_partitions_of_several_topics(tmp_path: Path) -> None:
