@@ -457,7 +457,7 @@ async def test_a_draining_broker_names_no_leader_that_may_never_be(
         if part.current_leader is not None
     }
     # If it were killed now and came back, an epoch it had promised would keep clients waiting.
-    partitions = two.broker.replica.state.topics.by_name["moving"].partitions
+    partitions = one.broker.replica.state.topics.by_name["moving"].partitions
     assert told == {
         partition.index: (two.node_id, partition.leader_epoch)
         for partition in partitions
