@@ -117,8 +117,7 @@ def _number(message: Message) -> int:
 def test_what_is_compressed_stays_compressed(bootstrap: str, codec: str) -> None:
     topic = new_topic(bootstrap)
 
-    # A batch of one record would not get smaller, and stays as it is: all wait for the flush.
-    _produce(bootstrap, topic, COUNT, compression_type=codec, linger_ms=60_000)
+    _produce(bootstrap, topic, COUNT, compression_type=codec, linger_ms=100)
 
     assert stored_codecs(bootstrap, topic) == {codec}
 
