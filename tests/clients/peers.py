@@ -84,7 +84,7 @@ def new_topic(bootstrap: str, partitions: int = 1, **configs: str) -> str:
 def stored_codecs(bootstrap: str, topic: str, partition: int = 0) -> set[str]:
     """The codecs of the batches as they are stored.
 
-    Those of one record do not count: they would not get smaller, and clients leave them as they are.
+    Those of one record do not count: they would not get smaller, so clients leave them alone.
     """
 
     async def look() -> set[str]:
