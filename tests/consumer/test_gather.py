@@ -11,7 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.consumer import _gather, _gather_twin
-from rookery.consumer.gather import Strings, binary, joined, strings_of
+from rookery.consumer.gather import binary, put
+from rookery.consumer.table import (
+    KEY,
+    OFFSET,
+    PARTITION,
+    TIME,
+    VALUE,
+    Table,
+    empty,
+    lines,
+    strings,
+)
 from rookery.testing.kafkalogs import NOON, packed, rows
 
 VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=30)
@@ -23,11 +34,13 @@ def test_any_rows_of_any_columns_come_out_as_they_were(
     first: list[bytes | None], second: list[bytes | None], data: st.DataObject
 ) -> None:
     columns = [pa.array(values, pa.binary_view()) for values in (first, second)]
-    strings = joined([strings_of(column) for column in columns])
+    tables = [empty(len(column)) for column in columns]
+    for table, column in zip(tables, columns, strict=True):
+        put(table, VALUE, column)
     count = len(first) + len(second)
     rows = data.draw(st.lists(st.integers(0, count - 1), max_size=40)) if count else []
 
-    taken = binary(strings.at(np.array(rows, np.int64)))
+    taken = binary(strings(np.concatenate(tables)[np.array(rows, np.int64)], VALUE))
 
     every = first + second
     assert taken.to_pylist() == [every[row] for row in rows]
@@ -51,6 +64,23 @@ def test_both_kernels_copy_and_refuse_alike(kernel: ModuleType) -> None:
         kernel.gather(addresses[:1].data, sizes.data, out)
 
 
+@pytest.mark.parametrize("kernel", [_gather, _gather_twin])
+def test_both_kernels_bring_rows_into_columns(kernel: ModuleType) -> None:
+    table = np.arange(24, dtype=np.int64).reshape(3, 8)
+    table[1, KEY + 1] = -1
+    kinds = "qqqiqiqi"
+    columns = [np.empty(2, kind) for kind in kinds]
+
+    kernel.unpack(lines(table)[[2, 1]].data, [one.data for one in columns])
+
+    assert [one.tolist() for one in columns] == table[[2, 1]].T.tolist()
+    with pytest.raises(ValueError, match="7 columns, not 8"):
+        kernel.unpack(lines(table).data, [one.data for one in columns[:7]])
+    wrong = [np.empty(2 if number == 3 else 3, kind) for number, kind in enumerate(kinds)]
+    with pytest.raises(ValueError, match="column 3 has not the room for 3 rows"):
+        kernel.unpack(lines(table).data, [one.data for one in wrong])
+
+
 def test_records_are_found_by_both_kernels_as_the_decoder_reads_them() -> None:
     rows_ = rows([NOON, -1, NOON + 2, NOON + 1], b"value %d")
     data = b"".join(bytes(packed(rows_.slice(start, 2))) for start in (0, 2))
@@ -58,13 +88,17 @@ def test_records_are_found_by_both_kernels_as_the_decoder_reads_them() -> None:
     data = data[:second] + (2).to_bytes(8, "big") + data[second + 8 :]
 
     for kernel in (_gather, _gather_twin):
-        columns = [np.full(4, -9, kind) for kind in ("q", "q", "q", "i", "q", "i")]
-        assert kernel.locate(data, 1, 4, [one.data for one in columns]) == 3
-        offsets, moments, _, _, places, sizes = columns
-        assert offsets.tolist()[:3] == [1, 2, 3]
-        assert moments.tolist()[:3] == [-(1 << 62), NOON + 2, NOON + 1]
-        strings = Strings(places[:3], sizes[:3])
-        assert binary(strings).to_pylist() == [b"value 1", b"value 2", b"value 3"]
+        table = np.full((4, 8), -9, np.int64)
+        assert kernel.locate(data, 1, 4, 7, table.data) == 3
+        found = table[:3]
+        assert found[:, OFFSET].tolist() == [1, 2, 3]
+        assert found[:, TIME].tolist() == [-(1 << 62), NOON + 2, NOON + 1]
+        assert found[:, PARTITION].tolist() == [7, 7, 7]
+        assert binary(strings(found, VALUE)).to_pylist() == [b"value 1", b"value 2", b"value 3"]
+        assert table[3].tolist() == [-9] * 8
+        assert kernel.locate(data, 1, 4, 7, found[:2].data) == -1
+        with pytest.raises(ValueError, match="72 bytes are no whole rows"):
+            kernel.locate(data, 1, 4, 7, bytearray(72))
 
 
 @settings(deadline=None)  # the first array imports a lot
@@ -73,9 +107,10 @@ def test_both_kernels_agree_on_what_is_not_plain(cuts: list[tuple[int, int]]) ->
     data = bytearray(packed(rows([NOON, NOON + 1, NOON + 2], b"value %d")))
     for at, byte in cuts:
         data[at % len(data)] = byte
-    found = []
+    found: list[tuple[int, Table]] = []
     for kernel in (_gather, _gather_twin):
-        columns = [np.zeros(3, kind) for kind in ("q", "q", "q", "i", "q", "i")]
-        count = kernel.locate(data, 0, 1 << 62, [one.data for one in columns])
-        found.append((count, [one[: max(count, 0)].tolist() for one in columns]))
-    assert found[0] == found[1]
+        table = np.zeros((3, 8), np.int64)
+        count = kernel.locate(data, 0, 1 << 62, 0, table.data)
+        found.append((count, table[: max(count, 0)]))
+    assert found[0][0] == found[1][0]
+    assert found[0][1].tolist() == found[1][1].tolist()

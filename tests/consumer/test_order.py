@@ -56,7 +56,8 @@ class Driver:
         self.at[partition] = begin + len(times)
         offsets = np.arange(begin, begin + len(times), dtype=np.int64)
         self.merge.add(partition, (partition, offsets), numbers(times), offsets)
-        self.merge.is_done[partition] = self.at[partition] >= len(self.partitions[partition])
+        is_done = self.at[partition] >= len(self.partitions[partition])
+        self.merge.set_done(partition, is_done=is_done)
 
     def release(self) -> None:
         self.out += rows_of(self.merge.release())
@@ -97,7 +98,7 @@ def test_an_unknown_partition_holds_back_everything_that_might_follow_it(
 
     for partition, times in enumerate(partitions):
         driver.feed(partition, len(times))
-        driver.merge.is_done[partition] = True
+        driver.merge.set_done(partition, is_done=True)
     driver.release()
 
     # Only rows without any time before them have a place before all times.
@@ -121,13 +122,14 @@ def test_an_idle_partition_is_passed_and_its_older_rows_come_late() -> None:
     merge: Merge[tuple[int, Numbers]] = Merge()
     busy, quiet = merge.join(), merge.join()
     offsets = np.arange(3, dtype=np.int64)
-    merge.is_idle[quiet] = True
+    merge.set_idle(quiet, is_idle=True)
 
     merge.add(busy, (busy, offsets), numbers([10, 20, 30]), offsets)
     first = rows_of(merge.release())
-    merge.is_idle[quiet] = False
+    merge.set_idle(quiet, is_idle=False)
     merge.add(quiet, (quiet, offsets), numbers([5, 31, 32]), offsets)
-    merge.is_done[:] = True
+    for index in (busy, quiet):
+        merge.set_done(index, is_done=True)
     second = rows_of(merge.release())
 
     assert [key for key, _, _ in first] == [10, 20, 30]
@@ -141,7 +143,7 @@ def test_rows_that_a_checkpoint_has_passed_are_left_out() -> None:
     index = merge.join(passed=[(1, 2), (3, 5)])
 
     merge.add(index, (index, offsets), numbers(whole), offsets)
-    merge.is_done[index] = True
+    merge.set_done(index, is_done=True)
     left = rows_of(merge.release())
 
     every = [(one.key, 0, one.offset) for one in in_order([_rows(whole)], 3)]
@@ -162,7 +164,8 @@ def test_other_orders_keep_the_offsets_of_each_partition(order: str) -> None:
     merge.add(1, (1, offsets), numbers([1, 2, 3]), offsets)
     early = rows_of(merge.release())
     merge.add(0, (0, offsets), numbers([9, 5, 7]), offsets)
-    merge.is_done[:] = True
+    for index in range(2):
+        merge.set_done(index, is_done=True)
     rest = rows_of(merge.release())
 
     found = [(partition, offset) for _, partition, offset in early + rest]

@@ -22,6 +22,7 @@ from rookery.errors import Error, Unavailable
 from rookery.model.address import Address
 from rookery.net.upstream import Upstream, UpstreamSettings, connect
 from rookery.security.tls import client_context
+from rookery.wire.frame import Chunks
 from rookery.wire.header import request_frame
 from rookery.wire.message import Api, Request, Response
 
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 # A login is renewed when this part of its time has passed (KIP-368).
 _SESSION_PART: Final = 0.8
 _NEVER: Final = 2**62
+# Memory of large answers that is kept for the next ones, by all connections together.
+_KEPT_BYTES: Final = 65 * 1024 * 1024
 
 
 class Lane(Enum):
@@ -41,6 +44,8 @@ class Lane(Enum):
     """What waits for replicas."""
     FETCH = "fetch"
     """What waits for records."""
+    GROUP = "group"
+    """What waits for the other members of a group."""
 
 
 class Link:
@@ -137,6 +142,7 @@ class Connections:
         self._settings = settings
         self._clock = clock
         self._random = random
+        self._chunks = Chunks(large_bytes=_KEPT_BYTES)
         self._tls: ssl.SSLContext | None = client_context(settings.tls) if settings.tls else None
         self._links: dict[tuple[Address, Lane], Link] = {}
         self._opening: dict[tuple[Address, Lane], asyncio.Task[Link]] = {}
@@ -222,6 +228,7 @@ class Connections:
                 max_frame_bytes=settings.max_frame_bytes,
             ),
             tls=self._tls,
+            chunks=self._chunks,
         )
         try:
             return await self._greet(upstream)

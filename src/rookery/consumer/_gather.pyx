@@ -61,24 +61,84 @@ def gather(addresses, sizes, out, /):
 
 
 cdef enum:
+    WIDTH = 8
+    OFFSET = 0
+    TIME = 1
+    ORDER = 2
+    PARTITION = 3
+    KEY = 4
+    VALUE = 6
+
+
+cdef Py_ssize_t rows_of(Py_ssize_t size) except -1:
+    if size % (8 * WIDTH):
+        raise ValueError(f"{size} bytes are no whole rows")
+    return size // (8 * WIDTH)
+
+
+cdef void unpack_all(const int64_t* lines, Py_ssize_t rows, Py_buffer* to) noexcept nogil:
+    cdef Py_ssize_t row
+    cdef const int64_t* one
+    cdef int64_t* offsets = <int64_t*>to[OFFSET].buf
+    cdef int64_t* times = <int64_t*>to[TIME].buf
+    cdef int64_t* orders = <int64_t*>to[ORDER].buf
+    cdef int32_t* partitions = <int32_t*>to[PARTITION].buf
+    cdef int64_t* keys = <int64_t*>to[KEY].buf
+    cdef int32_t* key_sizes = <int32_t*>to[KEY + 1].buf
+    cdef int64_t* values = <int64_t*>to[VALUE].buf
+    cdef int32_t* value_sizes = <int32_t*>to[VALUE + 1].buf
+    for row in range(rows):
+        one = <const int64_t*><size_t>lines[row]
+        offsets[row] = one[OFFSET]
+        times[row] = one[TIME]
+        orders[row] = one[ORDER]
+        partitions[row] = <int32_t>one[PARTITION]
+        keys[row] = one[KEY]
+        key_sizes[row] = <int32_t>one[KEY + 1]
+        values[row] = one[VALUE]
+        value_sizes[row] = <int32_t>one[VALUE + 1]
+
+
+def unpack(lines, columns, /):
+    cdef Py_buffer rows
+    cdef Py_buffer to[WIDTH]
+    cdef Py_ssize_t count
+    cdef int held = 0, size
+    PyObject_GetBuffer(lines, &rows, PyBUF_SIMPLE)
+    try:
+        count = rows.len // 8
+        if len(columns) != WIDTH:
+            raise ValueError(f"{len(columns)} columns, not {WIDTH}")
+        for one in columns:
+            PyObject_GetBuffer(one, &to[held], PyBUF_SIMPLE | PyBUF_WRITABLE)
+            held += 1
+            size = 4 if held - 1 in (PARTITION, KEY + 1, VALUE + 1) else 8
+            if to[held - 1].len != size * count:
+                raise ValueError(f"column {held - 1} has not the room for {count} rows")
+        with nogil:
+            unpack_all(<const int64_t*>rows.buf, count, to)
+    finally:
+        while held:
+            held -= 1
+            PyBuffer_Release(&to[held])
+        PyBuffer_Release(&rows)
+
+
+cdef enum:
     HEADER_BYTES = 61
     CODECS = 7
 
 cdef int64_t NO_TIME = -(<int64_t>1 << 62)
 
 
-cdef struct Columns:
+cdef struct Rows:
     Py_ssize_t room
-    int64_t* offsets
-    int64_t* times
-    int64_t* key_at
-    int32_t* key_sizes
-    int64_t* value_at
-    int32_t* value_sizes
+    int64_t partition
+    int64_t* table
 
 
 cdef Py_ssize_t locate_batch(
-    const uint8_t* p, Py_ssize_t size, int64_t begin, int64_t until, Py_ssize_t row, Columns* to
+    const uint8_t* p, Py_ssize_t size, int64_t begin, int64_t until, Py_ssize_t row, Rows* to
 ) noexcept nogil:
     """Note where the records of one batch lie; return the next row, or -1."""
     cdef int64_t base = get_i64(p), base_time = get_i64(p + 27), max_time = get_i64(p + 35)
@@ -87,6 +147,7 @@ cdef Py_ssize_t locate_batch(
     cdef int attributes = get_i16(p + 21)
     cdef int64_t time_delta = 0, time, offset
     cdef Py_ssize_t at = HEADER_BYTES, end, key_at
+    cdef int64_t* one = to.table + row * WIDTH
     if p[16] != 2 or attributes & (CODECS | CONTROL) or count < 0 or base < 0:
         return -1
     # Deltas are added below: what is far from any time or offset is left to the other decoder.
@@ -113,19 +174,21 @@ cdef Py_ssize_t locate_batch(
             if row >= to.room or not -(<int64_t>1 << 60) < time_delta < <int64_t>1 << 60:
                 return -1
             time = max_time if attributes & LOG_APPEND_TIME else base_time + time_delta
-            to.offsets[row] = offset
-            to.times[row] = NO_TIME if time == -1 else time
-            to.key_at[row] = <int64_t><size_t>(p + key_at)
-            to.key_sizes[row] = key_size
-            to.value_at[row] = <int64_t><size_t>(p + at)
-            to.value_sizes[row] = value_size
+            one[OFFSET] = offset
+            one[TIME] = NO_TIME if time == -1 else time
+            one[PARTITION] = to.partition
+            one[KEY] = <int64_t><size_t>(p + key_at)
+            one[KEY + 1] = key_size
+            one[VALUE] = <int64_t><size_t>(p + at)
+            one[VALUE + 1] = value_size
+            one += WIDTH
             row += 1
         at = end
     return row if at == size else -1
 
 
 cdef Py_ssize_t locate_all(
-    const uint8_t* p, Py_ssize_t size, int64_t begin, int64_t until, Columns* to
+    const uint8_t* p, Py_ssize_t size, int64_t begin, int64_t until, Rows* to
 ) noexcept nogil:
     cdef Py_ssize_t at = 0, row = 0, length
     while at < size:
@@ -141,31 +204,20 @@ cdef Py_ssize_t locate_all(
     return row
 
 
-def locate(data, int64_t begin, int64_t until, columns, /):
-    cdef Py_buffer views[7]
-    cdef Columns to
+def locate(data, int64_t begin, int64_t until, int64_t partition, table, /):
+    cdef Py_buffer source, rows
+    cdef Rows to
     cdef Py_ssize_t found
-    cdef int held = 0, flags
+    PyObject_GetBuffer(data, &source, PyBUF_SIMPLE)
     try:
-        for one in (data, *columns):
-            flags = PyBUF_SIMPLE | (PyBUF_WRITABLE if held else 0)
-            PyObject_GetBuffer(one, &views[held], flags)
-            held += 1
-            if held == 7:
-                break
-        if held != 7:
-            raise ValueError(f"{held - 1} columns, not 6")
-        to.room = min(
-            views[1].len // 8, views[2].len // 8, views[3].len // 8, views[4].len // 4,
-            views[5].len // 8, views[6].len // 4,
-        )
-        to.offsets, to.times = <int64_t*>views[1].buf, <int64_t*>views[2].buf
-        to.key_at, to.key_sizes = <int64_t*>views[3].buf, <int32_t*>views[4].buf
-        to.value_at, to.value_sizes = <int64_t*>views[5].buf, <int32_t*>views[6].buf
-        with nogil:
-            found = locate_all(<const uint8_t*>views[0].buf, views[0].len, begin, until, &to)
-        return found
+        PyObject_GetBuffer(table, &rows, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            to.room, to.partition = rows_of(rows.len), partition
+            to.table = <int64_t*>rows.buf
+            with nogil:
+                found = locate_all(<const uint8_t*>source.buf, source.len, begin, until, &to)
+            return found
+        finally:
+            PyBuffer_Release(&rows)
     finally:
-        while held:
-            held -= 1
-            PyBuffer_Release(&views[held])
+        PyBuffer_Release(&source)

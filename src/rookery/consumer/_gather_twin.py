@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
+from rookery.consumer.table import KEY, OFFSET, PARTITION, ROW_BYTES, TIME, VALUE, WIDTH
 from rookery.errors import Error
 from rookery.records import batch as batches
 from rookery.records.batch import CODEC_MASK, BatchHeader
@@ -35,6 +37,29 @@ def gather(addresses: Buffer, sizes: Buffer, out: Buffer, /) -> None:
             at += size
 
 
+def unpack(lines: Buffer, columns: Sequence[Buffer], /) -> None:
+    """Bring the numbers of rows that lie anywhere into columns."""
+    places = memoryview(lines).cast("B").cast("q")
+    if len(columns) != WIDTH:
+        raise ValueError(f"{len(columns)} columns, not {WIDTH}")
+    for number, column in enumerate(columns):
+        code: Literal["i", "q"] = "i" if number in {PARTITION, KEY + 1, VALUE + 1} else "q"
+        out = memoryview(column).cast("B").cast(code)
+        if len(out) != len(places):
+            raise ValueError(f"column {number} has not the room for {len(places)} rows")
+        for row, place in enumerate(places):
+            out[row] = int.from_bytes(
+                ctypes.string_at(place + 8 * number, 8), sys.byteorder, signed=True
+            )
+
+
+def _numbers(table: Buffer) -> memoryview[int]:
+    view = memoryview(table)
+    if view.nbytes % ROW_BYTES:
+        raise ValueError(f"{view.nbytes} bytes are no whole rows")
+    return view.cast("B").cast("q")
+
+
 class _Broken(Exception):  # noqa: N818 (it does not leave this module)
     """The batch is not plain."""
 
@@ -48,29 +73,27 @@ class _Found(NamedTuple):
     value_size: int
 
 
-def locate(data: Buffer, begin: int, until: int, columns: Sequence[Buffer], /) -> int:
+def locate(data: Buffer, begin: int, until: int, partition: int, table: Buffer, /) -> int:
     """Note where the records of batches lie that are not compressed; return how many, or -1."""
-    if len(columns) != 6:
-        raise ValueError(f"{len(columns)} columns, not 6")
+    out = _numbers(table)
     view = memoryview(data).cast("B")
     start = np.frombuffer(view, np.uint8).ctypes.data if len(view) else 0
-    codes = "qqqiqi"
-    out = [memoryview(one).cast("B").cast(code) for one, code in zip(columns, codes, strict=True)]  # type: ignore[call-overload] # any of the codes
-    room, row = min(map(len, out)), 0
+    at = 0
     try:
         for header in _headers(view):
             for found in _records(view, header):
                 if not begin <= found.offset < until:
                     continue
-                if row >= room:
+                if at >= len(out):
                     return -1
-                values = found._replace(key=start + found.key, value=start + found.value)
-                for column, value in zip(out, values, strict=True):
-                    column[row] = value
-                row += 1
+                out[at + OFFSET], out[at + TIME] = found.offset, found.time
+                out[at + PARTITION] = partition
+                out[at + KEY], out[at + KEY + 1] = start + found.key, found.key_size
+                out[at + VALUE], out[at + VALUE + 1] = start + found.value, found.value_size
+                at += WIDTH
     except (_Broken, Error, IndexError):
         return -1
-    return row
+    return at // WIDTH
 
 
 def _headers(view: memoryview) -> Iterator[BatchHeader]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -10,7 +10,19 @@ import pyarrow as pa
 
 from rookery.consumer.arrow import Flags, Numbers, numbers_of, take
 from rookery.consumer.checkpoint import NO_TIME
-from rookery.consumer.gather import Located, Strings, locate, strings_of
+from rookery.consumer.gather import locate, put
+from rookery.consumer.table import (
+    KEY,
+    OFFSET,
+    PARTITION,
+    ROW_BYTES,
+    TIME,
+    VALUE,
+    Table,
+    empty,
+    hide,
+    lines,
+)
 from rookery.model.partition import TopicPartition
 from rookery.records.columns import decode
 from rookery.records.kernel import Buffer
@@ -19,13 +31,13 @@ from rookery.records.reading import Fetched, Reading
 if TYPE_CHECKING:
     from rookery.decode.port import Array
 
-# Offset, time, key and clock of each row; and its address, size and view of each byte string.
-_ROW_BYTES: Final = 32
-_STRING_BYTES: Final = 28
+# A row, its key once more, its clock, and where it lies.
+_ROW_BYTES: Final = ROW_BYTES + 24
 # What is left in memory of a chunk that was written to a file.
 _STORED_BYTES: Final = 256
 # What can be had of batches that are not compressed by merely noting where it lies.
 _PLAIN: Final = frozenset({"offset", "timestamp", "key", "value"})
+_STRINGS: Final = {"key": KEY, "value": VALUE}
 
 
 @dataclass(slots=True)
@@ -52,18 +64,15 @@ class Chunk:
         """The bytes that it takes, decoded: only what is compressed may take more by then."""
         if self.stored is not None:
             return _STORED_BYTES
-        return len(self.data) + self.rows * (_ROW_BYTES + 2 * _STRING_BYTES)
+        return len(self.data) + self.rows * _ROW_BYTES
 
 
 @dataclass(slots=True)
 class Block:
     """Decoded rows of one partition, in the order of their offsets."""
 
-    offsets: Numbers
-    times: Numbers
-    """In milliseconds; NO_TIME where there is none."""
-    strings: dict[str, Strings]
-    """Keys and values, as far as they are wanted."""
+    table: Table
+    """The rows; keys and values as far as they are wanted."""
     arrays: dict[str, Array]
     """Other columns, as far as they are wanted."""
     owner: object
@@ -76,11 +85,21 @@ class Block:
     """Where the time that orders rows is not the record's own."""
     left: int = 0
     """How many rows have not been handed out."""
+    lines: Numbers = field(init=False)
+    """Where the rows lie."""
+
+    def __post_init__(self) -> None:
+        self.lines = lines(self.table)
+
+    @property
+    def offsets(self) -> Numbers:
+        """The rows' offsets."""
+        return self.table[:, OFFSET]
 
     @property
     def ordering(self) -> Numbers:
-        """The times that order the rows."""
-        return self.times if self.event_times is None else self.event_times
+        """The times that order the rows; NO_TIME where there is none."""
+        return self.table[:, TIME] if self.event_times is None else self.event_times
 
 
 def reading(columns: set[str], max_batch_bytes: int) -> Reading:
@@ -94,58 +113,64 @@ def reading(columns: set[str], max_batch_bytes: int) -> Reading:
     )
 
 
-def decoded(chunk: Chunk, wanted: Reading) -> list[Block]:
+def decoded(chunk: Chunk, wanted: Reading, partition: int) -> list[Block]:
     """Decode a chunk: to one block, more if it is huge, or none.
+
+    Args:
+        chunk: the batches.
+        wanted: what to decode of them.
+        partition: the number that the rows shall bear.
 
     Raises:
         Corrupt: a batch is malformed.
         ApiError: it grows beyond its limit, or is of a kind that cannot be read.
     """
-    if not chunk.is_packed and set(wanted.columns) <= _PLAIN:
-        found = locate(chunk.data, chunk.rows, chunk.begin, chunk.until)
-        if found is not None:
-            return [_plain(found, chunk, wanted)] if len(found.offsets) else []
+    if not chunk.is_packed and _PLAIN.issuperset(wanted.columns):
+        table = locate(chunk.data, chunk.rows, chunk.begin, chunk.until, partition)
+        if table is not None:
+            return [_plain(table, chunk, wanted)] if len(table) else []
     fetched = Fetched(
         chunk.place.topic, chunk.place.partition, chunk.data, chunk.begin, chunk.until
     )
-    return [_block(rows) for rows in decode([fetched], wanted)]
+    return [_block(rows, partition) for rows in decode([fetched], wanted)]
 
 
-def _plain(found: Located, chunk: Chunk, wanted: Reading) -> Block:
-    both = {"key": found.keys, "value": found.values}
-    strings = {name: one for name, one in both.items() if name in wanted.columns}
-    size = len(chunk.data) + chunk.rows * (_ROW_BYTES + _STRING_BYTES * len(both))
-    count = len(found.offsets)
-    return Block(found.offsets, found.times, strings, {}, chunk.data, size, left=count)
+def _plain(table: Table, chunk: Chunk, wanted: Reading) -> Block:
+    for name, column in _STRINGS.items():
+        if name not in wanted.columns:
+            hide(table, column)
+    return Block(table, {}, chunk.data, chunk.size, left=len(table))
 
 
-def _block(rows: pa.RecordBatch) -> Block:
-    offsets = numbers_of(rows.column(0))
+def _block(rows: pa.RecordBatch, partition: int) -> Block:
+    table = empty(rows.num_rows)
+    table[:, OFFSET] = numbers_of(rows.column(0))
     times = numbers_of(rows.column(1))
-    if rows.column(1).null_count:
-        times = np.where(times == -1, NO_TIME, times)
-    strings: dict[str, Strings] = {}
+    table[:, TIME] = np.where(times == -1, NO_TIME, times) if rows.column(1).null_count else times
+    table[:, PARTITION] = partition
     arrays: dict[str, Array] = {}
     owned = {}
-    for name, column in zip(rows.schema.names[2:], rows.columns[2:], strict=True):
-        if name in {"key", "value"}:
-            strings[name] = strings_of(column)
-            # Both have the same owners, which must not be counted twice.
-            owned.update({one.address: one.size for one in column.buffers()[2:] if one})
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    for name, column in _STRINGS.items():
+        strings = columns.pop(name, None)
+        if strings is None:
+            hide(table, column)
         else:
-            arrays[name] = column
+            put(table, column, strings)
+            # Both have the same owners, which must not be counted twice.
+            owned.update({one.address: one.size for one in strings.buffers()[2:] if one})
+    for name in rows.schema.names[2:]:
+        if name in columns:
+            arrays[name] = columns[name]
     size = sum(owned.values()) + sum(column.nbytes for column in arrays.values())
-    size += rows.num_rows * (_ROW_BYTES + _STRING_BYTES * len(strings))
-    return Block(offsets, times, strings, arrays, rows, size, left=rows.num_rows)
+    return Block(table, arrays, rows, size + rows.num_rows * _ROW_BYTES, left=rows.num_rows)
 
 
 def keep(block: Block, mask: Flags) -> Block:
     """Return a block with only some of its rows."""
     rows = np.flatnonzero(mask)
     return Block(
-        block.offsets[rows],
-        block.times[rows],
-        {name: strings.at(rows) for name, strings in block.strings.items()},
+        block.table[rows],
         {name: take(column, rows) for name, column in block.arrays.items()},
         block.owner,
         block.size,

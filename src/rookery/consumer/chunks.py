@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from rookery.client.fetch import Aborted
 from rookery.consumer.block import Chunk
+from rookery.consumer.settings import ANY_ROWS
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import CODEC_MASK, BatchHeader
 
@@ -21,6 +24,8 @@ class Cutting(NamedTuple):
     """The offset before which rows are wanted."""
     chunk_bytes: int
     """About how large a chunk shall be; one batch is never cut."""
+    chunk_rows: int = ANY_ROWS
+    """The most rows of a chunk of more than one batch."""
 
 
 def cut(
@@ -34,13 +39,14 @@ def cut(
     They are copies: a chunk shall not keep all that came with it in memory.
     """
     some: list[BatchHeader] = []
-    begin, end, size = wanted.begin, wanted.begin, 0
+    begin, end, size, rows = wanted.begin, wanted.begin, 0, 0
     for header in _visible(data, headers, aborted, wanted):
-        if some and size + header.size > wanted.chunk_bytes:
-            yield _chunk(data, some, begin, end, wanted)
-            some, begin, size = [], end, 0
-        some.append(header)
         size += header.size
+        rows += header.record_count
+        if some and (size > wanted.chunk_bytes or rows > wanted.chunk_rows):
+            yield _chunk(data, some, begin, end, wanted)
+            some, begin, size, rows = [], end, header.size, header.record_count
+        some.append(header)
         end = header.last_offset + 1
     if some:
         yield _chunk(data, some, begin, end, wanted)
@@ -69,11 +75,24 @@ def _visible(
 def _chunk(
     data: memoryview, some: list[BatchHeader], begin: int, end: int, wanted: Cutting
 ) -> Chunk:
-    first, last = some[0], some[-1]
-    if last.end - first.position == sum(header.size for header in some):
-        taken = bytes(data[first.position : last.end])
-    else:
-        taken = b"".join([data[header.position : header.end] for header in some])
+    size = sum(header.size for header in some)
+    # Arrow keeps memory that was let go for the next; the system would have to clean it anew.
+    taken = pa.allocate_buffer(size)
+    room, at = memoryview(taken).cast("B"), 0
+    for begins, ends in _pieces(some):
+        room[at : at + ends - begins] = data[begins:ends]
+        at += ends - begins
     is_packed = any(header.attributes & CODEC_MASK for header in some)
     rows = sum(header.record_count for header in some)
-    return Chunk(wanted.place, taken, begin, end, wanted.until, rows, is_packed)
+    return Chunk(wanted.place, room, begin, end, wanted.until, rows, is_packed)
+
+
+def _pieces(some: list[BatchHeader]) -> Iterator[tuple[int, int]]:
+    """Yield where batches lie that follow each other without a gap."""
+    begins, ends = some[0].position, some[0].position
+    for header in some:
+        if header.position != ends:
+            yield begins, ends
+            begins = header.position
+        ends = header.end
+    yield begins, ends

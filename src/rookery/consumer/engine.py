@@ -62,6 +62,7 @@ class Engine:
         self._intake = Intake(shelves, self._merge, shape, settings)
         self.marks = Marks(shape.topics, lateness_ms, max_time_ms)
         self._outlet = Outlet(shape, self.marks.places, settings, clock, max_time_ms)
+        self._looked_at = 0
         self._ready_since: int | None = None
         self._blocked_since: int | None = None
         self.committer: Committer
@@ -102,6 +103,7 @@ class Engine:
         self._shape.join(one.place)
         with self._shelves.news:
             self._shelves.by_place[one.place] = shelf
+            self._shelves.changed.append(shelf)
             self._shelves.tell()
         return shelf
 
@@ -181,12 +183,17 @@ class Engine:
 
     def _look_at_shelves(self) -> None:
         """Tell the merge which partitions are done, and in live mode which are idle."""
-        now = self._clock.monotonic_ms()
-        merge = self._merge
-        for index, shelf in enumerate(self.shelf_of):
-            merge.is_done[index] = shelf.is_done
-            if self._is_live:
-                merge.is_idle[index] = self._is_idle(shelf, now)
+        changed = self._shelves.take_changed()
+        for shelf in changed:
+            self._merge.set_done(shelf.index, is_done=shelf.is_done)
+        if self._is_live:
+            now = self._clock.monotonic_ms()
+            # Answers alone prove that a partition is idle, and the proof does not last.
+            is_due = now - self._looked_at >= _LOOK_SELDOM_MS
+            for shelf in self.shelf_of if is_due else changed:
+                self._merge.set_idle(shelf.index, is_idle=self._is_idle(shelf, now))
+            if is_due:
+                self._looked_at = now
 
     def _is_idle(self, shelf: Shelf, now: int) -> bool:
         if shelf.is_gone or not shelf.is_empty or now - shelf.proved_at > _FRESH_MS:
@@ -227,8 +234,7 @@ class Engine:
     def _is_over(self) -> bool:
         if self._outlet.is_spent:
             return True
-        is_done = bool(self._merge.is_done.all())
-        return is_done and not self._is_live and not self._merge.pending
+        return not self._is_live and self._merge.is_over
 
     def _may_emit(self, now: int, *, is_over: bool, has_moved: bool) -> bool:
         if not self._outlet.may_go():
@@ -248,8 +254,9 @@ class Engine:
                 self.shelf_of[index].late += count
         self.marks.pass_rows(rows)
         self._settle(self._outlet.ready.drop(len(rows)))
-        decoded_to = [shelf.decoded_to for shelf in self.shelf_of]
-        self.marks.settle(self._merge, self._outlet.ready, decoded_to)
+        if self._settings.lateness:
+            decoded_to = [shelf.decoded_to for shelf in self.shelf_of]
+            self.marks.settle(self._merge, self._outlet.ready, decoded_to)
         self._ready_since = None
         checkpoint = self.marks.maker()
         return Batch(going.data, checkpoint, self.committer, going.late, going.rejected)
@@ -374,6 +381,6 @@ class Engine:
             return State.TRUNCATED
         if not shelf.is_answered:
             return State.UNKNOWN
-        if bool(self._merge.is_idle[shelf.index]):
+        if self._merge.is_idle(shelf.index):
             return State.IDLE
         return State.FETCHING if shelf.is_fetching or not shelf.held else State.HELD

@@ -14,6 +14,7 @@ from rookery.consumer.block import Block
 from rookery.consumer.checkpoint import NO_TIME
 from rookery.consumer.output import TIMESTAMP, Shape
 from rookery.consumer.positions import to_ms
+from rookery.consumer.table import KEY, VALUE, strings
 from rookery.decode.port import Array
 from rookery.errors import ConfigError
 
@@ -66,7 +67,7 @@ class EventTime:
     def _of_field(self, block: Block, index: int) -> Numbers:
         source = self._path[0]
         decoding = self._shape.key if source == "key" else self._shape.value
-        raw = gather.binary(block.strings[source])
+        raw = gather.binary(strings(block.table, KEY if source == "key" else VALUE))
         topics = np.full(len(raw), self._shape.topic_number(index), np.int32)
         column = decoding.decode(raw, topics).values
         for name in self._path[1:]:

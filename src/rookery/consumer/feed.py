@@ -27,12 +27,14 @@ from rookery.records.batch import FIELDS, HEADER_SIZE, BatchHeader
 
 log = logging.getLogger(__name__)
 
-# One answer is in memory beside what is held, so it is not large.
-_MAX_FETCH: Final = 16 * MIB
+# One answer is in memory beside what is held, so it is not large; but of many partitions each shall
+# have room in it.
+_MAX_FETCH: Final = 8 * MIB
+_MAX_ANSWER: Final = 64 * MIB
 _MAX_PARTITION: Final = 8 * MIB
 # What is read ahead in all: more would be no faster, and be out of the processor's cache for long.
-_MAX_AHEAD: Final = 64 * MIB
-_MIN_PARTITION: Final = 64 * 1024
+_MAX_AHEAD: Final = 128 * MIB
+_MIN_PARTITION: Final = 128 * 1024
 _MAX_CHUNK: Final = 256 * 1024
 _MIN_CHUNK: Final = 16 * 1024
 # How long a broker may wait for records: with others that could be asked for meanwhile, shortly.
@@ -112,6 +114,8 @@ class Feed:
 
     def _start(self) -> int:
         """Send what requests can be sent; return when to look again."""
+        if self._is_occupied():
+            return _LONG_WAIT_MS
         now = self._clock.monotonic_ms()
         with self._shelves.news:
             open_ones = [one for one in self._shelves.by_place.values() if not one.is_exhausted]
@@ -131,6 +135,14 @@ class Feed:
             self._spawn(self._fetch(request))
         waits = [one.retry_at - now for one in open_ones if one.retry_at > now]
         return min(waits, default=_LONG_WAIT_MS)
+
+    def _is_occupied(self) -> bool:
+        """Tell whether every broker has a request of ours: then an answer comes first."""
+        shelves, lanes = self._shelves, self._lanes
+        if not self._busy or not self._busy.issuperset(lanes.values()):
+            return False
+        with shelves.news:
+            return lanes.keys() >= shelves.by_place.keys()
 
     def _find_lanes(self, ready: list[Shelf]) -> None:
         lost = [one.place for one in ready if one.place not in self._lanes]
@@ -172,7 +184,7 @@ class Feed:
         if not chosen:
             self._shelves.be_hungry()
             return None
-        most = min(max(_MAX_FETCH, _MIN_PARTITION * len(chosen)), 2 * _MAX_FETCH)
+        most = min(max(_MAX_FETCH, _MIN_PARTITION * len(chosen)), _MAX_ANSWER)
         max_bytes = max(1, min(room, most, max(self._shelves.memory // 4, _MIN_PARTITION)))
         # All of them shall have room in one answer: the merge needs rows of each.
         each = min(max(share, _MIN_PARTITION), max(max_bytes // len(chosen), _MIN_PARTITION))
@@ -235,6 +247,7 @@ class Feed:
 
     def _on_answer(self, shelf: Shelf, answer: Answer, *, is_alone: bool) -> None:
         now = self._clock.monotonic_ms()
+        self._shelves.changed.append(shelf)
         if answer.high_watermark >= 0:
             shelf.high_watermark = answer.high_watermark
             if self._settings.is_committed:
@@ -348,6 +361,7 @@ class Feed:
                 shelf.fault = LogTruncated(shelf.place, shelf.position, latest)
             elif shelf.position < earliest:
                 self._pass_over(shelf, earliest)
+            self._shelves.changed.append(shelf)
             self._shelves.tell()
         self._wake.set()
 

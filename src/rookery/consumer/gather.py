@@ -1,4 +1,4 @@
-"""Byte strings that lie anywhere in memory, and Arrow columns made of them."""
+"""Records found in batches, and Arrow columns made of byte strings that lie anywhere in memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rookery.consumer.arrow import Numbers, Sizes, buffer, view
+from rookery.consumer.table import Strings, Table, empty
 from rookery.native import load
 from rookery.records.kernel import Buffer
 
@@ -21,26 +22,29 @@ else:
 _INLINE = 12
 
 
-class Strings(NamedTuple):
-    """Where byte strings lie; whoever holds this must hold their owner, too."""
+def locate(data: Buffer, rows: int, begin: int, until: int, partition: int) -> Table | None:
+    """Find the records of batches, `rows` at most; None if they are not plain.
 
-    addresses: Numbers
-    sizes: Sizes
-    """Below zero where there is none."""
+    Args:
+        data: whole batches; whoever holds the result must hold it, too.
+        rows: how many records they have at most.
+        begin: the first offset wanted.
+        until: the offset before which records are wanted.
+        partition: the number that rows shall bear.
+    """
+    table = empty(rows)
+    count = _gather.locate(data, begin, until, partition, table.data)
+    return None if count < 0 else table[:count]
 
-    def at(self, rows: Numbers | slice) -> Strings:
-        """Return some of them."""
-        return Strings(self.addresses[rows], self.sizes[rows])
 
-
-def strings_of(column: Array) -> Strings:
-    """Return where the strings of a `binary_view` column lie; it must not be a slice."""
-    count = len(column)
-    valid, views, *data = column.buffers()
+def put(table: Table, column: int, strings: Array) -> None:
+    """Note where the strings of a `binary_view` column lie; it must not be a slice."""
+    count = len(strings)
+    valid, views, *data = strings.buffers()
     if views is None or not count:
-        return Strings(np.empty(0, np.int64), np.empty(0, np.int32))
+        return
     numbers = np.frombuffer(memoryview(views), np.int32, 4 * count).reshape(count, 4)
-    sizes = numbers[:, 0].copy()
+    sizes = numbers[:, 0].astype(np.int64)
     is_long = sizes > _INLINE
     addresses = numbers[:, 3].astype(np.int64)
     if len(data) == 1 and data[0] is not None:
@@ -56,46 +60,42 @@ def strings_of(column: Array) -> Strings:
             np.frombuffer(memoryview(valid), np.uint8), count=count, bitorder="little"
         )
         sizes[bits == 0] = -1
-    return Strings(addresses, sizes)
+    table[:, column] = addresses
+    table[:, column + 1] = sizes
 
 
-class Located(NamedTuple):
-    """Where the records of plain batches lie."""
+class Columns(NamedTuple):
+    """The numbers of rows, each kind by itself."""
 
     offsets: Numbers
     times: Numbers
+    orders: Numbers
+    partitions: Sizes
     keys: Strings
     values: Strings
 
-
-def locate(data: Buffer, rows: int, begin: int, until: int) -> Located | None:
-    """Find the records of batches, `rows` at most; None if they are not plain.
-
-    Args:
-        data: whole batches; whoever holds the result must hold it, too.
-        rows: how many records they have at most.
-        begin: the first offset wanted.
-        until: the offset before which records are wanted.
-    """
-    offsets, times = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    keys = Strings(np.empty(rows, np.int64), np.empty(rows, np.int32))
-    values = Strings(np.empty(rows, np.int64), np.empty(rows, np.int32))
-    columns = [one.data for one in (offsets, times, *keys, *values)]
-    count = _gather.locate(data, begin, until, columns)
-    if count < 0:
-        return None
-    if count == rows:
-        return Located(offsets, times, keys, values)
-    return Located(offsets[:count], times[:count], keys.at(slice(count)), values.at(slice(count)))
+    def at(self, rows: Numbers | slice) -> Columns:
+        """Return some of the rows."""
+        offsets, times, orders, partitions, keys, values = self
+        return Columns(
+            offsets[rows],
+            times[rows],
+            orders[rows],
+            partitions[rows],
+            Strings(keys.addresses[rows], keys.sizes[rows]),
+            Strings(values.addresses[rows], values.sizes[rows]),
+        )
 
 
-def joined(many: list[Strings]) -> Strings:
-    """Return strings one after the other."""
-    if len(many) == 1:
-        return many[0]
-    return Strings(
-        np.concatenate([one.addresses for one in many]), np.concatenate([one.sizes for one in many])
-    )
+def unpack(lines: Numbers) -> Columns:
+    """Bring rows that lie anywhere into columns."""
+    count = len(lines)
+    offsets, times, orders = (np.empty(count, np.int64) for _ in range(3))
+    partitions = np.empty(count, np.int32)
+    keys, values = (Strings(np.empty(count, np.int64), np.empty(count, np.int32)) for _ in range(2))
+    found = Columns(offsets, times, orders, partitions, keys, values)
+    _gather.unpack(view(lines), [one.data for one in (*found[:4], *keys, *values)])
+    return found
 
 
 def binary(strings: Strings) -> Array:

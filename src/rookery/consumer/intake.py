@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rookery.consumer import block as blocks
 from rookery.consumer.block import Block, Chunk
 from rookery.consumer.checkpoint import NO_TIME
@@ -13,6 +11,7 @@ from rookery.consumer.merge import Merge
 from rookery.consumer.output import Shape
 from rookery.consumer.settings import StreamSettings
 from rookery.consumer.shelf import ENDLESS, Shelf, Shelves
+from rookery.consumer.table import ORDER
 from rookery.errors import ApiError, Corrupt
 
 
@@ -35,7 +34,7 @@ class Intake:
         if chunk is None:
             return None
         try:
-            found = blocks.decoded(chunk, self._reading)
+            found = blocks.decoded(chunk, self._reading, shelf.index)
         except (Corrupt, ApiError) as error:
             self._on_fault(shelf, chunk, error)
             return 0
@@ -46,24 +45,25 @@ class Intake:
                 change += kept.size
                 shelf.block_bytes = max(shelf.block_bytes, kept.size)
                 rows += kept.left
-                before = self._merge.add(shelf.index, kept, kept.ordering, kept.offsets)
+                placed = self._merge.add(shelf.index, kept, kept.ordering, kept.offsets)
+                kept.table[:, ORDER] = placed.keys
                 if self._settings.lateness:
-                    kept.before = before
+                    kept.before = placed.before
         shelf.decoded_to = chunk.end
         self._shelves.settle(shelf, change)
-        self._merge.is_done[shelf.index] = shelf.is_done
+        self._merge.set_done(shelf.index, is_done=shelf.is_done)
         return rows
 
     def _kept(self, shelf: Shelf, block: Block) -> Block:
         """Leave out what was not asked for."""
         self._event_time.stamp(block, shelf.index)
+        has_times = shelf.min_time_ms != NO_TIME or shelf.end_time_ms != ENDLESS
+        if not has_times and self._settings.missing_timestamp != "drop":
+            return block
         times = block.ordering
-        mask = np.ones(len(times), np.bool_)
         is_missing = times == NO_TIME
-        if shelf.min_time_ms != NO_TIME:
-            mask &= (times >= shelf.min_time_ms) | is_missing
-        if shelf.end_time_ms != ENDLESS:
-            mask &= times < shelf.end_time_ms
+        mask = (times >= shelf.min_time_ms) | is_missing
+        mask &= times < shelf.end_time_ms
         if self._settings.missing_timestamp == "drop":
             mask &= ~is_missing
         return block if mask.all() else blocks.keep(block, mask)

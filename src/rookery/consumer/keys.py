@@ -19,10 +19,23 @@ class Keyed(NamedTuple):
     """The keys of some rows that follow each other in a partition."""
 
     keys: Numbers
-    before: Numbers
-    """The clock before each row."""
-    clock: int
-    """The clock behind the last one."""
+    clocks: Numbers
+    """The clock behind each row."""
+    began: int
+    """The clock before the first one."""
+
+    @property
+    def clock(self) -> int:
+        """The clock behind the last one."""
+        return int(self.clocks[-1]) if len(self.clocks) else self.began
+
+    @property
+    def before(self) -> Numbers:
+        """The clock before each row."""
+        before = np.empty_like(self.clocks)
+        before[:1] = self.began
+        before[1:] = self.clocks[:-1]
+        return before
 
 
 def keyed(times: Numbers, clock: int, lateness_ms: int, max_time_ms: int) -> Keyed:
@@ -34,23 +47,19 @@ def keyed(times: Numbers, clock: int, lateness_ms: int, max_time_ms: int) -> Key
         lateness_ms: how far back a row may lie and still be put in its place.
         max_time_ms: rows above it are mistaken: they do not move the clock.
     """
-    is_sound = times <= max_time_ms
-    if lateness_ms == 0 and is_sound.all():
+    if lateness_ms == 0 and len(times) and int(times.max()) <= max_time_ms:
         # NO_TIME is below everything, so the running maximum is the key, whatever is missing.
-        keys = np.maximum.accumulate(np.maximum(times, clock))
-        before = np.empty_like(keys)
-        before[:1] = clock
-        before[1:] = keys[:-1]
-        return Keyed(keys, before, int(keys[-1]) if len(keys) else clock)
-    counted = np.where(is_sound, times, NO_TIME)
-    running = np.maximum.accumulate(np.maximum(counted, clock))
-    before = np.empty_like(running)
-    before[:1] = clock
-    before[1:] = running[:-1]
+        clocks = np.maximum.accumulate(times)
+        if clocks[0] < clock:
+            np.maximum(clocks, clock, out=clocks)
+        return Keyed(clocks, clocks, clock)
+    counted = np.where(times <= max_time_ms, times, NO_TIME)
+    clocks = np.maximum.accumulate(np.maximum(counted, clock))
+    found = Keyed(clocks, clocks, clock)
+    before = found.before
     keys = np.maximum(counted, before - lateness_ms)
     # A row without a sound time of its own takes the clock's.
-    keys = np.where(counted == NO_TIME, before, keys)
-    return Keyed(keys, before, int(running[-1]) if len(running) else clock)
+    return found._replace(keys=np.where(counted == NO_TIME, before, keys))
 
 
 def lateness(keys: Numbers, times: Numbers, max_time_ms: int) -> Numbers:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rookery.consumer.arrow import Numbers
+from rookery.consumer.arrow import Numbers, appended
 from rookery.consumer.block import Block
 from rookery.consumer.checkpoint import NO_TIME, Checkpoint, Mark
 from rookery.consumer.merge import Merge
@@ -39,8 +39,8 @@ class Marks:
         if mark.passed:
             self._passed[len(self.places)] = mark.passed
         self.places.append(place)
-        self.offsets = np.append(self.offsets, np.int64(mark.offset))
-        self._clocks = np.append(self._clocks, np.int64(mark.clock))
+        self.offsets = appended(self.offsets, mark.offset)
+        self._clocks = appended(self._clocks, mark.clock)
 
     def pass_rows(self, rows: Rows) -> None:
         """Go behind rows that are handed out."""
@@ -88,8 +88,17 @@ class Marks:
                 for index, (place, offset, clock) in enumerate(numbers)
                 if index not in gone
             }
+            stays = {
+                self.places[index]: index for index in range(len(offsets)) if index not in gone
+            }
             return Checkpoint(
-                marks, self._topics, self._lateness_ms, self._max_time_ms, frontier, rows
+                marks,
+                self._topics,
+                self._lateness_ms,
+                self._max_time_ms,
+                frontier,
+                rows,
+                stays=stays,
             )
 
         return make

@@ -17,9 +17,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from rookery.consumer.arrow import Flags, Numbers
+from rookery.consumer.arrow import Flags, Numbers, appended
 from rookery.consumer.checkpoint import NO_TIME
-from rookery.consumer.keys import keyed
+from rookery.consumer.keys import Keyed, keyed
 
 NO_BOUND: Final = (1 << 63) - 1
 
@@ -98,10 +98,10 @@ class Merge(Generic[B]):
         self._floors: Numbers = np.empty(0, np.int64)
         self._passed: dict[int, Numbers] = {}
         self._heads: Numbers = np.empty(0, np.int64)
-        self.is_done: Flags = np.empty(0, np.bool_)
-        """Which partitions will bring no more rows."""
-        self.is_idle: Flags = np.empty(0, np.bool_)
-        """Which partitions are not waited for."""
+        self._is_done: Flags = np.empty(0, np.bool_)
+        self._is_idle: Flags = np.empty(0, np.bool_)
+        # Below which key no row will come, for each partition; NO_BOUND if it is not waited for.
+        self._marks: Numbers = np.empty(0, np.int64)
         self.frontier = NO_TIME
         """The highest key of the rows that have gone."""
         self.pending = 0
@@ -121,29 +121,61 @@ class Merge(Generic[B]):
             passed: offsets of rows that have gone, each as the first and the one behind the last.
         """
         self._runs.append([])
-        self.clocks = np.append(self.clocks, np.int64(clock))
-        self._floors = np.append(self._floors, np.int64(floor))
-        self._heads = np.append(self._heads, np.int64(NO_BOUND))
-        self.is_done = np.append(self.is_done, np.False_)
-        self.is_idle = np.append(self.is_idle, np.False_)
+        self.clocks = appended(self.clocks, clock)
+        self._floors = appended(self._floors, floor)
+        self._heads = appended(self._heads, NO_BOUND)
+        self._is_done = appended(self._is_done, 0)
+        self._is_idle = appended(self._is_idle, 0)
+        self._marks = appended(self._marks, 0)
+        index = len(self._runs) - 1
+        self._mark(index)
         if passed:
-            self._passed[len(self._runs) - 1] = np.array(passed, np.int64).ravel()
-        return len(self._runs) - 1
+            self._passed[index] = np.array(passed, np.int64).ravel()
+        return index
 
     def leave(self, index: int) -> None:
         """Drop a partition's rows, and wait for it no more; its number is not used again."""
         self.pending -= sum(len(run.keys) - run.at for run in self._runs[index])
         self._runs[index] = []
         self._heads[index] = NO_BOUND
-        self.is_done[index] = True
+        self.set_done(index, is_done=True)
 
-    def add(self, index: int, block: B, times: Numbers, offsets: Numbers) -> Numbers:
-        """Take in rows of a partition, which follow those before; return the clock before each."""
-        if not len(times):
-            return times
+    def set_done(self, index: int, *, is_done: bool) -> None:
+        """Say whether a partition will bring no more rows."""
+        self._is_done[index] = is_done
+        self._mark(index)
+
+    def set_idle(self, index: int, *, is_idle: bool) -> None:
+        """Say whether a partition is not waited for, though it may bring more rows."""
+        self._is_idle[index] = is_idle
+        self._mark(index)
+
+    def is_idle(self, index: int) -> bool:
+        """Tell whether a partition is not waited for."""
+        return bool(self._is_idle[index])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all rows have gone, and none will come."""
+        return not self.pending and bool(self._is_done.all())
+
+    def _mark(self, index: int) -> None:
+        mark = NO_BOUND
+        if not (self._is_done[index] or self._is_idle[index]):
+            mark = max(int(self.clocks[index]) - self._lateness_ms, int(self._floors[index]))
+        self._marks[index] = mark
+
+    def add(self, index: int, block: B, times: Numbers, offsets: Numbers) -> Keyed:
+        """Take in rows of a partition, which follow those before; return their keys."""
         found = keyed(times, int(self.clocks[index]), self._lateness_ms, self._max_time_ms)
+        if not len(times):
+            return found
         self.clocks[index] = found.clock
-        keys = np.maximum(found.keys, self._floors[index])
+        self._mark(index)
+        keys, floor = found.keys, self._floors[index]
+        if self._lateness_ms or keys[0] < floor:
+            keys = np.maximum(keys, floor)
+            found = found._replace(keys=keys)
         rows = self._rows(index, keys, offsets)
         if rows is not None:
             keys = keys[rows]
@@ -151,7 +183,7 @@ class Merge(Generic[B]):
             self._runs[index].append(Run(index, block, rows, keys))
             self._heads[index] = min(int(self._heads[index]), int(keys[0]))
             self.pending += len(keys)
-        return found.before
+        return found
 
     def _rows(self, index: int, keys: Numbers, offsets: Numbers) -> Numbers | None:
         """Return which rows are wanted, in the order of their keys; None: all as they are."""
@@ -174,26 +206,23 @@ class Merge(Generic[B]):
 
     def bound(self) -> Bound:
         """Return up to where rows may go, and which partition holds back the rest."""
-        is_free = self.is_done | self.is_idle
-        if self._order == "none" or not len(is_free) or is_free.all():
-            return Bound(NO_BOUND, len(is_free))
+        marks = self._marks
+        if self._order == "none" or not len(marks):
+            return Bound(NO_BOUND, len(marks))
         if self._order == "partition":
-            return Bound(NO_BOUND, int(np.argmin(is_free)))
-        marks = np.where(is_free, NO_BOUND, self._marks())
+            index = int((marks < NO_BOUND).argmax())
+            return Bound(NO_BOUND, index if marks[index] < NO_BOUND else len(marks))
         # The first of equal ones: rows of the others with this key come behind its own.
-        index = int(np.argmin(marks))
-        return Bound(int(marks[index]), index)
-
-    def _marks(self) -> Numbers:
-        """Return below which key no row will come, for each partition."""
-        return np.maximum(self.clocks - self._lateness_ms, self._floors)
+        index = int(marks.argmin())
+        key = int(marks[index])
+        return Bound(key, index if key < NO_BOUND else len(marks))
 
     def lagging(self) -> Numbers:
         """Return the numbers of the partitions that are waited for, those furthest behind first."""
-        waited = np.flatnonzero(~(self.is_done | self.is_idle))
+        waited = np.flatnonzero(self._marks < NO_BOUND)
         if self._order != "timestamp":
             return waited
-        return waited[np.argsort(self._marks()[waited], kind="stable")]
+        return waited[np.argsort(self._marks[waited], kind="stable")]
 
     def release(self) -> Round[B] | None:
         """Let all rows go that may; return None if there are none."""
@@ -209,11 +238,14 @@ class Merge(Generic[B]):
         return round_
 
     def _may_go(self, bound: Bound) -> Flags:
+        """Tell which partitions have rows up to the bound."""
+        heads, behind = self._heads, bound.partition + 1
+        may_go = (heads <= bound.key) & (heads < NO_BOUND)
         if self._order == "partition":
-            may_go = self._heads < NO_BOUND
-            may_go[bound.partition + 1 :] = False
-            return may_go
-        return (self._heads <= bound.key) & (self._heads < NO_BOUND)
+            may_go[behind:] = False
+        elif self._order == "timestamp":
+            may_go[behind:] &= heads[behind:] < bound.key
+        return may_go
 
     def _cut(self, index: int, bound: Bound) -> list[Piece[B]]:
         runs = self._runs[index]
@@ -226,9 +258,9 @@ class Merge(Generic[B]):
 
     def _move_on(self, round_: Round[B]) -> None:
         self.frontier = max(self.frontier, int(round_.keys.max()))
-        if self.is_idle.any() and self._order == "timestamp":
+        if self._order == "timestamp":
             # Rows have passed them: what they bring from now on cannot come before those.
-            self._floors[self.is_idle] = self.frontier
+            self._floors[self._is_idle] = self.frontier
 
 
 def _ordered(pieces: list[Piece[B]], *, is_sorted: bool) -> Round[B]:

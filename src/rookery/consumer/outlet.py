@@ -95,7 +95,7 @@ class Outlet:
 
     def count(self, rows: Rows) -> None:
         """Know of rows that are handed out."""
-        size = rows.total()
+        size = int(rows.sizes().sum())
         self.bytes += size
         if self._left_rows is not None:
             self._left_rows -= len(rows)
@@ -113,9 +113,9 @@ class Outlet:
         limit = min(self._settings.batch_bytes, _MAX_BYTES)
         if self._left_bytes is not None:
             limit = min(limit, self._left_bytes)
-        if rows.total() <= limit:
-            return rows
         total = np.cumsum(rows.sizes())
+        if not len(total) or total[-1] <= limit:
+            return rows
         return rows.at(slice(max(int(np.searchsorted(total, limit, "right")), 1)))
 
     def _before_refused(self, rows: Rows, late: Numbers) -> int:

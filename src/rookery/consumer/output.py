@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from rookery.consumer import gather
-from rookery.consumer.arrow import Numbers, Sizes, column
+from rookery.consumer.arrow import Numbers, Sizes, appended, column
 from rookery.consumer.checkpoint import NO_TIME
 from rookery.consumer.decoding import Decoding, Reject
 from rookery.consumer.ready import Rows
 from rookery.consumer.settings import StreamSettings
+from rookery.consumer.table import Strings
 from rookery.errors import ConfigError
 from rookery.model.partition import TopicPartition
 from rookery.records.reading import HEADERS
@@ -79,8 +80,8 @@ class Shape:
         if place.topic not in self.topics:
             self._add_topic(place.topic)
         topic = self.topics.index(place.topic)
-        self._topic_of = np.append(self._topic_of, np.int32(topic))
-        self._partition_of = np.append(self._partition_of, np.int32(place.partition))
+        self._topic_of = appended(self._topic_of, topic)
+        self._partition_of = appended(self._partition_of, place.partition)
 
     def _add_topic(self, name: str) -> None:
         """Know one more topic; its rows must fit the columns there are.
@@ -116,7 +117,7 @@ class Shape:
             if name in {"key", "value", "raw_key", "raw_value"}:
                 source = name.removeprefix("raw_")
                 if source not in raw:
-                    raw[source] = gather.binary(rows.strings[source])
+                    raw[source] = gather.binary(_strings(rows, source))
                 taken = raw[source]
                 if name == source:
                     decoding = self.key if name == "key" else self.value
@@ -131,10 +132,7 @@ class Shape:
         """Make a batch of the rows that could not be decoded, with the reasons."""
         some = rows.at(np.array([one.row for one in rejects], np.int64))
         columns = [self._plain(name, some, None) for name in REJECTED.names[:4]]
-        for name in ("key", "value"):
-            strings = some.strings.get(name)
-            none = pa.nulls(len(some), pa.binary())
-            columns.append(none if strings is None else gather.binary(strings))
+        columns += [gather.binary(_strings(some, name)) for name in ("key", "value")]
         columns.append(pa.array([one.reason for one in rejects], pa.string()))
         return pa.RecordBatch.from_arrays(columns, schema=REJECTED)
 
@@ -147,10 +145,14 @@ class Shape:
         if name == "offset":
             return column(rows.offsets, pa.int64())
         if name == "timestamp":
-            return _times(rows.times)
+            return _times(rows.columns.times)
         if name == "lateness":
             return column(np.zeros(len(rows), np.int64) if late is None else late, LATENESS)
         return rows.arrays[name]
+
+
+def _strings(rows: Rows, name: str) -> Strings:
+    return rows.columns.keys if name == "key" else rows.columns.values
 
 
 def _times(times: Numbers) -> Array:

@@ -1,4 +1,4 @@
-"""Rows that may go, in order, as columns of numbers: the last stop before they become Arrow."""
+"""Rows that may go, in order: the last stop before they become Arrow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rookery.consumer.arrow import Numbers, Sizes, take
 from rookery.consumer.block import Block
-from rookery.consumer.gather import Strings, joined
+from rookery.consumer.gather import Columns, unpack
 from rookery.consumer.merge import Piece, Round
 
 if TYPE_CHECKING:
@@ -22,52 +22,60 @@ if TYPE_CHECKING:
 class Rows:
     """Rows in their order; all columns are of the same length."""
 
-    indices: Sizes
-    """The partition's number in the merge."""
-    offsets: Numbers
-    times: Numbers
-    """The record's own."""
-    keys: Numbers
-    strings: dict[str, Strings]
+    lines: Numbers
+    """Where they lie."""
     arrays: dict[str, Array]
     event_times: Numbers | None = None
     """The times that order the rows, if they are others."""
     before: Numbers | None = None
     """The clock before each row, if it is needed."""
+    _columns: Columns | None = None
 
     def __len__(self) -> int:
-        return len(self.indices)
+        return len(self.lines)
+
+    @property
+    def columns(self) -> Columns:
+        """Their numbers."""
+        if self._columns is None:
+            self._columns = unpack(self.lines)
+        return self._columns
+
+    @property
+    def indices(self) -> Sizes:
+        """The partitions' numbers in the merge."""
+        return self.columns.partitions
+
+    @property
+    def offsets(self) -> Numbers:
+        """The rows' offsets."""
+        return self.columns.offsets
+
+    @property
+    def keys(self) -> Numbers:
+        """The keys that order the rows."""
+        return self.columns.orders
 
     @property
     def ordering(self) -> Numbers:
         """The times that order the rows."""
-        return self.times if self.event_times is None else self.event_times
+        return self.columns.times if self.event_times is None else self.event_times
 
     def at(self, rows: Numbers | slice) -> Rows:
         """Return some of the rows."""
-        taken = {name: _taken(column, rows) for name, column in self.arrays.items()}
         return Rows(
-            self.indices[rows],
-            self.offsets[rows],
-            self.times[rows],
-            self.keys[rows],
-            {name: strings.at(rows) for name, strings in self.strings.items()},
-            taken,
+            self.lines[rows],
+            {name: _taken(column, rows) for name, column in self.arrays.items()},
             _some(self.event_times, rows),
             _some(self.before, rows),
+            None if self._columns is None else self._columns.at(rows),
         )
 
     def sizes(self) -> Numbers:
-        """Return the bytes of keys and values of each row."""
-        found = [np.maximum(strings.sizes, 0) for strings in self.strings.values()]
-        return np.sum(found, axis=0, dtype=np.int64) if found else np.zeros(len(self), np.int64)
-
-    def total(self) -> int:
-        """Return the bytes of keys and values of all rows."""
-        return sum(
-            int(np.maximum(strings.sizes, 0).sum(dtype=np.int64))
-            for strings in self.strings.values()
-        )
+        """Return the bytes of key and value of each row."""
+        found = np.maximum(self.columns.keys.sizes, 0, dtype=np.int64)
+        found += np.maximum(self.columns.values.sizes, 0)
+        return found
 
 
 class Ready:
@@ -132,47 +140,25 @@ class Ready:
 
 
 def _laid(round_: Round[Block]) -> Rows:
-    """Put the columns of all pieces one behind the other, then in order."""
-    pieces = round_.pieces
-    parts = [_part(piece) for piece in pieces]
-    whole = _concatenated(parts)
-    whole.indices = np.repeat(
-        np.array([piece.run.index for piece in pieces], np.int32),
-        [piece.end - piece.begin for piece in pieces],
-    )
-    whole.keys = round_.keys
+    """Put the rows of all pieces one behind the other, then in order."""
+    whole = _concatenated([_part(piece) for piece in round_.pieces])
     return whole if round_.order is None else whole.at(round_.order)
 
 
 def _part(piece: Piece[Block]) -> Rows:
     run, block = piece.run, piece.run.block
-    rows: Numbers | slice = slice(piece.begin, piece.end)
-    if run.rows is not None:
-        rows = run.rows[piece.begin : piece.end]
-    none = np.empty(0, np.int64)
-    return Rows(
-        np.empty(0, np.int32),
-        block.offsets[rows],
-        block.times[rows],
-        none,
-        {name: strings.at(rows) for name, strings in block.strings.items()},
-        {name: _taken(column, rows) for name, column in block.arrays.items()},
-        _some(block.event_times, rows),
-        _some(block.before, rows),
-    )
+    whole = Rows(block.lines, block.arrays, block.event_times, block.before)
+    if run.rows is None:
+        return whole.at(slice(piece.begin, piece.end))
+    return whole.at(run.rows[piece.begin : piece.end])
 
 
 def _concatenated(parts: list[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
-    first = parts[0]
     return Rows(
-        np.concatenate([one.indices for one in parts]),
-        np.concatenate([one.offsets for one in parts]),
-        np.concatenate([one.times for one in parts]),
-        np.concatenate([one.keys for one in parts]),
-        {name: joined([one.strings[name] for one in parts]) for name in first.strings},
-        {name: pa.concat_arrays([one.arrays[name] for one in parts]) for name in first.arrays},
+        np.concatenate([one.lines for one in parts]),
+        {name: pa.concat_arrays([one.arrays[name] for one in parts]) for name in parts[0].arrays},
         _all([one.event_times for one in parts]),
         _all([one.before for one in parts]),
     )

@@ -158,6 +158,8 @@ class Shelves:
         """Bytes of chunks and blocks."""
         self.peak = 0
         """The most that was held at any time."""
+        self.changed: list[Shelf] = []
+        """Those that something was heard of since the reader looked last; the lock guards it."""
         self.needed: list[Shelf] = []
         """Those that the merge waits for, the most urgent first."""
         self.failure: BaseException | None = None
@@ -213,6 +215,12 @@ class Shelves:
         """Wake the reader; the lock must be held."""
         self._arrivals += 1
         self.news.notify_all()
+
+    def take_changed(self) -> list[Shelf]:
+        """Return those that something was heard of since the last call."""
+        with self.news:
+            changed, self.changed = self.changed, []
+        return changed
 
     def arrivals(self) -> int:
         """Return a number that grows with every news."""

@@ -22,7 +22,7 @@ from typing import Final, cast
 
 from rookery.errors import ConfigError, ProtocolError, Unavailable
 from rookery.wire.buffer import Buffer
-from rookery.wire.frame import REQUEST_MINIMUM, RESPONSE_MINIMUM, Frame, Splitter
+from rookery.wire.frame import REQUEST_MINIMUM, RESPONSE_MINIMUM, Chunks, Frame, Splitter
 from rookery.wire.header import correlation_id, read_response, request_frame
 from rookery.wire.message import Api, Request, Response
 
@@ -55,6 +55,7 @@ async def connect(
     *,
     tls: ssl.SSLContext | None = None,
     server_hostname: str | None = None,
+    chunks: Chunks | None = None,
 ) -> Upstream:
     """Connect to a broker.
 
@@ -64,13 +65,14 @@ async def connect(
         settings: the bounds.
         tls: the client's side of TLS; without it the port must be a plain one.
         server_hostname: the name that the broker's certificate must bear, if it is not `host`.
+        chunks: where receive buffers come from, if connections share them.
 
     Raises:
         Unavailable: the broker cannot be reached, or does not speak TLS.
         ConfigError: its certificate is not trusted, or bears another name.
     """
     settings = settings or UpstreamSettings()
-    upstream = Upstream(host, port, settings)
+    upstream = Upstream(host, port, settings, chunks)
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(settings.connect_timeout_ms / 1000):
@@ -98,14 +100,16 @@ async def connect(
 class Upstream(asyncio.BufferedProtocol):
     """The client's end of one connection to a broker; made by `connect`."""
 
-    def __init__(self, host: str, port: int, settings: UpstreamSettings) -> None:
+    def __init__(
+        self, host: str, port: int, settings: UpstreamSettings, chunks: Chunks | None = None
+    ) -> None:
         self.host = host
         self.port = port
         self.requests = 0
         self.late_answers = 0
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._splitter = Splitter(settings.max_frame_bytes, minimum=RESPONSE_MINIMUM)
+        self._splitter = Splitter(settings.max_frame_bytes, minimum=RESPONSE_MINIMUM, chunks=chunks)
         self._transport: asyncio.Transport | None = None
         self._lost: asyncio.Future[None] = self._loop.create_future()
         # Why there is no connection any more.

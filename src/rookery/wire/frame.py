@@ -11,7 +11,8 @@ Who owns the memory:
   of it: that costs a fraction of a microsecond, and a parked request of a hundred bytes does
   not keep 64 KiB alive. The chunk is therefore never viewed by a frame, and can be used again.
 - A larger frame is received straight into memory of its own. That grows as the bytes arrive, so
-  what a peer merely announces costs nothing.
+  what a peer merely announces costs nothing. For a very large one it is the system that lets it
+  grow: it only gives memory to what was touched.
 - Fresh memory of that size costs more than the receiving (the system maps each page when it is
   first touched), so memory of former large frames is used again once nobody looks at it.
 - A splitter without an unfinished frame holds no chunk: an idle connection costs no memory here.
@@ -20,8 +21,9 @@ Who owns the memory:
 from __future__ import annotations
 
 import struct
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from sys import getrefcount
-from typing import Final, NewType
+from typing import Final, NewType, TypeAlias
 
 from rookery.errors import ProtocolError
 from rookery.wire.buffer import Buffer
@@ -41,6 +43,11 @@ _SMALL_BYTES: Final = 16 * 1024
 # Memory for a larger one: this much at first, then at most so many times what has arrived.
 _FIRST_BYTES: Final = 64 * 1024
 _GROWTH: Final = 4
+# From here on, the system does it.
+_VERY_LARGE_BYTES: Final = 4 * 1024 * 1024
+
+Memory: TypeAlias = bytearray | mmap
+"""What a large frame is received into."""
 
 _PREFIX: Final = struct.Struct(">i")
 _HTTP: Final = frozenset(
@@ -49,7 +56,7 @@ _HTTP: Final = frozenset(
 _TLS_RECORDS: Final = {0x15: "an alert", 0x16: "a hello"}
 
 
-def _references(memories: list[bytearray], number: int) -> int:
+def _references(memories: list[Memory], number: int) -> int:
     """Count who refers to some memory: every view of it does, whoever holds the view."""
     return getrefcount(memories[number])
 
@@ -67,7 +74,7 @@ class Chunks:
         """Keep so many chunks that are free, and so many bytes of former large frames."""
         self._free: list[memoryview] = []
         self._kept = kept
-        self._large: list[bytearray] = []
+        self._large: list[Memory] = []
         self._large_bytes = 0
         self._large_limit = large_bytes
 
@@ -80,7 +87,7 @@ class Chunks:
         if len(self._free) < self._kept:
             self._free.append(chunk)
 
-    def take_large(self, size: int) -> bytearray | None:
+    def take_large(self, size: int) -> Memory | None:
         """Hand out memory of a former frame that is large enough, if nobody looks at it."""
         for number in range(len(self._large)):
             fits = size <= len(self._large[number]) <= _GROWTH * size
@@ -90,7 +97,7 @@ class Chunks:
                 return memory
         return None
 
-    def give_large(self, memory: bytearray) -> None:
+    def give_large(self, memory: Memory) -> None:
         """Keep memory for another frame; the one that is in it may still be looked at."""
         if len(memory) > self._large_limit:
             return
@@ -122,7 +129,7 @@ class Splitter:
         self._chunks = chunks or Chunks(kept=1)
         self._chunk: memoryview | None = None
         # The memory of a large frame under way, a view of it, and its length; else None and 0.
-        self._memory: bytearray | None = None
+        self._memory: Memory | None = None
         self._large: memoryview | None = None
         self._length = 0
         # What has arrived and was not taken: [start, end) of the chunk, or [0, end) of the large.
@@ -229,7 +236,7 @@ class Splitter:
         """Move what has arrived to larger memory: used one for all, else new for a part."""
         memory = self._chunks.take_large(length)
         if memory is None:
-            memory = bytearray(min(length, size))
+            memory = _pages(length) if length >= _VERY_LARGE_BYTES else bytearray(min(length, size))
         large = memoryview(memory)[:length]
         large[: len(arrived)] = arrived
         self._memory, self._large = memory, large
@@ -255,6 +262,11 @@ class Splitter:
         if length > self.limit:
             return f"a frame of {length} bytes; at most {self.limit} are allowed"
         return f"a frame of {length} bytes; the shortest allowed has {self.minimum}"
+
+
+def _pages(length: int) -> mmap:
+    """Return memory that costs nothing until it is touched."""
+    return mmap(-1, length, flags=MAP_PRIVATE | MAP_ANONYMOUS)
 
 
 def renumbered(response: Frame, correlation_id: int) -> list[Buffer]:

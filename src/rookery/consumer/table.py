@@ -1,0 +1,63 @@
+"""Decoded rows while they wait for their turn: eight numbers each, one line of a processor's cache.
+
+    table of a block: rows in the order of offsets ──► lines: where rows lie, in the order of keys
+                                                            │
+                                            columns, when they are handed out
+
+Rows of many partitions are put in order by moving one number of each, and are touched once more,
+when they go. Keys and values stay where they came; a row says where they lie.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from rookery.consumer.arrow import Numbers, Sizes
+
+Table: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+"""Rows of eight numbers; whoever holds it must hold the owner of keys and values, too."""
+
+OFFSET: Final = 0
+TIME: Final = 1
+"""The record's own, in milliseconds; NO_TIME where there is none."""
+ORDER: Final = 2
+"""The key by which rows are ordered."""
+PARTITION: Final = 3
+"""The partition's number in the merge."""
+KEY: Final = 4
+"""Where the key lies; its size comes behind: below zero, there is none."""
+VALUE: Final = 6
+"""Where the value lies, likewise."""
+WIDTH: Final = 8
+ROW_BYTES: Final = 8 * WIDTH
+
+
+class Strings(NamedTuple):
+    """Where byte strings lie; whoever holds this must hold their owner, too."""
+
+    addresses: Numbers
+    sizes: Sizes
+    """Below zero where there is none."""
+
+
+def empty(rows: int) -> Table:
+    """Return memory for so many rows; what is in it is chance."""
+    return np.empty((rows, WIDTH), np.int64)
+
+
+def lines(table: Table) -> Numbers:
+    """Return where each row lies."""
+    begin = table.ctypes.data
+    return np.arange(begin, begin + ROW_BYTES * len(table), ROW_BYTES, dtype=np.int64)
+
+
+def hide(table: Table, column: int) -> None:
+    """Leave out the keys or the values."""
+    table[:, column + 1] = -1
+
+
+def strings(table: Table, column: int) -> Strings:
+    """Return where the keys or the values lie."""
+    return Strings(table[:, column].copy(), table[:, column + 1].astype(np.int32))
