@@ -10,8 +10,8 @@
         table = manager.poll(timeout_ms=100)
 
 What differs from kafkars is what it promised and did not keep: rows come in the order of time over
-all partitions, whichever broker is slow; memory is bounded by bytes, too; `is_live` is true when
-everything has been returned, not when it has been seen; nothing is joined or committed.
+all partitions, whichever broker is slow; memory is bounded in bytes beside rows; `is_live` is true
+when everything has been returned, not when it has been seen; nothing is joined or committed.
 
 What happens at the edges:
 
@@ -43,7 +43,8 @@ from rookery.model.partition import TopicPartition
 
 BATCH_SIZE: Final = 10_000
 HELD_BATCHES: Final = 5
-"""So many batches of rows may be held beside what the order needs at least."""
+"""So many batches of rows are held at most, or one batch of Kafka's of each partition, which the
+order needs in any case."""
 
 _TIME: Final = pa.timestamp("ms", tz="UTC")
 _MESSAGE: Final[dict[str, tuple[pa.DataType, bool]]] = {
@@ -205,6 +206,7 @@ class ConsumerManager:
             exact_start=False,
             isolation=_isolation(config),
             batch_rows=batch_size,
+            max_held_rows=HELD_BATCHES * batch_size,
             batch_wait=timedelta(0),
         ).open()
 

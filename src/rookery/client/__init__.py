@@ -10,7 +10,6 @@ from rookery.client.client import Client as Client
 from rookery.client.configs import ResourceType as ResourceType
 from rookery.client.fetch import FetchSettings as FetchSettings
 from rookery.client.fetch import Isolation as Isolation
-from rookery.client.groups import CommittedOffset as CommittedOffset
 from rookery.client.produce import Producer as Producer
 from rookery.client.settings import ACKS_ALL as ACKS_ALL
 from rookery.client.settings import ACKS_LEADER as ACKS_LEADER
@@ -20,6 +19,7 @@ from rookery.client.settings import ProducerSettings as ProducerSettings
 from rookery.client.settings import Sasl as Sasl
 from rookery.model.offset import EARLIEST as EARLIEST
 from rookery.model.offset import LATEST as LATEST
+from rookery.model.offset import CommittedOffset as CommittedOffset
 from rookery.model.partition import TopicPartition as TopicPartition
 from rookery.records.record import Record as Record
 from rookery.security.tls import ClientTls as ClientTls

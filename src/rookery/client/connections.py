@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 # A login is renewed when this part of its time has passed (KIP-368).
 _SESSION_PART: Final = 0.8
 _NEVER: Final = 2**62
-# Memory of large answers that is kept for the next ones, by all connections together.
-_KEPT_BYTES: Final = 65 * 1024 * 1024
 
 
 class Lane(Enum):
@@ -142,7 +140,7 @@ class Connections:
         self._settings = settings
         self._clock = clock
         self._random = random
-        self._chunks = Chunks(large_bytes=_KEPT_BYTES)
+        self._chunks = Chunks(large_bytes=settings.kept_bytes)
         self._tls: ssl.SSLContext | None = client_context(settings.tls) if settings.tls else None
         self._links: dict[tuple[Address, Lane], Link] = {}
         self._opening: dict[tuple[Address, Lane], asyncio.Task[Link]] = {}

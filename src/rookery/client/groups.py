@@ -13,6 +13,7 @@ from rookery.client.members import GroupDescription, from_classic, from_consumer
 from rookery.client.routing import Router
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.node import Node
+from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition
 from rookery.wire.messages.consumer_group_describe import (
     CONSUMER_GROUP_DESCRIBE,
@@ -53,16 +54,6 @@ _COMMIT_OF_MEMBERS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """The next offset that a group will read in a partition."""
-
-    offset: int
-    metadata: str = ""
-    """The committer's own note."""
-    leader_epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
 class GroupListing:
     """A group in brief."""
 
@@ -86,6 +77,7 @@ class Groups:
         timeout_ms: int | None = None,
         *,
         member: tuple[str, int] | None = None,
+        is_classic: bool = False,
     ) -> None:
         """Store how far a group has read.
 
@@ -94,6 +86,7 @@ class Groups:
             offsets: the next one to read in each partition.
             timeout_ms: for the whole call.
             member: the id and epoch of the member that commits; None: the group has none.
+            is_classic: whether it is one of a classic group, whose epoch is the generation.
 
         Raises:
             ApiError: an offset was refused; UNKNOWN_MEMBER_ID if the group has members.
@@ -102,7 +95,7 @@ class Groups:
         lowest = _OLDEST_COMMIT
         if member is not None:
             request.member_id, request.generation_id_or_member_epoch = member
-            lowest = _COMMIT_OF_MEMBERS
+            lowest = _OLDEST_COMMIT if is_classic else _COMMIT_OF_MEMBERS
 
         async def ask(link: Link, request_ms: int) -> None:
             version = link.versions.choose(OFFSET_COMMIT, lowest=lowest, highest=_LAST_BY_NAME)

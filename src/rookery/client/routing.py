@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import groupby
 from typing import TypeVar
 
-from rookery.client.connections import Connections, Link
+from rookery.client.connections import Connections, Lane, Link
 from rookery.client.metadata import Located, Metadata
 from rookery.client.retry import Deadline, Retrier, is_stale, may_retry
 from rookery.client.settings import ClientSettings
@@ -97,6 +97,7 @@ class Router:
         ask: Callable[[Link, int], Awaitable[T]],
         deadline: Deadline,
         kind: int = GROUP,
+        lane: Lane = Lane.QUESTIONS,
     ) -> T:
         """Ask the coordinator of a group (or of a transactional id).
 
@@ -106,7 +107,7 @@ class Router:
         async def attempt() -> T:
             node = await self.coordinator(key, deadline, kind)
             try:
-                link = await self.connections.get(node.address)
+                link = await self.connections.get(node.address, lane)
                 return await ask(link, self.request_ms(deadline))
             except (ApiError, Unavailable) as error:
                 if isinstance(error, Unavailable) or error.code in _MOVED:

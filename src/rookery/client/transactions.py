@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from rookery.client.client import Client
 from rookery.client.connections import Link
-from rookery.client.groups import CommittedOffset
 from rookery.client.metadata import Located
 from rookery.client.routing import TRANSACTION
 from rookery.errors import ApiError, ConfigError, ErrorCode
+from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import parse, stamp_into
 from rookery.records.columns import encode

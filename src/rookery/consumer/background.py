@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
-from typing import Any
+from concurrent.futures import CancelledError, Future
+from typing import Any, TypeVar
 
+from rookery.consumer.faults import Misuse
 from rookery.consumer.source import Source
 from rookery.direct.blocking import LoopThread
+
+T = TypeVar("T")
 
 
 class Background(LoopThread):
@@ -18,7 +23,33 @@ class Background(LoopThread):
         super().__init__("rookery-consumer")
         self._source: Source | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._calls: set[Future[Any]] = set()
         self._is_over = False
+        self._pid = os.getpid()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there; wait for it and return what it returns.
+
+        Raises:
+            Misuse: the stream is closed, or was meanwhile.
+        """
+        if self._is_over:
+            work.close()
+            raise Misuse("the stream is closed; make another one")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._calls.add(future)
+        try:
+            return future.result()
+        except CancelledError:
+            raise Misuse("the stream was closed meanwhile; make another one") from None
+        finally:
+            future.cancel()  # nobody waits for it any more
+            self._calls.discard(future)
+
+    def _interrupt(self) -> None:
+        """Have all threads return that wait in `run`."""
+        for call in list(self._calls):
+            call.cancel()
 
     async def own(self, source: Source) -> None:
         """Close a source in the end."""
@@ -32,17 +63,20 @@ class Background(LoopThread):
 
     def end(self) -> None:
         """Close everything, and wait for it unless this is the very thread."""
-        if self._is_over:
+        # A process that was forked has none of its parent's threads, and no right to its sockets.
+        if self._is_over or os.getpid() != self._pid:
             return
         self._is_over = True
+        self._interrupt()
         if threading.current_thread() is self._thread:
             # The garbage collector may run anywhere, here too.
             self._ending = asyncio.ensure_future(self._end_and_stop())
             return
         try:
-            self.run(self._end())
+            super().run(self._end())
         finally:
             self.close()
+            self._interrupt()
 
     async def _end_and_stop(self) -> None:
         await self._end()

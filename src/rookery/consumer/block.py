@@ -29,7 +29,7 @@ from rookery.records.kernel import Buffer
 from rookery.records.reading import Fetched, Reading
 
 if TYPE_CHECKING:
-    from rookery.decode.port import Array
+    from rookery.consumer.arrow import Array
 
 # A row, its key once more, its clock, and where it lies.
 _ROW_BYTES: Final = ROW_BYTES + 24

@@ -7,20 +7,23 @@ highest time seen in each partition, so that is kept beside it (its clock).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from rookery.client.groups import CommittedOffset
 from rookery.errors import ConfigError
+from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition
 
 VERSION: Final = 1
 NO_TIME: Final = -(1 << 62)
 """The clock of a partition in which no time was seen yet."""
 
-
-_NOTE: Final = "rookery-clock="
+_RANGE: Final = r"\d{1,18}-\d{1,18}"
+_NOTE: Final = re.compile(rf"rookery-clock=(-?\d{{1,19}})(?:;passed=({_RANGE}(?:,{_RANGE})*))?")
+# Brokers refuse notes of more than 4096 bytes, unless they are told otherwise.
+_MAX_NOTE: Final = 4_000
 
 
 class Mark(NamedTuple):
@@ -49,9 +52,32 @@ class Mark(NamedTuple):
     @classmethod
     def of_commit(cls, committed: CommittedOffset) -> Mark:
         """Return where a partition stands by what a group has committed, whoever did it."""
-        note = committed.metadata.removeprefix(_NOTE)
-        is_ours = note != committed.metadata and note.lstrip("-").isdigit()
-        return cls(committed.offset, int(note) if is_ours else NO_TIME)
+        note = _NOTE.fullmatch(committed.metadata)
+        if note is None:
+            return cls(committed.offset)
+        ranges = [one.split("-") for one in (note[2] or "").split(",") if one]
+        passed = tuple((int(begin), int(end)) for begin, end in ranges)
+        return cls(committed.offset, int(note[1]), passed)
+
+    def to_commit(self) -> CommittedOffset:
+        """Return what a group commits: the offset, with the rest as its note.
+
+        What has no room in a note is left out: rows that were passed come again.
+        """
+        note = self._note
+        if not self.has_room:
+            note = self._replace(passed=())._note
+        return CommittedOffset(self.offset, note)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether all of it goes into a commit."""
+        return len(self._note) <= _MAX_NOTE
+
+    @property
+    def _note(self) -> str:
+        passed = ",".join(f"{begin}-{end}" for begin, end in self.passed)
+        return f"rookery-clock={self.clock}" + (f";passed={passed}" if passed else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +95,9 @@ class Checkpoint:
     rows: int = 0
     """How many rows were handed out since the first start."""
     version: int = field(default=VERSION)
+    stays: Mapping[TopicPartition, int] = field(default_factory=dict, compare=False, repr=False)
+    """Which stay of each partition in this stream it tells of; a partition that was taken by the
+    group and given back has another. It is not written down."""
 
     def to_json(self) -> str:
         """Return it as text, for a file or a column of one's own."""
@@ -132,11 +161,8 @@ class Checkpoint:
             raise ConfigError(f"not a checkpoint: {type(error).__name__} {error}") from None
 
     def commits(self) -> dict[TopicPartition, CommittedOffset]:
-        """Return what a group commits: the offsets, with the clocks as their notes."""
-        return {
-            place: CommittedOffset(mark.offset, f"{_NOTE}{mark.clock}")
-            for place, mark in self.partitions.items()
-        }
+        """Return what a group commits: the offsets, with the rest as their notes."""
+        return {place: mark.to_commit() for place, mark in self.partitions.items()}
 
     def offsets(self) -> dict[TopicPartition, int]:
         """Return the next offset of every partition, as a group commits it."""

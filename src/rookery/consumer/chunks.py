@@ -13,6 +13,11 @@ from rookery.consumer.settings import ANY_ROWS
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import CODEC_MASK, BatchHeader
 
+# What is compressed may take many times its size once it is opened, until its last row has gone.
+_SWELL = 8
+# Memory of this size is rather given back than kept.
+_GIANT = 1 << 20
+
 
 class Cutting(NamedTuple):
     """What is wanted of fetched batches."""
@@ -41,11 +46,12 @@ def cut(
     some: list[BatchHeader] = []
     begin, end, size, rows = wanted.begin, wanted.begin, 0, 0
     for header in _visible(data, headers, aborted, wanted):
-        size += header.size
+        weight = header.size * (_SWELL if header.attributes & CODEC_MASK else 1)
+        size += weight
         rows += header.record_count
         if some and (size > wanted.chunk_bytes or rows > wanted.chunk_rows):
             yield _chunk(data, some, begin, end, wanted)
-            some, begin, size, rows = [], end, header.size, header.record_count
+            some, begin, size, rows = [], end, weight, header.record_count
         some.append(header)
         end = header.last_offset + 1
     if some:
@@ -75,16 +81,20 @@ def _visible(
 def _chunk(
     data: memoryview, some: list[BatchHeader], begin: int, end: int, wanted: Cutting
 ) -> Chunk:
-    size = sum(header.size for header in some)
-    # Arrow keeps memory that was let go for the next; the system would have to clean it anew.
-    taken = pa.allocate_buffer(size)
-    room, at = memoryview(taken).cast("B"), 0
+    room, at = _memory(sum(header.size for header in some)), 0
     for begins, ends in _pieces(some):
         room[at : at + ends - begins] = data[begins:ends]
         at += ends - begins
     is_packed = any(header.attributes & CODEC_MASK for header in some)
     rows = sum(header.record_count for header in some)
     return Chunk(wanted.place, room, begin, end, wanted.until, rows, is_packed)
+
+
+def _memory(size: int) -> memoryview:
+    if size >= _GIANT:
+        return memoryview(bytearray(size))
+    # Arrow keeps memory that was let go for the next; the system would have to clean it anew.
+    return memoryview(pa.allocate_buffer(size)).cast("B")
 
 
 def _pieces(some: list[BatchHeader]) -> Iterator[tuple[int, int]]:

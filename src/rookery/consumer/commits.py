@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from functools import partial
 
 from rookery.consumer.background import Background
 from rookery.consumer.checkpoint import Checkpoint
+from rookery.consumer.classicmember import ClassicMember
 from rookery.consumer.member import Member
 from rookery.consumer.source import Source
-from rookery.errors import ConfigError
+from rookery.errors import ApiError, ConfigError, ErrorCode
+from rookery.model.offset import CommittedOffset
+from rookery.model.partition import TopicPartition
 
 
 class Commits:
@@ -18,8 +23,9 @@ class Commits:
         self.group = group
         self._source = source
         self._background = background
-        self.member: Member | None = None
+        self.member: Member | ClassicMember | None = None
         """Who vouches for it, if the group has members."""
+        self._over: set[int] = set()
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Store it and wait until it is safe.
@@ -31,10 +37,52 @@ class Commits:
         if self.group is None:
             raise ConfigError("group: name the group to commit for")
         if self.member is not None:
-            self._background.run(self.member.commit(checkpoint.commits()))
+            ours = partial(self._still_ours, checkpoint)
+            self._background.run(self.member.holding.commit(ours))
         else:
             self._background.run(self._source.commit(self.group, checkpoint))
 
     async def acommit(self, checkpoint: Checkpoint) -> None:
         """Do the same on an event loop."""
         await asyncio.to_thread(self.commit, checkpoint)
+
+    def end_stays(self, stays: Iterable[int]) -> None:
+        """Commit no more for partitions that were taken from us, even if they come back.
+
+        Others have read on since: a commit for a batch of before would put the group back.
+        """
+        self._over.update(stays)
+
+    def in_transaction(
+        self, checkpoint: Checkpoint
+    ) -> tuple[dict[TopicPartition, CommittedOffset], tuple[str, int] | None]:
+        """Return the offsets that count with a transaction, and the member that vouches for them.
+
+        Raises:
+            ApiError: a partition was taken from us, so its rows are for another to process.
+            ConfigError: there is more to tell than has room in a commit.
+        """
+        if not all(mark.has_room for mark in checkpoint.partitions.values()):
+            raise ConfigError(
+                "lateness: too many rows have gone out of their order to be told in a commit; "
+                "allow for less, or keep the checkpoint with the rows"
+            )
+        # The epoch first: if a partition goes after we have looked, the group refuses the epoch.
+        member = None if self.member is None else self.member.holding.identity
+        offsets = checkpoint.commits()
+        lost = sorted(offsets.keys() - self._still_ours(checkpoint).keys())
+        if lost:
+            names = ", ".join(place.text for place in lost)
+            raise ApiError(
+                ErrorCode.ILLEGAL_GENERATION,
+                f"group {self.group!r} has taken {names} from this member since the batch came; "
+                "open the stream again to go on where the group has committed",
+            )
+        return offsets, member
+
+    def _still_ours(self, checkpoint: Checkpoint) -> dict[TopicPartition, CommittedOffset]:
+        return {
+            place: one
+            for place, one in checkpoint.commits().items()
+            if checkpoint.stays.get(place) not in self._over
+        }

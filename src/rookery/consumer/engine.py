@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from rookery.clock import Clock
+from rookery.consumer import budget
 from rookery.consumer.arrow import Numbers
 from rookery.consumer.batch import Batch, Committer
 from rookery.consumer.block import Block
@@ -208,8 +209,8 @@ class Engine:
         rows, held = 0, self._shelves.held
         has_decoded = False
         while rows + self._outlet.ready.size < self._settings.batch_rows:
-            # What was compressed grows: if that has used up the room, it goes before more comes.
-            if self._is_tight and self._shelves.held > held:
+            # What was compressed grows: without room, rows go before more of it is opened.
+            if self._is_tight and (self._outlet.ready.size or self._shelves.held > held):
                 break
             shelf = self._blocking()
             found = None if shelf is None else self._intake.take(shelf)
@@ -244,7 +245,7 @@ class Engine:
             self._ready_since = now
         is_late = now - self._ready_since >= ms(self._settings.batch_wait)
         is_full = self._outlet.ready.size >= self._settings.batch_rows
-        return is_full or is_over or (not has_moved and (is_late or self._is_tight))
+        return is_full or is_over or self._is_tight or (not has_moved and is_late)
 
     def _hand_out(self, going: Going) -> Batch:
         rows = going.rows
@@ -330,7 +331,8 @@ class Engine:
         most = max((shelf.batch_bytes for shelf in wanting), default=0)
         needed = sum(max(shelf.held, shelf.batch_bytes or most) for shelf in wanting)
         places = [shelf.place for shelf in wanting]
-        return OutOfMemory(max(needed, self._shelves.held + most), self._shelves.memory, places)
+        needed = budget.enough(max(needed, self._shelves.held + most))
+        return OutOfMemory(needed, self._settings.memory, places)
 
     # What is known.
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from rookery.client.retry import may_retry
 from rookery.clock import Clock, Random
-from rookery.consumer import chunks
+from rookery.consumer import budget, chunks
 from rookery.consumer.faults import CorruptBatch, LogTruncated, OffsetTruncated, TopicDeleted
 from rookery.consumer.settings import MIB, StreamSettings, ms
 from rookery.consumer.shelf import Shelf, Shelves
@@ -27,10 +27,7 @@ from rookery.records.batch import FIELDS, HEADER_SIZE, BatchHeader
 
 log = logging.getLogger(__name__)
 
-# One answer is in memory beside what is held, so it is not large; but of many partitions each shall
-# have room in it.
 _MAX_FETCH: Final = 8 * MIB
-_MAX_ANSWER: Final = 64 * MIB
 _MAX_PARTITION: Final = 8 * MIB
 # What is read ahead in all: more would be no faster, and be out of the processor's cache for long.
 _MAX_AHEAD: Final = 128 * MIB
@@ -184,9 +181,9 @@ class Feed:
         if not chosen:
             self._shelves.be_hungry()
             return None
-        most = min(max(_MAX_FETCH, _MIN_PARTITION * len(chosen)), _MAX_ANSWER)
-        max_bytes = max(1, min(room, most, max(self._shelves.memory // 4, _MIN_PARTITION)))
         # All of them shall have room in one answer: the merge needs rows of each.
+        most = max(_MAX_FETCH, _MIN_PARTITION * len(chosen))
+        max_bytes = max(1, min(room, most, budget.of_answer(self._settings.memory)))
         each = min(max(share, _MIN_PARTITION), max(max_bytes // len(chosen), _MIN_PARTITION))
         each = max(1, min(each, _MAX_PARTITION, max_bytes))
         max_bytes = min(max_bytes, each * len(chosen))
@@ -205,7 +202,12 @@ class Feed:
             is_over = self._reserved or not needed or self._shelves.is_over(needed[0])
             return [] if is_over else needed[:1]
         first = set(needed)
-        ahead = [one for one in shelves if one.held < share and one not in first]
+        # What is larger than the room would come whole all the same.
+        ahead = [
+            one
+            for one in shelves
+            if one.held < share and one.batch_bytes <= room and one not in first
+        ]
         return needed + sorted(ahead, key=lambda one: one.held)
 
     def _wait_ms(self, chosen: list[Shelf], now: int, *, is_all: bool) -> int:
@@ -292,7 +294,8 @@ class Feed:
     def _take(self, shelf: Shelf, answer: Answer) -> None:
         memory, count = self._shelves.memory, len(self._shelves.by_place)
         chunk_bytes = min(max(memory // (4 * count), _MIN_CHUNK), _MAX_CHUNK)
-        wanted = chunks.Cutting(shelf.place, shelf.position, shelf.end, chunk_bytes)
+        chunk_rows = self._settings.chunk_rows(count)
+        wanted = chunks.Cutting(shelf.place, shelf.position, shelf.end, chunk_bytes, chunk_rows)
         try:
             found = list(chunks.cut(answer.data, answer.headers, answer.aborted, wanted))
         except Corrupt as error:

@@ -14,7 +14,7 @@ from rookery.records.kernel import Buffer
 
 if TYPE_CHECKING:
     from rookery.consumer import _gather
-    from rookery.decode.port import Array
+    from rookery.consumer.arrow import Array
 else:
     _gather = load("rookery.consumer._gather", "rookery.consumer._gather_twin")
 

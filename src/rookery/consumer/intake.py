@@ -35,12 +35,17 @@ class Intake:
             return None
         try:
             found = blocks.decoded(chunk, self._reading, shelf.index)
+            many = [self._kept(shelf, block) for block in found]
         except (Corrupt, ApiError) as error:
             self._on_fault(shelf, chunk, error)
             return 0
+        except BaseException:
+            # It is not the data's fault (a registry is down, Ctrl-C): the next try has it again.
+            with self._shelves.news:
+                shelf.chunks.appendleft(chunk)
+            raise
         change, rows = -chunk.size, 0
-        for block in found:
-            kept = self._kept(shelf, block)
+        for kept in many:
             if kept.left:
                 change += kept.size
                 shelf.block_bytes = max(shelf.block_bytes, kept.size)

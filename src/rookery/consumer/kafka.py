@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, cast
 
 from rookery.client.client import Client
@@ -12,8 +13,10 @@ from rookery.client.connections import Lane
 from rookery.client.metadata import Located
 from rookery.client.retry import Hopeless
 from rookery.client.settings import ClientSettings
+from rookery.consumer import budget
 from rookery.consumer.checkpoint import Checkpoint, Mark
 from rookery.consumer.session import Session, has_ids
+from rookery.consumer.settings import MIB
 from rookery.consumer.source import Answer, Want
 from rookery.errors import ApiError, Error, ErrorCode, Unavailable
 from rookery.model.node import Node
@@ -25,14 +28,17 @@ from rookery.wire.messages.fetch import FETCH, FetchResponse, PartitionData
 _OLDEST: Final = 4  # the first with batches of magic 2
 _SESSIONS: Final = 7
 _LAST_BY_NAME: Final = 12
+# What an answer has besides records.
+_AROUND: Final = MIB
 _INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class KafkaSource:
     """Reads from the leaders of partitions, a session with each."""
 
-    def __init__(self, settings: ClientSettings, *, is_committed: bool) -> None:
-        self.client = Client(settings)
+    def __init__(self, settings: ClientSettings, *, is_committed: bool, memory: int) -> None:
+        """Read from a cluster, with answers that fit a stream of so much memory."""
+        self.client = Client(replace(settings, kept_bytes=budget.of_answer(memory) + _AROUND))
         self._is_committed = is_committed
         self._sessions: dict[Hashable, Session] = {}
         self._topic_ids: dict[str, bytes] = {}

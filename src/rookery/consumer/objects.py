@@ -11,7 +11,6 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
-from rookery.client.groups import CommittedOffset
 from rookery.client.retry import Hopeless
 from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import Partition
@@ -22,7 +21,7 @@ from rookery.direct.offsets import end_of
 from rookery.direct.place import Place
 from rookery.errors import ApiError, ConfigError, Conflict, Error, ErrorCode, Unavailable
 from rookery.log import times
-from rookery.model.offset import EARLIEST, LATEST
+from rookery.model.offset import EARLIEST, LATEST, CommittedOffset
 from rookery.model.partition import TopicPartition
 from rookery.records import batch as batches
 

@@ -15,7 +15,7 @@ from rookery.consumer.gather import Columns, unpack
 from rookery.consumer.merge import Piece, Round
 
 if TYPE_CHECKING:
-    from rookery.decode.port import Array
+    from rookery.consumer.arrow import Array
 
 
 @dataclass(slots=True)

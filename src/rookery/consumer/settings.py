@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -14,13 +14,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rookery.decode.port import Decoder
+    from rookery.model.partition import TopicPartition
 
 MIB: Final = 1024 * 1024
+ANY_ROWS: Final = 1 << 62
+"""As many rows as there are."""
 
 DecoderSpec: TypeAlias = "str | Decoder | Callable[[pa.Array[Any]], pa.Array[Any]]"
 """The name of a decoder that needs no settings, one that is open, or a function of one's own."""
 Decoders: TypeAlias = "DecoderSpec | Mapping[str, DecoderSpec]"
 """One for all topics, or one for each by its name."""
+Rebalanced: TypeAlias = "Callable[[Sequence[TopicPartition]], object]"
+"""Told of partitions that a group gives or takes, in a thread of its own; it should soon return."""
 
 COLUMNS: Final = (
     "key",
@@ -69,6 +74,7 @@ class Options(TypedDict, total=False):
     value: Decoders
     memory: int
     spill: Spill | None
+    max_held_rows: int | None
     batch_rows: int
     batch_bytes: int
     batch_wait: timedelta
@@ -76,7 +82,10 @@ class Options(TypedDict, total=False):
     max_rows: int | None
     max_bytes: int | None
     group: str | None
+    group_protocol: Literal["auto", "consumer", "classic"]
     commit: Literal["manual", "on_next"]
+    on_assigned: Rebalanced | None
+    on_revoked: Rebalanced | None
     speed: float | None
     progress: bool
     discover: timedelta
@@ -125,6 +134,9 @@ class StreamSettings:
     """The most bytes that are held, apart from one batch and from what was handed out."""
     spill: Spill | None = None
     """Where batches go that do not fit into memory; None: that is an error."""
+    max_held_rows: int | None = None
+    """The most rows that are decoded and held, unless one batch of Kafka's of each partition has
+    more; None: `memory` bounds them alone."""
     batch_rows: int = 65_536
     """The most rows of one batch."""
     batch_bytes: int = 16 * MIB
@@ -139,8 +151,16 @@ class StreamSettings:
     """Where to stop, in bytes of keys and values."""
     group: str | None = None
     """The consumer group whose offsets are read and committed."""
+    group_protocol: Literal["auto", "consumer", "classic"] = "auto"
+    """Live: whether the coordinator assigns partitions (Kafka 4), or one member for all; auto: the
+    former, if the brokers know it."""
     commit: Literal["manual", "on_next"] = "manual"
     """Whether asking for a batch commits the one before."""
+    on_assigned: Rebalanced | None = None
+    """Live, in a group: told of partitions before the first row of theirs is handed out."""
+    on_revoked: Rebalanced | None = None
+    """Live, in a group: told of partitions after the last row of theirs was handed out; what was
+    processed may be committed in it. Others get them when it returns."""
     speed: float | None = None
     """Hand rows out as fast as they were written, times this; None: as fast as possible."""
     progress: bool = False
@@ -157,7 +177,7 @@ class StreamSettings:
                 raise ConfigError(f"{one.name}={getattr(self, one.name)!r}: choose from {allowed}")
         for name in ("memory", "batch_rows", "batch_bytes", "max_batch_bytes"):
             _check_positive(name, getattr(self, name))
-        for name in ("max_rows", "max_bytes", "speed"):
+        for name in ("max_rows", "max_bytes", "speed", "max_held_rows"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))
         self._check_times()
@@ -176,6 +196,16 @@ class StreamSettings:
         """Whether only rows of finished transactions are read."""
         return self.isolation == "committed"
 
+    def chunk_rows(self, partitions: int) -> int:
+        """Return how many rows of each partition may be decoded at once.
+
+        One chunk of every partition, a batch that is ready, and the chunk that has filled it are
+        all that is ever decoded.
+        """
+        if self.max_held_rows is None:
+            return ANY_ROWS
+        return max((self.max_held_rows - self.batch_rows) // (partitions + 1), 1)
+
     def _check_times(self) -> None:
         names = ("lateness", "max_idle", "max_transaction_wait", "max_time", "batch_wait")
         for name in (*names, "discover", "deadline"):
@@ -193,6 +223,10 @@ class StreamSettings:
     def _check_together(self) -> None:
         if self.order != "timestamp" and (self.lateness or self.speed is not None):
             raise ConfigError("lateness, speed: these need order='timestamp'")
+        if self.max_held_rows is not None and self.max_held_rows <= self.batch_rows:
+            raise ConfigError(
+                f"max_held_rows={self.max_held_rows}: must be above batch_rows={self.batch_rows}"
+            )
         if self.commit == "on_next" and self.group is None:
             raise ConfigError("commit='on_next': name the group to commit for")
         source = self.event_time.partition(":")[0].partition(".")[0]
@@ -235,6 +269,7 @@ _CHOICES: Final = {
     "on_corrupt": ("raise", "skip"),
     "on_decode_error": ("raise", "null", "side"),
     "commit": ("manual", "on_next"),
+    "group_protocol": ("auto", "consumer", "classic"),
 }
 
 

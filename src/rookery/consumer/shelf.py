@@ -150,6 +150,7 @@ class Shelves:
 
     def __init__(self, memory: int, spill: SpillFiles | None = None) -> None:
         self.memory = memory
+        """How many bytes they may hold."""
         self.spill = spill
         """Where chunks go that do not fit."""
         self.news = threading.Condition()

@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from rookery.client.settings import ClientSettings
-from rookery.clock import Clock, SystemClock, SystemRandom
+from rookery.clock import Clock, SystemClock
 from rookery.consumer.background import Background
 from rookery.consumer.batch import Batch
-from rookery.consumer.checkpoint import Checkpoint, Mark
-from rookery.consumer.commits import Commits
-from rookery.consumer.engine import Engine
+from rookery.consumer.checkpoint import Checkpoint
 from rookery.consumer.faults import Misuse
-from rookery.consumer.feed import Feed
-from rookery.consumer.kafka import KafkaSource
-from rookery.consumer.member import Member
-from rookery.consumer.opening import Opening, Subscription
-from rookery.consumer.output import Shape
-from rookery.consumer.progress import Bar, Progress, partition_table
+from rookery.consumer.opened import Opened
+from rookery.consumer.opening import Subscription
+from rookery.consumer.progress import Progress, partition_table
 from rookery.consumer.settings import StreamSettings, ms
-from rookery.consumer.shelf import Shelves
-from rookery.consumer.source import Source
-from rookery.consumer.spill import SpillFiles
 from rookery.direct.place import Place
-from rookery.errors import ApiError, ConfigError, Error, Unavailable
-from rookery.model.offset import EARLIEST
-from rookery.model.partition import TopicPartition
+from rookery.errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped] # it has no types
     import polars as pl
 
 __all__ = ["OrderedStream", "Subscription"]
-
-log = logging.getLogger(__name__)
 
 
 class OrderedStream:
@@ -71,9 +59,11 @@ class OrderedStream:
         self._made_at = int(self._clock.now_ms())
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._opened: _Opened | None = None
+        self._background: Background | None = None
+        self._opened: Opened | None = None
         self._is_closed = False
         self._last: Batch | None = None
+        self._unseen: Batch | None = None
         self._side: list[pa.RecordBatch] = []
 
     # Opening and closing.
@@ -92,8 +82,8 @@ class OrderedStream:
     def close(self) -> None:
         """Close all connections; nothing is committed by it."""
         self._is_closed = True
+        self._interrupt()
         if self._opened is not None:
-            self._opened.engine.is_interrupted = True
             self._opened.finish()
 
     def __enter__(self) -> Self:
@@ -119,17 +109,29 @@ class OrderedStream:
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    def _get(self) -> _Opened:
+    def _get(self, is_cancelled: threading.Event | None = None) -> Opened:
         if os.getpid() != self._pid:
             raise Misuse("the stream was opened before a fork; make another one in this process")
         if self._is_closed:
             raise Misuse("the stream is closed; make another one")
         if self._opened is None:
-            self._opened = _Opened(
-                self._cluster, self._wanted, self._settings, self._clock, self._made_at
+            self._background = background = Background()
+            # Whoever interrupts says so first: it is seen here, or the background is ended.
+            if self._is_interrupted(is_cancelled):
+                background.end()
+            self._opened = Opened(
+                background,
+                self._cluster,
+                self._wanted,
+                self._settings,
+                self._clock,
+                self._made_at,
             )
             weakref.finalize(self, self._opened.finish)
         return self._opened
+
+    def _is_interrupted(self, is_cancelled: threading.Event | None) -> bool:
+        return self._is_closed or (is_cancelled is not None and is_cancelled.is_set())
 
     # Batches.
 
@@ -154,34 +156,54 @@ class OrderedStream:
         return self
 
     async def __anext__(self) -> Batch:
-        work = asyncio.ensure_future(asyncio.to_thread(self._next, None))
+        is_cancelled = threading.Event()
+        work = asyncio.ensure_future(asyncio.to_thread(self._next, None, is_cancelled))
         try:
             batch = await asyncio.shield(work)
         except asyncio.CancelledError:
+            is_cancelled.set()
             self._interrupt()
-            await asyncio.gather(work, return_exceptions=True)
+            await self._keep(work)
             raise
         if batch is None:
             raise StopAsyncIteration
         return batch
 
+    async def _keep(self, work: asyncio.Future[Batch | None]) -> None:
+        """Wait until a thread has returned; what it brings is for whoever asks next."""
+        while not work.done():
+            with suppress(asyncio.CancelledError, Exception):
+                await asyncio.shield(work)
+        if work.cancelled() or work.exception() is not None or work.result() is None:
+            return
+        self._unseen, self._last = work.result(), None
+
     def _interrupt(self) -> None:
-        """Have a thread return that waits for a batch."""
+        """Have a thread return that waits for a batch, or for the stream to open."""
         if self._opened is not None:
             self._opened.engine.is_interrupted = True
             with self._opened.shelves.news:
                 self._opened.shelves.tell()
+        elif self._background is not None:
+            self._background.end()
 
-    def _next(self, wait_ms: int | None) -> Batch | None:
+    def _next(
+        self, wait_ms: int | None, is_cancelled: threading.Event | None = None
+    ) -> Batch | None:
         if not self._lock.acquire(blocking=False):
             raise Misuse("the stream is being read elsewhere; one reader at a time")
         try:
-            opened = self._get()
+            opened = self._get(is_cancelled)
             if self._settings.commit == "on_next" and self._last is not None:
                 self._last.commit()
-                self._last = None
+            self._last = None
             opened.engine.is_interrupted = False
-            batch = opened.engine.next(wait_ms)
+            # Likewise: it is seen here, or by the engine.
+            if self._is_interrupted(is_cancelled):
+                return None
+            batch, self._unseen = self._unseen, None
+            if batch is None:
+                batch = opened.engine.next(wait_ms)
             opened.bar.show(self._progress(opened), is_over=opened.engine.is_finished)
             self._last = batch
             return batch
@@ -271,134 +293,8 @@ class OrderedStream:
         """Tell how far the stream has come."""
         return self._progress(self._get())
 
-    def _progress(self, opened: _Opened) -> Progress:
+    def _progress(self, opened: Opened) -> Progress:
         return Progress.of(opened.engine, self._clock.monotonic_ms() - opened.opened_at)
-
-
-class _Opened:
-    """What an open stream consists of."""
-
-    def __init__(
-        self,
-        cluster: ClientSettings | Place,
-        wanted: Subscription,
-        settings: StreamSettings,
-        clock: Clock,
-        made_at: int,
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self.opened_at = clock.monotonic_ms()
-        self.bar = Bar(is_shown=settings.progress)
-        self.background = Background()
-        spill = None if settings.spill is None else SpillFiles(settings.spill)
-        self.shelves = Shelves(settings.memory, spill)
-        try:
-            self._source = self.background.run(_made(self.background, cluster, settings))
-            self._opening = Opening(self._source, wanted, settings, made_at)
-            places = self.background.run(self._opening.places())
-            self._topics = wanted.topics or tuple(sorted({place.topic for place in places}))
-            is_member = settings.group is not None and wanted.is_live
-            ranges = [] if is_member else self.background.run(self._opening.ranges(places))
-            self.shape = Shape(settings, self._topics)
-            self.engine = self._made_engine(wanted, made_at)
-            self.commits = Commits(settings.group, self._source, self.background)
-            self.engine.committer = self.commits
-            self.engine.join_all(ranges)
-            self._start(is_member=is_member, is_live=wanted.is_live)
-        except BaseException:
-            self.background.end()
-            raise
-
-    def _made_engine(self, wanted: Subscription, made_at: int) -> Engine:
-        max_time_ms = made_at + ms(self._settings.max_time)
-        resumes = wanted.resumes
-        if resumes is not None:
-            _check_resumed(resumes, self._settings, self._topics)
-            if resumes.max_time_ms is not None:
-                max_time_ms = resumes.max_time_ms
-        engine = Engine(
-            self.shelves,
-            self.shape,
-            self._settings,
-            self._clock,
-            max_time_ms,
-            is_live=wanted.is_live,
-        )
-        if resumes is not None:
-            engine.resume(resumes)
-        return engine
-
-    def _start(self, *, is_member: bool, is_live: bool) -> None:
-        feed = Feed(self._source, self.shelves, self._settings, self._clock, SystemRandom())
-        self.background.run(self.background.spawn(feed.run()))
-        if is_member:
-            self.background.run(self.background.spawn(self._be_member()))
-        elif is_live:
-            self.background.run(self.background.spawn(self._discover()))
-
-    async def _be_member(self) -> None:
-        """Read what the group's coordinator assigns."""
-        if not isinstance(self._source, KafkaSource):
-            raise ConfigError("group: groups need a broker; keep checkpoints instead")
-        group = self._settings.group or ""
-        member = Member(self._source.client, group, self._topics)
-        self.commits.member = member
-
-        async def on_given(places: Sequence[TopicPartition]) -> None:
-            marks = await self._source.committed(group, places)
-            ranges = await self._opening.ranges(places, marks)
-            await asyncio.to_thread(self.engine.join_all, ranges)
-
-        async def on_taken(places: Sequence[TopicPartition]) -> None:
-            await asyncio.to_thread(self.engine.leave_all, places)
-
-        try:
-            await member.run(on_given, on_taken)
-        except Error as error:
-            self._fail(error)
-
-    async def _discover(self) -> None:
-        """Look for partitions that were added, and read them from their beginning."""
-        while True:
-            await asyncio.sleep(max(self._settings.discover.total_seconds(), 0.01))
-            try:
-                known = self.shelves.by_place
-                places = [one for one in await self._opening.places() if one not in known]
-                if places:
-                    first = await self._source.find(dict.fromkeys(places, EARLIEST))
-                    marks = {place: Mark(offset) for place, offset in first.items()}
-                    ranges = await self._opening.ranges(places, marks)
-                    await asyncio.to_thread(self.engine.join_all, ranges)
-            except (ApiError, Unavailable) as error:
-                log.debug("could not look for new partitions: %s", error)
-            except Error as error:
-                self._fail(error)
-                return
-
-    def _fail(self, error: Error) -> None:
-        with self.shelves.news:
-            self.shelves.failure = error
-            self.shelves.tell()
-
-    def finish(self) -> None:
-        """Let everything go."""
-        self.background.end()
-        if self.shelves.spill is not None:
-            self.shelves.spill.close()
-
-
-async def _made(
-    background: Background, cluster: ClientSettings | Place, settings: StreamSettings
-) -> Source:
-    if isinstance(cluster, ClientSettings):
-        source: Source = KafkaSource(cluster, is_committed=settings.is_committed)
-    else:
-        from rookery.consumer.objects import ObjectSource  # noqa: PLC0415 (heavy)
-
-        source = await ObjectSource.open(cluster, is_committed=settings.is_committed)
-    await background.own(source)
-    return source
 
 
 def _checked(
@@ -414,17 +310,3 @@ def _checked(
     if not cluster:
         raise ConfigError("cluster: name bootstrap addresses, or the URL of a store")
     return ClientSettings(bootstrap=cluster, call_timeout_ms=max(ms(settings.deadline), 1))
-
-
-def _check_resumed(
-    resumes: Checkpoint, settings: StreamSettings, topics: tuple[str, ...] | list[str]
-) -> None:
-    """Refuse to go on with another order: rows would be lost or come twice."""
-    if resumes.lateness_ms != ms(settings.lateness):
-        raise ConfigError(
-            f"lateness: the checkpoint was made with {resumes.lateness_ms} ms; resume with that"
-        )
-    if resumes.topics and tuple(topics) != resumes.topics:
-        raise ConfigError(
-            f"topics: the checkpoint was made with {list(resumes.topics)}, in this order"
-        )

@@ -1,7 +1,9 @@
 """What was made of a batch, and how far it was read, as one transaction: both count, or neither.
 
-async with transaction(writer, batch, [place]):
-await writer.write(place, rows)
+    async with transaction(writer, batch, [place]):
+        await writer.write(place, rows)
+
+Whoever is killed in it goes on at the offsets of the last one that counts, and writes no row twice.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ async def transaction(
 
     Raises:
         ConfigError: the stream has no group.
-        ApiError, Unavailable: as the writer's; nothing counts.
+        ApiError, Unavailable: as the writer's, or partitions were taken from us since the batch
+            came; nothing counts. The stream is past the batch: open it again to have it back.
     """
     commits = batch.committer
     if not isinstance(commits, Commits) or commits.group is None:
@@ -37,8 +40,8 @@ async def transaction(
     await writer.begin(places)
     try:
         yield writer
-        member = None if commits.member is None else commits.member.identity
-        await writer.send_offsets(commits.group, batch.checkpoint.commits(), member)
+        offsets, member = commits.in_transaction(batch.checkpoint)
+        await writer.send_offsets(commits.group, offsets, member)
         await writer.commit()
     except BaseException:
         await writer.abort()

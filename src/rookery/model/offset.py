@@ -1,7 +1,8 @@
-"""Offsets that stand for a place rather than a number (the timestamps that ListOffsets takes)."""
+"""Offsets that stand for a place (the timestamps that ListOffsets takes), and committed ones."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 LATEST: Final = -1
@@ -18,3 +19,13 @@ EARLIEST_LOCAL: Final = -4
 
 LATEST_TIERED: Final = -5
 """The last record in remote storage (KIP-1005)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """The next offset that a group will read in a partition."""
+
+    offset: int
+    metadata: str = ""
+    """The committer's own note."""
+    leader_epoch: int = -1

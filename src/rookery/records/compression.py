@@ -40,13 +40,13 @@ class Codec:
     id: int
     name: str
     _compress: Callable[[Buffer, int | None], bytes]
-    _decompress: Callable[[memoryview, int], bytes]
+    _decompress: Callable[[memoryview, int], bytes | bytearray]
 
     def compress(self, data: Buffer, level: int | None = None) -> bytes:
         """Compress into what every Kafka client reads; levels are the library's own."""
         return self._compress(data, level)
 
-    def decompress(self, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
+    def decompress(self, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes | bytearray:
         """Decompress what any Kafka client writes, to `limit` bytes at most.
 
         Raises:
@@ -91,26 +91,34 @@ class _TooLong(Exception):  # noqa: N818
 
 
 class _Output:
-    """Pieces of output, counted."""
+    """Pieces of output, counted, in memory that grows: never are pieces and the whole there."""
 
-    __slots__ = ("left", "pieces")
+    __slots__ = ("_first", "_rest", "left")
 
     def __init__(self, limit: int) -> None:
         self.left = limit
-        self.pieces: list[bytes] = []
+        self._first = b""
+        self._rest: bytearray | None = None
 
     def add(self, piece: bytes) -> None:
         self.left -= len(piece)
         if self.left < 0:
             raise _TooLong
-        self.pieces.append(piece)
+        if self._rest is not None:
+            self._rest += piece
+        elif self._first:
+            self._rest = bytearray(self._first)
+            self._rest += piece
+            self._first = b""
+        else:
+            self._first = piece
 
     def expect(self, size: int) -> None:
         if size > self.left:
             raise _TooLong
 
-    def whole(self) -> bytes:
-        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+    def whole(self) -> bytes | bytearray:
+        return self._first if self._rest is None else self._rest
 
 
 def _library(module: str, package: str) -> ModuleType:
@@ -158,7 +166,7 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
     return packed
 
 
-def _gunzip(data: memoryview, limit: int) -> bytes:
+def _gunzip(data: memoryview, limit: int) -> bytes | bytearray:
     output = _Output(limit)
     at = 0
     for index in range(_MAX_FRAMES):
@@ -193,7 +201,7 @@ def _snappy(data: Buffer, _level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _unsnappy(data: memoryview, limit: int) -> bytes:
+def _unsnappy(data: memoryview, limit: int) -> bytes | bytearray:
     library = _library("cramjam", "cramjam").snappy
     output = _Output(limit)
     for block in xerial.blocks(data) if xerial.is_framed(data) else [data]:
@@ -211,7 +219,7 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     return packed
 
 
-def _unlz4(data: memoryview, limit: int) -> bytes:
+def _unlz4(data: memoryview, limit: int) -> bytes | bytearray:
     library = _library("lz4.frame", "lz4")
     output = _Output(limit)
     at = 0
@@ -243,7 +251,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
     return packed
 
 
-def _unzstd(data: memoryview, limit: int) -> bytes:
+def _unzstd(data: memoryview, limit: int) -> bytes | bytearray:
     library = _library("zstandard", "zstandard").ZstdDecompressor(max_window_size=_MAX_WINDOW)
     output = _Output(limit)
     at = 0

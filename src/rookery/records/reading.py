@@ -165,7 +165,9 @@ def too_big(topic: str, partition: int, offset: int, size: int, limit: int) -> C
     return ConfigError(f"max_bytes={limit}: the record at {where} needs {size}; raise the limit")
 
 
-def inflate(fetched: Fetched, offset: int, codec: int, packed: Buffer, limit: int) -> bytes:
+def inflate(
+    fetched: Fetched, offset: int, codec: int, packed: Buffer, limit: int
+) -> bytes | bytearray:
     """Decompress the records of a batch; errors name it."""
     where = _where(fetched.topic, fetched.partition, offset)
     if codec not in CODECS:

@@ -38,9 +38,6 @@ def _zeros(times: list[int], size: int) -> pa.RecordBatch:
     return rows(times, b"\0" * size)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="batches that swell fiftyfold take 332 MiB of the 168 that are allowed"
-)
 def test_giants_do_not_break_the_bound(logs: Logs) -> None:
     topic = logs.create("giants", 8)
     count = 0

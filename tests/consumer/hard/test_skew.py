@@ -16,7 +16,7 @@ def test_the_network_does_not_change_a_byte(many: Logs) -> None:
     expected = ordered(dump(many.bootstrap, topics))
 
     roomy = list(readings(many.bootstrap, topics, seeds=[1, 2], memory=256 << 20))
-    tight = list(readings(many.bootstrap, topics, seeds=[3], memory=2 << 20))
+    tight = list(readings(many.bootstrap, topics, seeds=[3], memory=3 << 20))
 
     assert expected.num_rows == 25_000
     for reading in (*roomy, *tight):

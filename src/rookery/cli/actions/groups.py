@@ -13,10 +13,10 @@ from rookery.cli.actions.named import delete_each, for_each, show_each
 from rookery.cli.actions.tables import make_table, number_text
 from rookery.cli.command import print_json
 from rookery.client.client import Client
-from rookery.client.groups import CommittedOffset, GroupListing
+from rookery.client.groups import GroupListing
 from rookery.client.members import GroupDescription
 from rookery.errors import ErrorCode
-from rookery.model.offset import LATEST
+from rookery.model.offset import LATEST, CommittedOffset
 from rookery.model.partition import TopicPartition
 
 

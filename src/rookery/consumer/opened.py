@@ -1,0 +1,203 @@
+"""What an open stream consists of, and how it comes by its partitions: once, or as a group says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from rookery.client.settings import ClientSettings
+from rookery.clock import Clock, SystemRandom
+from rookery.consumer import budget
+from rookery.consumer.background import Background
+from rookery.consumer.checkpoint import Checkpoint, Mark
+from rookery.consumer.classicmember import ClassicMember
+from rookery.consumer.commits import Commits
+from rookery.consumer.engine import Engine
+from rookery.consumer.feed import Feed
+from rookery.consumer.kafka import KafkaSource
+from rookery.consumer.member import Member
+from rookery.consumer.opening import Opening, Subscription
+from rookery.consumer.output import Shape
+from rookery.consumer.progress import Bar
+from rookery.consumer.settings import Rebalanced, StreamSettings, ms
+from rookery.consumer.shelf import Shelves
+from rookery.consumer.source import Source
+from rookery.consumer.spill import SpillFiles
+from rookery.direct.place import Place
+from rookery.errors import ApiError, ConfigError, Error, ErrorCode, Unavailable
+from rookery.model.offset import EARLIEST
+from rookery.model.partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class Opened:
+    """The source, the feed, the engine, and the tasks that bring partitions to it."""
+
+    def __init__(
+        self,
+        background: Background,
+        cluster: ClientSettings | Place,
+        wanted: Subscription,
+        settings: StreamSettings,
+        clock: Clock,
+        made_at: int,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.opened_at = clock.monotonic_ms()
+        self.bar = Bar(is_shown=settings.progress)
+        self.background = background
+        spill = None if settings.spill is None else SpillFiles(settings.spill)
+        self.shelves = Shelves(budget.of_rows(settings.memory), spill)
+        try:
+            self._source = self.background.run(_made(self.background, cluster, settings))
+            self._opening = Opening(self._source, wanted, settings, made_at)
+            places = self.background.run(self._opening.places())
+            self._first = frozenset(places)
+            self._topics = wanted.topics or tuple(sorted({place.topic for place in places}))
+            is_member = settings.group is not None and wanted.is_live
+            ranges = [] if is_member else self.background.run(self._opening.ranges(places))
+            self.shape = Shape(settings, self._topics)
+            self.engine = self._made_engine(wanted, made_at)
+            self.commits = Commits(settings.group, self._source, self.background)
+            self.engine.committer = self.commits
+            self.engine.join_all(ranges)
+            self._start(is_member=is_member, is_live=wanted.is_live)
+        except BaseException:
+            self.background.end()
+            raise
+
+    def _made_engine(self, wanted: Subscription, made_at: int) -> Engine:
+        max_time_ms = made_at + ms(self._settings.max_time)
+        resumes = wanted.resumes
+        if resumes is not None:
+            _check_resumed(resumes, self._settings, self._topics)
+            if resumes.max_time_ms is not None:
+                max_time_ms = resumes.max_time_ms
+        engine = Engine(
+            self.shelves,
+            self.shape,
+            self._settings,
+            self._clock,
+            max_time_ms,
+            is_live=wanted.is_live,
+        )
+        if resumes is not None:
+            engine.resume(resumes)
+        return engine
+
+    def _start(self, *, is_member: bool, is_live: bool) -> None:
+        feed = Feed(self._source, self.shelves, self._settings, self._clock, SystemRandom())
+        self.background.run(self.background.spawn(feed.run()))
+        if is_member:
+            self.background.run(self.background.spawn(self._be_member()))
+        elif is_live:
+            self.background.run(self.background.spawn(self._discover()))
+
+    async def _be_member(self) -> None:
+        """Read what the group's coordinator assigns."""
+        if not isinstance(self._source, KafkaSource):
+            raise ConfigError("group: groups need a broker; keep checkpoints instead")
+        group, protocol = self._settings.group or "", self._settings.group_protocol
+        try:
+            if protocol != "classic":
+                try:
+                    await self._run(Member(self._source.client, group, self._topics))
+                except ApiError as error:
+                    if error.code is not ErrorCode.UNSUPPORTED_VERSION or protocol != "auto":
+                        raise
+            look_ms = ms(self._settings.discover)
+            await self._run(ClassicMember(self._source.client, group, self._topics, look_ms))
+        except Error as error:
+            self._fail(error)
+
+    async def _run(self, member: Member | ClassicMember) -> None:
+        self.commits.member = member
+        await member.run(self._on_given, self._on_taken)
+
+    async def _on_given(self, places: Sequence[TopicPartition]) -> None:
+        marks = await self._source.committed(self._settings.group or "", places)
+        # What has come since is read from its beginning, whatever the start.
+        added = [one for one in places if one not in self._first and one not in marks]
+        ranges = await self._opening.ranges(places, {**await self._beginnings(added), **marks})
+        await self._tell(self._settings.on_assigned, places)
+        await asyncio.to_thread(self.engine.join_all, ranges)
+
+    async def _on_taken(self, places: Sequence[TopicPartition]) -> None:
+        shelves = self.shelves.by_place
+        stays = [shelves[place].index for place in places if place in shelves]
+        await asyncio.to_thread(self.engine.leave_all, places)
+        await self._tell(self._settings.on_revoked, places)
+        self.commits.end_stays(stays)
+
+    async def _tell(self, told: Rebalanced | None, places: Sequence[TopicPartition]) -> None:
+        if told is None:
+            return
+        try:
+            await asyncio.to_thread(told, places)
+        except Exception as error:  # noqa: BLE001 (whatever it is, whoever reads shall know)
+            self._fail(error)
+
+    async def _discover(self) -> None:
+        """Look for partitions that were added, and read them from their beginning."""
+        while True:
+            await asyncio.sleep(max(self._settings.discover.total_seconds(), 0.01))
+            try:
+                known = self.shelves.by_place
+                places = [one for one in await self._opening.places() if one not in known]
+                if places:
+                    ranges = await self._opening.ranges(places, await self._beginnings(places))
+                    await asyncio.to_thread(self.engine.join_all, ranges)
+            except (ApiError, Unavailable) as error:
+                log.debug("could not look for new partitions: %s", error)
+            except Error as error:
+                self._fail(error)
+                return
+
+    async def _beginnings(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Mark]:
+        if not places:
+            return {}
+        first = await self._source.find(dict.fromkeys(places, EARLIEST))
+        return {place: Mark(offset) for place, offset in first.items()}
+
+    def _fail(self, error: Exception) -> None:
+        with self.shelves.news:
+            self.shelves.failure = error
+            self.shelves.tell()
+
+    def finish(self) -> None:
+        """Let everything go."""
+        self.background.end()
+        if self.shelves.spill is not None:
+            self.shelves.spill.close()
+
+
+async def _made(
+    background: Background, cluster: ClientSettings | Place, settings: StreamSettings
+) -> Source:
+    if isinstance(cluster, ClientSettings):
+        source: Source = KafkaSource(
+            cluster, is_committed=settings.is_committed, memory=settings.memory
+        )
+    else:
+        from rookery.consumer.objects import ObjectSource  # noqa: PLC0415 (heavy)
+
+        source = await ObjectSource.open(cluster, is_committed=settings.is_committed)
+    await background.own(source)
+    return source
+
+
+def _check_resumed(
+    resumes: Checkpoint, settings: StreamSettings, topics: tuple[str, ...] | list[str]
+) -> None:
+    """Refuse to go on with another order: rows would be lost or come twice."""
+    if resumes.lateness_ms != ms(settings.lateness):
+        raise ConfigError(
+            f"lateness: the checkpoint was made with {resumes.lateness_ms} ms; resume with that"
+        )
+    if resumes.topics and tuple(topics) != resumes.topics:
+        raise ConfigError(
+            f"topics: the checkpoint was made with {list(resumes.topics)}, in this order"
+        )
