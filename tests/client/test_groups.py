@@ -10,8 +10,8 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as OtherPlace
 
 from rookery.client.client import Client
-from rookery.client.groups import CommittedOffset
 from rookery.errors import ApiError, ErrorCode
+from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition
 from rookery.testing.kafka import KafkaServer
 

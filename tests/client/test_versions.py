@@ -7,11 +7,10 @@ import asyncio
 import pytest
 
 from rookery.client.client import Client
-from rookery.client.groups import CommittedOffset
 from rookery.client.settings import ClientSettings, ProducerSettings
 from rookery.client.versions import Versions
 from rookery.errors import ApiError, ErrorCode
-from rookery.model.offset import EARLIEST, LATEST
+from rookery.model.offset import EARLIEST, LATEST, CommittedOffset
 from rookery.model.partition import TopicPartition
 from rookery.records.record import Record
 from rookery.testing.kafka import KafkaServer

@@ -5,6 +5,8 @@
 On a real Kafka: a reader writes rows and checkpoints to a file, is killed (SIGKILL) and started
 again, over and over. What it wrote must be the sorted dump of the log. With `--mode group` it goes
 on where its group has committed: rows between the last commit and the kill come twice, no others.
+With `--mode transaction` it copies rows to another topic, in transactions that have the group's
+offsets in them: the copy must be the sorted dump, each row once.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ import pyarrow as pa
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkalogs import Logs
 from rookery.testing.process import Process
+from tests.consumer.hard.copier import BATCH_ROWS as COPIED_ROWS
+from tests.consumer.hard.copier import STEPS
 from tests.consumer.hard.offline import dump, ordered, plain
 from tests.consumer.hard.reader import BATCH_ROWS, frames
 from tests.consumer.hard.skew import Shape, fill
@@ -32,6 +36,7 @@ from tests.consumer.hard.skew import Shape, fill
 say: Final = partial(print, flush=True)
 _LOOK: Final = 0.002
 _WITHIN: Final = 180.0
+_MODES: Final = ("checkpoint", "group", "transaction")
 
 
 def main() -> int:
@@ -40,7 +45,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--partitions", type=int, default=16)
-    parser.add_argument("--mode", choices=("checkpoint", "group"), default="checkpoint")
+    parser.add_argument("--mode", choices=_MODES, default="checkpoint")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     args = parser.parse_args()
     say(f"seed {args.seed}")
@@ -51,8 +56,12 @@ def main() -> int:
     ):
         topic = logs.create("killed", args.partitions)
         fill(logs, topic, Shape(args.rows, args.partitions))
-        group = "killed" if args.mode == "group" else None
-        twice = ordeal(logs.bootstrap, topic, Path(folder), args.kills, args.seed, group)
+        say(f"{args.rows:,} rows are written")
+        if args.mode == "transaction":
+            twice = copying(logs, topic, Path(folder), args.kills, args.seed)
+        else:
+            group = "killed" if args.mode == "group" else None
+            twice = ordeal(logs.bootstrap, topic, Path(folder), args.kills, args.seed, group)
     say(f"{args.kills} kills, {args.rows:,} rows, none lost, {twice:,} of them twice")
     return 0
 
@@ -68,9 +77,12 @@ def ordeal(
     expected = ordered(dump(bootstrap, [topic]))
     chance = random.Random(seed)
     about = expected.get_total_buffer_size()
+    killed = 0
     for mark in sorted(chance.randrange(about) for _ in range(kills)):
         status = _kill_behind(Process(command, log), path, mark)
+        killed += status == -SIGKILL
         assert status in {0, -SIGKILL}, f"a reader ended with {status}:\n{log.read_text()[-3000:]}"
+    say(f"{killed} of {kills} were killed before they had come to the end")
     end = Process(command, log).ended(_WITHIN)
     assert end == 0, f"the last reader ended with {end}:\n{log.read_text()[-3000:]}"
     found = plain([batch for batch, _, _ in frames(path)])
@@ -78,6 +90,33 @@ def ordeal(
         assert found.equals(expected), "what was written is not the log in order"
         return 0
     return _check_twice(found, expected, kills)
+
+
+def copying(logs: Logs, topic: str, folder: Path, kills: int, seed: int) -> int:
+    """Kill copiers and compare what they have copied; return how many rows are there twice."""
+    sink = logs.create("copies", 1)
+    expected = ordered(dump(logs.bootstrap, [topic]))
+    chance = random.Random(seed)
+    # So few that the last of them finds something to do, too.
+    most = STEPS * expected.num_rows // (COPIED_ROWS * max(kills, 1)) + STEPS
+    log, killed = folder / "log", 0
+    for number in range(kills + 1):
+        steps = folder / f"steps-{number}"
+        command = [sys.executable, "-m", "tests.consumer.hard.copier"]
+        command += [logs.bootstrap, topic, sink, f"group-{sink}", str(steps)]
+        process = Process(command, log)
+        if number < kills:
+            status: int | None = _kill_behind(process, steps, chance.randrange(1, most))
+        else:
+            status = process.ended(_WITHIN)
+        killed += status == -SIGKILL
+        assert status in {0, -SIGKILL}, f"a copier ended with {status}:\n{log.read_text()[-3000:]}"
+    say(f"{killed} of {kills} were killed before they had come to the end")
+    copies = dump(logs.bootstrap, [sink]).sort_by("offset")
+    places = [b"%d:%d" % place for place in _places(expected)]
+    assert copies.column("key").to_pylist() == places, "the copy is not the log in order, once"
+    assert copies.column("value").to_pylist() == expected.column("value").to_pylist()
+    return 0
 
 
 def _kill_behind(process: Process, path: Path, mark: int) -> int:

@@ -11,6 +11,7 @@ import rookery
 from rookery.consumer.checkpoint import NO_TIME, Checkpoint, Mark
 from rookery.consumer.faults import OffsetTruncated
 from rookery.errors import ConfigError
+from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition
 from rookery.testing.kafkalogs import NOON, Logs, packed, rows
 
@@ -78,7 +79,24 @@ def test_a_checkpoint_survives_json() -> None:
 
     assert Checkpoint.from_json(made.to_json()) == made
     assert made.offsets() == {place: 7}
-    assert Mark.of_commit(made.commits()[place]) == Mark(7, 8)
+    assert Mark.of_commit(made.commits()[place]) == Mark(7, 8, ((9, 10),))
+
+
+def test_a_commit_holds_as_much_as_its_note_has_room_for() -> None:
+    little = Mark(7, -8, tuple((2 * n, 2 * n + 1) for n in range(100)))
+    much = Mark(7, -8, tuple((2 * n, 2 * n + 1) for n in range(1000)))
+
+    assert little.has_room
+    assert Mark.of_commit(little.to_commit()) == little
+    assert not much.has_room
+    assert Mark.of_commit(much.to_commit()) == Mark(7, -8)
+
+
+@pytest.mark.parametrize(
+    "note", ["", "x", "rookery-clock=", "rookery-clock=1;passed=", f"rookery-clock={'9' * 30}"]
+)
+def test_a_note_of_others_is_left_alone(note: str) -> None:
+    assert Mark.of_commit(CommittedOffset(7, note)) == Mark(7)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version":1,"topics":1}'])

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 import rookery
 from rookery.client.client import Client
 from rookery.client.transactions import TransactionalWriter
+from rookery.consumer.batch import Batch
 from rookery.consumer.transaction import transaction
+from rookery.errors import ApiError, ErrorCode
 from rookery.model.partition import TopicPartition
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkalogs import NOON, Logs, rows
@@ -40,6 +44,7 @@ def until(streams: list[rookery.OrderedStream], done: Any) -> list[tuple[int, in
     give_up = monotonic() + WITHIN
     while not done():
         assert monotonic() < give_up, [owned(one) for one in streams]
+        sleep(0.0 if streams else 0.01)
         for stream in streams:
             batch = stream.poll(50)
             if batch is not None:
@@ -95,6 +100,158 @@ def test_a_member_goes_on_where_the_group_has_committed(topics: Logs) -> None:
     assert first["offset"].to_pylist() == [0, 1, 2, 3]
     assert second is not None
     assert second["offset"].to_pylist() == [4, 5, 6, 7]
+
+
+def test_a_commit_tells_what_went_out_of_its_order(topics: Logs) -> None:
+    topic = topics.create("passed", 2)
+    topics.write(topic, 0, rows([NOON + 1000 * n for n in (5, 1, 9, 2, 12, 4, 20)]))
+    topics.write(topic, 1, rows([NOON + 1000 * n for n in (3, 6, 8, 21)]))
+
+    def read(**options: Any) -> rookery.OrderedStream:
+        return rookery.read(
+            topics.bootstrap, topic, lateness=timedelta(seconds=6), batch_rows=1, **options
+        )
+
+    whole = places(read())
+    for count in range(1, len(whole)):
+        group = f"passed-{topic}-{count}"
+        with read(group=group) as stream:
+            batches = [next(stream) for _ in range(count)]
+            batches[-1].commit()
+        assert places(read(group=group, start="committed")) == whole[count:], count
+
+
+def places(stream: rookery.OrderedStream) -> list[tuple[Any, Any]]:
+    """Read to the end; return where rows come from."""
+    table = stream.to_table()
+    return list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_a_partition_that_is_added_is_read_from_its_beginning(topics: Logs, protocol: Any) -> None:
+    topic = topics.create("added", 1)
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap})
+
+    with rookery.follow(
+        topics.bootstrap,
+        topic,
+        group=topic,
+        group_protocol=protocol,
+        max_idle=QUICK,
+        discover=QUICK,
+    ) as stream:
+        until([], lambda: owned(stream) == {0})
+        for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
+            future.result(60)
+        topics._find_leaders(topic, 2)
+        topics.write(topic, 1, rows([NOON, NOON + 1]))
+        found = until([stream], lambda: committed(topics, topic).get(1) == 2)
+
+    assert found == [(1, 0), (1, 1)]
+
+
+def moved(topics: Logs, topic: str, group: str, first: rookery.OrderedStream) -> int:
+    """Have another member read a partition to its end and leave again; return which it was."""
+    with member(topics, topic, group) as second:
+        until([], lambda: len(owned(first)) == len(owned(second)) == 1)
+        [partition] = owned(second)
+        until([second], lambda: second.is_live)
+    until([], lambda: owned(first) == {0, 1})
+    return partition
+
+
+def committed(topics: Logs, group: str) -> dict[int, int]:
+    """Return the offsets of a group by partition."""
+
+    async def ask() -> dict[int, int]:
+        async with Client(topics.bootstrap) as client:
+            found = await client.groups.committed_offsets(group)
+        return {place.partition: one.offset for place, one in found.items()}
+
+    return asyncio.run(ask())
+
+
+def test_a_batch_of_before_a_rebalance_does_not_put_the_group_back(topics: Logs) -> None:
+    topic, group = topics.create("put-back", 2), "put-back"
+    for partition in range(2):
+        topics.write(topic, partition, rows([NOON + n for n in range(10)]))
+
+    with member(topics, topic, group, batch_rows=4) as first:
+        stale = first.poll(60_000)
+        assert stale is not None
+        partition = moved(topics, topic, group, first)
+        before = committed(topics, group)
+        stale.commit()
+
+    assert before == {partition: 10}
+    assert committed(topics, group) == {partition: 10, 1 - partition: 2}
+
+
+def test_what_was_processed_can_be_committed_when_partitions_are_taken(topics: Logs) -> None:
+    topic, group = topics.create("hand-over", 2), "hand-over"
+    for partition in range(2):
+        topics.write(topic, partition, rows([NOON + n for n in range(10)]))
+    processed: list[Batch] = []
+    told: list[tuple[str, list[int]]] = []
+
+    def on_revoked(places: Sequence[TopicPartition]) -> None:
+        told.append(("taken", [place.partition for place in places]))
+        processed[-1].commit()
+
+    def on_assigned(places: Sequence[TopicPartition]) -> None:
+        told.append(("given", [place.partition for place in places]))
+
+    with member(
+        topics, topic, group, on_assigned=on_assigned, on_revoked=on_revoked, batch_rows=4
+    ) as first:
+        for _ in range(2):
+            batch = first.poll(60_000)
+            assert batch is not None
+            processed.append(batch)
+        with member(topics, topic, group) as second:
+            until([], lambda: len(owned(second)) == 1)
+            [partition] = owned(second)
+            rest = until([second], lambda: second.is_live)
+
+    assert told == [("given", [0, 1]), ("taken", [partition])]
+    # Four rows of each were processed, and come to nobody else.
+    assert rest == [(partition, offset) for offset in range(4, 10)]
+
+
+def test_what_goes_wrong_in_a_callback_is_raised_to_the_reader(topics: Logs) -> None:
+    topic = topics.create("callback", 1)
+
+    def on_assigned(_: object) -> None:
+        raise LookupError("no table for it")
+
+    with member(topics, topic, "callback", on_assigned=on_assigned) as stream:
+        until([], lambda: owned(stream) == {0})
+        with pytest.raises(LookupError, match="no table"):
+            stream.poll(60_000)
+
+
+async def test_a_transaction_of_before_a_rebalance_does_not_count(topics: Logs) -> None:
+    topic = await asyncio.to_thread(topics.create, "fenced", 2)
+    sink = await asyncio.to_thread(topics.create, "fenced-sink", 1)
+    for partition in range(2):
+        data = rows([NOON + n for n in range(10)])
+        await asyncio.to_thread(topics.write, topic, partition, data)
+    place = TopicPartition(sink, 0)
+
+    async with Client(topics.bootstrap) as client:
+        writer = TransactionalWriter(client, "fenced")
+        await writer.start()
+        async with member(topics, topic, "fenced", batch_rows=4) as stream:
+            batch = await anext(stream)
+            partition = await asyncio.to_thread(moved, topics, topic, "fenced", stream)
+            with pytest.raises(ApiError, match=f"has taken {topic}-{partition}") as caught:
+                async with transaction(writer, batch, [place]):
+                    await writer.write(place, pa.table({"value": batch["value"]}))
+        copied, offsets = await _outcome(client, sink, "fenced")
+
+    assert caught.value.code is ErrorCode.ILLEGAL_GENERATION
+    assert copied == 0
+    assert offsets == {TopicPartition(topic, partition): 10}
 
 
 @pytest.mark.parametrize("is_committed", [True, False])

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from datetime import timedelta
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -68,6 +68,42 @@ def test_a_replay_goes_live(topics: Logs) -> None:
     offsets = [one["offset"] for batch in first for one in batch.to_pylist()]
     assert offsets == [0, 0, 1, 1]
     assert second[0].to_pylist()[0]["offset"] == 2
+
+
+def test_a_reader_that_stalls_makes_no_partition_idle(topics: Logs) -> None:
+    topic, count = topics.create("stall", 2), 4000
+    for partition in range(2):
+        times = [NOON + 2 * n + partition for n in range(count)]
+        topics.write(topic, partition, rows(times, bytes(500)), size=50)
+
+    with rookery.follow(
+        topics.bootstrap, topic, start="earliest", max_idle=QUICK, memory=300_000, batch_rows=100
+    ) as stream:
+        first = polled(stream, 1)
+        sleep(10 * QUICK.total_seconds())  # whoever processes rows takes its time
+        rest = polled(stream, 2 * count - sum(batch.num_rows for batch in first))
+
+    found = [row for batch in first + rest for row in batch.to_pylist()]
+    assert [row["offset"] for row in found] == [n // 2 for n in range(2 * count)]
+    assert not any(row["lateness"] for row in found)
+
+
+async def test_both_kinds_of_loops_see_the_same(topics: Logs) -> None:
+    topic = topics.create("loops", 3)
+    for partition in range(3):
+        topics.write(topic, partition, rows([NOON + n * (partition + 1) for n in range(300)]))
+
+    def read() -> rookery.OrderedStream:
+        return rookery.replay(topics.bootstrap, topic, batch_rows=17)
+
+    plain = await asyncio.to_thread(lambda: [batch.to_pylist() for batch in read()])
+    async with read() as stream:
+        asynchronous = [batch.to_pylist() async for batch in stream]
+
+    assert [row for rows_ in asynchronous for row in rows_] == [
+        row for rows_ in plain for row in rows_
+    ]
+    assert sum(map(len, plain)) == 900
 
 
 def test_a_new_partition_joins_at_its_beginning(topics: Logs) -> None:
@@ -144,8 +180,8 @@ import signal, sys, rookery
 # Who was started in the background is deaf to it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 stream = rookery.follow(sys.argv[1], sys.argv[2], start="earliest")
-print(next(stream).num_rows, flush=True)
 try:
+    print(next(stream).num_rows, flush=True)
     next(stream)
 except KeyboardInterrupt:
     stream.close()

@@ -15,7 +15,8 @@ from rookery.testing.kafkaproxy import KafkaProxy
 def rookeries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """Three brokers of ours."""
     folder = tmp_path_factory.mktemp("rookeries") / "data"
-    with BrokerProcess(folder, workers=3, flags=["--durability", "os"]) as broker:
+    flags = ["--durability", "os", "--consumer-groups-heartbeat-interval-ms", "200"]
+    with BrokerProcess(folder, workers=3, flags=flags) as broker:
         yield broker
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rookery.testing.kafkalogs import Logs
 from tests.consumer.hard.skew import Shape, fill
-from tests.consumer.killing import ordeal
+from tests.consumer.killing import copying, ordeal
 
 
 @pytest.mark.parametrize("group", [None, "killed"])
@@ -19,3 +19,10 @@ def test_killed_at_random_points(logs: Logs, tmp_path: Path, group: str | None) 
     twice = ordeal(logs.bootstrap, topic, tmp_path, kills=5, seed=3, group=group)
 
     assert twice == 0 or group is not None
+
+
+def test_killed_in_transactions(logs: Logs, tmp_path: Path) -> None:
+    topic = logs.create("killed", 8)
+    fill(logs, topic, Shape(rows=10_000, partitions=8))
+
+    assert copying(logs, topic, tmp_path, kills=4, seed=3) == 0

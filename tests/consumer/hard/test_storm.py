@@ -1,0 +1,22 @@
+"""Members of a group that come and go lose nothing, and double nothing that was committed."""
+
+from __future__ import annotations
+
+from rookery.testing.kafkalogs import Logs
+from tests.consumer.storm import SEATS, storm
+
+
+def test_a_storm_of_rebalances(logs: Logs) -> None:
+    outcome = storm(logs, total=100_000, seconds=10, every=0.5, seed=4)
+
+    # There was a storm: members came and went, and partitions with them.
+    assert outcome.lives > SEATS
+    assert outcome.stays > 12
+    assert outcome.rows > 99_000
+
+
+def test_a_storm_in_a_classic_group(logs: Logs) -> None:
+    outcome = storm(logs, total=60_000, seconds=6, every=0.5, seed=5, protocol="classic")
+
+    assert outcome.lives > SEATS
+    assert outcome.stays > 12

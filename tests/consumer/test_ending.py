@@ -1,0 +1,251 @@
+"""The ways out of a stream: all are quick, close its sockets, commit nothing and lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+import rookery
+from rookery.client.client import Client
+from rookery.consumer.faults import Misuse
+from rookery.testing.kafkalogs import NOON, Logs, rows
+from rookery.testing.ports import HOST
+
+# 100 ms are promised, and kept by a machine that is free; one with too much to do takes longer.
+SOON = 10.0
+WITHIN = 60.0
+
+
+@pytest.fixture
+def deaf() -> Iterator[str]:
+    """A server that takes connections and never answers."""
+    with socket.create_server((HOST, 0)) as server:
+        yield f"{HOST}:{server.getsockname()[1]}"
+
+
+def sockets() -> set[str]:
+    """Return the sockets that this process has."""
+    found = set()
+    for one in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was that of the folder
+            found.add(str(one.readlink()))
+    return {name for name in found if name.startswith("socket:")}
+
+
+def committed(bootstrap: str, group: str) -> dict[Any, Any]:
+    """Return all offsets of a group."""
+
+    async def ask() -> dict[Any, Any]:
+        async with Client(bootstrap) as client:
+            return dict(await client.groups.committed_offsets(group))
+
+    return asyncio.run(ask())
+
+
+def wait_for_reader(stream: rookery.OrderedStream) -> None:
+    """Wait until a thread is in the stream."""
+    deadline = monotonic() + WITHIN
+    while not stream._lock.locked():
+        assert monotonic() < deadline
+        sleep(0.001)
+
+
+@pytest.mark.parametrize("way", ["close", "forget"])
+def test_a_member_ends_without_a_trace(topics: Logs, way: str) -> None:
+    topic, group = topics.create("traceless", 2), f"traceless-{way}"
+    topics.write(topic, 0, rows([NOON + n for n in range(10)]))
+    before = sockets()
+
+    stream = rookery.follow(topics.bootstrap, topic, start="earliest", group=group)
+    batch = stream.poll(60_000)
+    assert batch is not None
+    assert sockets() - before
+    began = monotonic()
+    if way == "close":
+        stream.close()
+    del batch, stream
+    gc.collect()
+    took = monotonic() - began
+
+    assert took < SOON
+    assert not sockets() - before
+    assert committed(topics.bootstrap, group) == {}
+    # It has left: the next member need not wait until it is missed.
+    with rookery.follow(topics.bootstrap, topic, start="earliest", group=group) as other:
+        assert other.poll(30_000) is not None
+
+
+def test_a_stream_has_one_reader_and_another_thread_may_close_it(topics: Logs) -> None:
+    topic = topics.create("readers", 1)
+    stream = rookery.follow(topics.bootstrap, topic).open()
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(next, stream, None)
+        wait_for_reader(stream)
+        with pytest.raises(Misuse, match="one reader"):
+            next(stream)
+        began = monotonic()
+        stream.close()
+        ended = reading.result(WITHIN)
+        took = monotonic() - began
+
+    assert ended is None
+    assert took < SOON
+    with pytest.raises(Misuse, match="closed"):
+        next(stream)
+
+
+def test_a_batch_cannot_be_committed_by_a_stream_that_is_closed(topics: Logs) -> None:
+    topic, group = topics.create("too-late", 1), "too-late"
+    topics.write(topic, 0, rows([NOON]))
+    with rookery.read(topics.bootstrap, topic, group=group) as stream:
+        batch = next(stream)
+
+    with pytest.raises(Misuse, match="closed"):
+        batch.commit()
+
+    assert committed(topics.bootstrap, group) == {}
+
+
+async def test_a_cancelled_wait_loses_no_batch(topics: Logs) -> None:
+    topic = topics.create("patience", 2)
+    for partition in range(2):
+        times = [NOON + 2 * n + partition for n in range(500)]
+        topics.write(topic, partition, rows(times), size=50)
+    seen: list[Any] = []
+
+    async with rookery.read(topics.bootstrap, topic, batch_rows=7) as stream:
+        patience, is_over = 0.0, False
+        while not is_over:
+            try:
+                async with asyncio.timeout(patience):
+                    batch = await anext(stream, None)
+            except TimeoutError:
+                patience = patience * 1.5 + 0.0001
+                continue
+            patience = 0.0
+            is_over = batch is None
+            if batch is not None:
+                places = zip(
+                    batch["offset"].to_pylist(), batch["partition"].to_pylist(), strict=True
+                )
+                seen += places
+
+    assert seen == [(offset, partition) for offset in range(500) for partition in range(2)]
+
+
+async def test_a_wait_for_a_deaf_cluster_can_be_cancelled(deaf: str) -> None:
+    before = sockets()
+    stream = rookery.follow(deaf, "t")
+    waiting = asyncio.ensure_future(anext(stream))
+    await asyncio.to_thread(wait_for_reader, stream)
+
+    began = monotonic()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    took = monotonic() - began
+
+    assert took < SOON
+    stream.close()
+    assert not sockets() - before
+
+
+def test_a_stream_that_opens_can_be_closed(deaf: str) -> None:
+    stream = rookery.follow(deaf, "t")
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            next(stream)
+        except Misuse as error:
+            failures.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    wait_for_reader(stream)
+    began = monotonic()
+    stream.close()
+    reader.join(WITHIN)
+
+    assert monotonic() - began < SOON
+    [failure] = failures
+    assert "closed" in str(failure)
+
+
+INTERRUPTED = """
+import signal, sys, rookery
+# Who was started in the background is deaf to it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+bootstrap, topic, group = sys.argv[1:]
+with rookery.follow(bootstrap, topic, start="earliest", group=group) as stream:
+    print(next(stream).num_rows, flush=True)
+    next(stream)
+"""
+
+FORKED = """
+import os, sys, rookery
+with rookery.follow(sys.argv[1], sys.argv[2], start="earliest") as stream:
+    first = next(stream).num_rows
+    child = os.fork()
+    if not child:
+        try:
+            next(stream)
+        except rookery.errors.Error as error:
+            print(error, flush=True)
+        sys.exit(7)  # through the end of the block, and of the interpreter
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), first, stream.poll(0), flush=True)
+"""
+
+
+def started(program: str, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+
+
+def test_ctrl_c_commits_nothing(topics: Logs) -> None:
+    topic, group = topics.create("ctrl-c", 1), "ctrl-c"
+    topics.write(topic, 0, rows([NOON]))
+    with started(INTERRUPTED, topics.bootstrap, topic, group) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "1\n"
+        began = monotonic()
+        child.send_signal(signal.SIGINT)
+        _, words = child.communicate(timeout=WITHIN)
+        took = monotonic() - began
+
+    assert "KeyboardInterrupt" in words
+    assert took < SOON
+    assert committed(topics.bootstrap, group) == {}
+
+
+def test_a_forked_process_is_refused_and_can_end(topics: Logs) -> None:
+    topic = topics.create("forked", 1)
+    topics.write(topic, 0, rows([NOON]))
+    with started(FORKED, topics.bootstrap, topic) as child:
+        words, errors = child.communicate(timeout=WITHIN)
+
+    assert words.splitlines() == [
+        "the stream was opened before a fork; make another one in this process",
+        "7 1 None",
+    ], errors

@@ -1,0 +1,88 @@
+"""The assignor of classic groups: balanced, sticky, and never two owners at once."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rookery.consumer.sticky import Claim, assign
+from rookery.model.partition import TopicPartition as Place
+
+COUNTS = st.dictionaries(st.sampled_from("abc"), st.integers(1, 9), min_size=1)
+NAMES = st.lists(st.sampled_from(["m1", "m2", "m3", "m4", "m5"]), min_size=1, unique=True)
+
+
+def settled(counts: dict[str, int], members: dict[str, Claim]) -> dict[str, Claim]:
+    """Let members join again, having done as they were told, until nothing moves."""
+    for generation in range(10):
+        given_now = assign(counts, members)
+        told = {
+            name: Claim(claim.topics, frozenset(given_now[name]), generation)
+            for name, claim in members.items()
+        }
+        if all(told[name].owned == claim.owned for name, claim in members.items()):
+            return told
+        members = told
+    raise AssertionError(f"it does not come to rest: {members}")
+
+
+def owned(members: dict[str, Claim]) -> list[Place]:
+    return sorted(place for claim in members.values() for place in claim.owned)
+
+
+@settings(deadline=None, max_examples=200)
+@given(COUNTS, NAMES, st.data())
+def test_all_is_given_and_nothing_twice(
+    counts: dict[str, int], names: list[str], data: st.DataObject
+) -> None:
+    topics = st.frozensets(st.sampled_from("abcd"), min_size=1)
+    members = {name: Claim(data.draw(topics)) for name in names}
+
+    found = settled(counts, members)
+
+    wanted = {topic for claim in members.values() for topic in claim.topics}
+    assert owned(found) == sorted(
+        Place(topic, n) for topic, count in counts.items() if topic in wanted for n in range(count)
+    )
+    for claim in found.values():
+        assert {place.topic for place in claim.owned} <= claim.topics
+
+
+@settings(deadline=None, max_examples=200)
+@given(COUNTS, NAMES, NAMES)
+def test_who_comes_and_goes_moves_no_more_than_must_be(
+    counts: dict[str, int], before: list[str], after: list[str]
+) -> None:
+    topics = frozenset(counts)
+    first = settled(counts, {name: Claim(topics) for name in before})
+    joining = {name: first.get(name, Claim(topics)) for name in after}
+
+    step = assign(counts, joining)
+    second = settled(counts, joining)
+
+    sizes = sorted(len(claim.owned) for claim in second.values())
+    assert sizes[-1] - sizes[0] <= 1
+    # Nobody is given what another still has.
+    for name, places in step.items():
+        others = {p for other, claim in joining.items() if other != name for p in claim.owned}
+        assert not (places - joining[name].owned) & others
+    # Who stays gives up only what is above an equal share.
+    share = sum(counts.values()) // len(after)
+    for name in set(before) & set(after):
+        kept = len(first[name].owned & second[name].owned)
+        assert kept >= min(len(first[name].owned), share)
+
+
+def test_of_two_claims_the_later_counts() -> None:
+    place, both = Place("a", 0), frozenset("a")
+    late, early = Claim(both, frozenset({place}), 7), Claim(both, frozenset({place}), 5)
+
+    assert assign({"a": 1}, {"x": early, "y": late}) == {"x": set(), "y": {place}}
+    # Of two that are alike neither counts: both may keep it for a moment, and one shall have it.
+    assert assign({"a": 1}, {"x": late, "y": late}) == {"x": {place}, "y": set()}
+
+
+def test_what_does_not_exist_any_more_is_given_to_nobody() -> None:
+    claim = Claim(frozenset({"a", "gone"}), frozenset({Place("gone", 0), Place("a", 5)}), 3)
+
+    assert assign({"a": 1}, {"x": claim}) == {"x": {Place("a", 0)}}

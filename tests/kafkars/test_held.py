@@ -1,0 +1,48 @@
+"""How many rows are held: kafkars' cap, beside the bound in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+
+import pytest
+
+from rookery.kafkars import HELD_BATCHES, ConsumerManager, SourceTopic
+from rookery.testing.kafka import KafkaServer
+from rookery.testing.kafkalogs import NOON, Logs, rows
+
+WITHIN = 90.0
+PARTITIONS, ROWS, BATCH = 4, 5_000, 100
+
+
+@pytest.fixture
+def logs(kafka: KafkaServer) -> Iterator[Logs]:
+    with Logs(kafka.bootstrap) as made:
+        yield made
+
+
+def most_held(logs: Logs, size: int) -> int:
+    """Read partitions that are far apart, in Kafka's batches of a size; return what was held."""
+    topic = logs.create("held", PARTITIONS)
+    for partition in range(PARTITIONS):
+        times = [NOON + n * (partition + 1) for n in range(ROWS)]
+        logs.write(topic, partition, rows(times), size=size)
+    config = {"bootstrap.servers": logs.bootstrap}
+    sources = [SourceTopic.from_earliest(topic)]
+    held, seen, deadline = 0, 0, monotonic() + WITHIN
+    with ConsumerManager(config, sources, None, BATCH) as manager:
+        while not manager.is_live():
+            assert monotonic() < deadline, manager.partitions()
+            seen += manager.poll(100).num_rows
+            held = max(held, manager.held_message_count())
+    assert seen == PARTITIONS * ROWS
+    return held
+
+
+def test_no_more_than_five_batches_are_held(logs: Logs) -> None:
+    assert 0 < most_held(logs, size=20) <= HELD_BATCHES * BATCH
+
+
+def test_one_batch_of_each_partition_may_be_held_in_any_case(logs: Logs) -> None:
+    size = 3 * BATCH
+    assert BATCH < most_held(logs, size) <= (PARTITIONS + 1) * size + BATCH
