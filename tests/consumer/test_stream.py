@@ -159,6 +159,25 @@ def test_nulls_empties_headers_and_types_are_kept(topics: Logs) -> None:
     assert table["leader_epoch"].to_pylist() == [0, 0]
 
 
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
+def test_bytes_have_the_type_that_is_asked_for(topics: Logs, kind: pa.DataType) -> None:
+    topic = topics.create("kinds", 1)
+    values = [b"", None, b"short", b"one that does not fit into a view"]
+    table = pa.record_batch({"value": pa.array(values, pa.binary())})
+    topics.append(topic, {0: packed(table)})
+
+    with rookery.read(
+        topics.bootstrap, topic, columns=("key", "value", "raw_value"), binary=str(kind)
+    ) as stream:
+        found = stream.to_table()
+
+    assert found.schema.types == [kind, kind, kind]
+    assert listed(found, "value") == listed(found, "raw_value") == values
+    assert listed(found, "key") == [None] * 4
+    with pytest.raises(ConfigError, match="binary='bytes': choose from"):
+        rookery.read(topics.bootstrap, topic, binary="bytes")
+
+
 def test_append_time_is_the_brokers(topics: Logs) -> None:
     topic = topics.create("append", 1, config={"message.timestamp.type": "LogAppendTime"})
     topics.append(topic, {0: packed(rows([NOON, NOON + 1, NOON + 2]))})

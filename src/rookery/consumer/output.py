@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 LATENESS: Final = pa.duration("ms")
 TOPIC: Final = pa.dictionary(pa.int32(), pa.string())
+_BYTES: Final[dict[str, pa.DataType]] = {
+    "binary": pa.binary(),
+    "large_binary": pa.large_binary(),
+    "binary_view": pa.binary_view(),
+}
 _FIXED: Final[dict[str, pa.DataType]] = {
     "topic": TOPIC,
     "partition": pa.int32(),
@@ -62,6 +67,7 @@ class Shape:
         """
         self._settings = settings
         self._columns = settings.chosen
+        self._bytes = _BYTES[settings.binary]
         self.topics = list(topics)
         self.key = Decoding("key", settings.key, topics)
         self.value = Decoding("value", settings.value, topics)
@@ -102,11 +108,9 @@ class Shape:
         return int(self._topic_of[index])
 
     def _type(self, name: str) -> pa.DataType:
-        if name == "key":
-            return self.key.type
-        if name == "value":
-            return self.value.type
-        return _FIXED[name]
+        decoded = {"key": self.key.type, "value": self.value.type}
+        found = decoded.get(name) or _FIXED[name]
+        return self._bytes if found == pa.binary() else found
 
     def build(self, rows: Rows, late: Numbers | None) -> tuple[pa.RecordBatch, list[Reject]]:
         """Make a batch; return also which of its rows could not be decoded."""
@@ -123,7 +127,7 @@ class Shape:
                     decoding = self.key if name == "key" else self.value
                     found = decoding.decode(taken, self._topic_of[rows.indices])
                     taken, rejects = found.values, rejects + found.rejects
-                arrays.append(taken)
+                arrays.append(taken.cast(self._bytes) if taken.type == pa.binary() else taken)
             else:
                 arrays.append(self._plain(name, rows, late))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), rejects

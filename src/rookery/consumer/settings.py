@@ -130,6 +130,9 @@ class StreamSettings:
     """How keys are decoded."""
     value: Decoders = "raw"
     """How values are decoded."""
+    binary: Literal["binary", "large_binary", "binary_view"] = "binary"
+    """Arrow's type of keys and values that are bytes: views for polars and DuckDB, large ones for
+    batches that are put together to more than 2 GiB."""
     memory: int = 256 * MIB
     """The most bytes that are held, apart from one batch and from what was handed out."""
     spill: Spill | None = None
@@ -270,6 +273,7 @@ _CHOICES: Final = {
     "on_decode_error": ("raise", "null", "side"),
     "commit": ("manual", "on_next"),
     "group_protocol": ("auto", "consumer", "classic"),
+    "binary": ("binary", "large_binary", "binary_view"),
 }
 
 
