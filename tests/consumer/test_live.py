@@ -166,13 +166,15 @@ async def test_a_wait_can_be_cancelled(topics: Logs) -> None:
 
 def test_what_nobody_refers_to_is_closed(topics: Logs) -> None:
     topic = topics.create("garbage", 1)
+    others = set(threading.enumerate())
     stream = rookery.follow(topics.bootstrap, topic).open()
-    assert any(thread.name == "rookery-consumer" for thread in threading.enumerate())
+    [own] = [one for one in set(threading.enumerate()) - others if one.name == "rookery-consumer"]
 
     del stream
     gc.collect()
 
-    assert not any(thread.name == "rookery-consumer" for thread in threading.enumerate())
+    own.join(60)
+    assert not own.is_alive()
 
 
 PROGRAM = """

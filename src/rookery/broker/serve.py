@@ -24,6 +24,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.errors import ConfigError
 from rookery.model.address import Address, parse_address
 from rookery.net.http import HttpServer
+from rookery.records import heap
 from rookery.store.open import name_of
 
 log = logging.getLogger(__name__)
@@ -107,6 +108,7 @@ async def serve(settings: BrokerSettings, stop: Stop, when_ready: Callable[[Serv
         await _give_up(broker, http)
         raise
     observer.is_started = True
+    heap.keep()
     # What lives now lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,7 +21,6 @@ from rookery.consumer.table import (
     Table,
     empty,
     hide,
-    lines,
 )
 from rookery.model.partition import TopicPartition
 from rookery.records.columns import decode
@@ -31,8 +30,8 @@ from rookery.records.reading import Fetched, Reading
 if TYPE_CHECKING:
     from rookery.consumer.arrow import Array
 
-# A row, its key once more, its clock, and where it lies.
-_ROW_BYTES: Final = ROW_BYTES + 24
+# A row, and its key once more.
+_ROW_BYTES: Final = ROW_BYTES + 8
 # What is left in memory of a chunk that was written to a file.
 _STORED_BYTES: Final = 256
 # What can be had of batches that are not compressed by merely noting where it lies.
@@ -85,11 +84,6 @@ class Block:
     """Where the time that orders rows is not the record's own."""
     left: int = 0
     """How many rows have not been handed out."""
-    lines: Numbers = field(init=False)
-    """Where the rows lie."""
-
-    def __post_init__(self) -> None:
-        self.lines = lines(self.table)
 
     @property
     def offsets(self) -> Numbers:

@@ -47,15 +47,17 @@ class Intake:
         change, rows = -chunk.size, 0
         for kept in many:
             if kept.left:
-                change += kept.size
-                shelf.block_bytes = max(shelf.block_bytes, kept.size)
-                rows += kept.left
                 placed = self._merge.add(shelf.index, kept, kept.ordering, kept.offsets)
                 kept.table[:, ORDER] = placed.keys
                 if self._settings.lateness:
                     kept.before = placed.before
+                    kept.size += kept.before.nbytes
+                change += kept.size
+                shelf.block_bytes = max(shelf.block_bytes, kept.size)
+                rows += kept.left
         shelf.decoded_to = chunk.end
-        self._shelves.settle(shelf, change)
+        if change:
+            self._shelves.settle(shelf, change)
         self._merge.set_done(shelf.index, is_done=shelf.is_done)
         return rows
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final, cast
 
 from rookery.client.client import Client
+from rookery.client.cluster import ClusterView
 from rookery.client.connections import Lane
 from rookery.client.metadata import Located
 from rookery.client.retry import Hopeless
@@ -42,6 +43,8 @@ class KafkaSource:
         self._is_committed = is_committed
         self._sessions: dict[Hashable, Session] = {}
         self._topic_ids: dict[str, bytes] = {}
+        self._view: ClusterView | None = None
+        self._places: dict[TopicPartition, Located] = {}
 
     async def topics(
         self, names: Sequence[str], pattern: re.Pattern[str] | None
@@ -157,7 +160,7 @@ class KafkaSource:
     ) -> list[Answer] | None:
         router = self.client.router
         link = await router.connections.get(node.address, Lane.FETCH)
-        located = [router.metadata.find(want.place) for want in wants]
+        located = self._located(wants)
         by_name = None if has_ids(located) else _LAST_BY_NAME
         version = link.versions.choose(FETCH, lowest=_OLDEST, highest=by_name)
         if version < _SESSIONS:
@@ -175,6 +178,16 @@ class KafkaSource:
         if response.error_code is not ErrorCode.NONE:
             raise ApiError(response.error_code, f"broker {link.name} refused to fetch")
         return self._answers(response, wants, located)
+
+    def _located(self, wants: Sequence[Want]) -> list[Located]:
+        """Find partitions on the map, which hardly ever changes from one fetch to the next."""
+        metadata = self.client.metadata
+        if self._view is not metadata.view:
+            self._view, self._places = metadata.view, {}
+        for want in wants:
+            if want.place not in self._places:
+                self._places[want.place] = metadata.find(want.place)
+        return [self._places[want.place] for want in wants]
 
     def _answers(
         self, response: FetchResponse, wants: Sequence[Want], located: Sequence[Located]

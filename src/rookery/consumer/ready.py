@@ -13,6 +13,7 @@ from rookery.consumer.arrow import Numbers, Sizes, take
 from rookery.consumer.block import Block
 from rookery.consumer.gather import Columns, unpack
 from rookery.consumer.merge import Piece, Round
+from rookery.consumer.table import lines
 
 if TYPE_CHECKING:
     from rookery.consumer.arrow import Array
@@ -147,10 +148,18 @@ def _laid(round_: Round[Block]) -> Rows:
 
 def _part(piece: Piece[Block]) -> Rows:
     run, block = piece.run, piece.run.block
-    whole = Rows(block.lines, block.arrays, block.event_times, block.before)
     if run.rows is None:
-        return whole.at(slice(piece.begin, piece.end))
-    return whole.at(run.rows[piece.begin : piece.end])
+        rows: Numbers | slice = slice(piece.begin, piece.end)
+        where = lines(block.table, piece.begin, piece.end)
+    else:
+        rows = run.rows[piece.begin : piece.end]
+        where = lines(block.table)[rows]
+    return Rows(
+        where,
+        {name: _taken(column, rows) for name, column in block.arrays.items()},
+        _some(block.event_times, rows),
+        _some(block.before, rows),
+    )
 
 
 def _concatenated(parts: list[Rows]) -> Rows:

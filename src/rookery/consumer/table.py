@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from rookery.consumer.arrow import Numbers, Sizes
 
@@ -44,13 +45,16 @@ class Strings(NamedTuple):
 
 def empty(rows: int) -> Table:
     """Return memory for so many rows; what is in it is chance."""
-    return np.empty((rows, WIDTH), np.int64)
+    # Arrow keeps memory that was let go for the next; the system would have to clean it anew.
+    memory = pa.allocate_buffer(rows * ROW_BYTES)
+    return np.frombuffer(memoryview(memory), np.int64).reshape(rows, WIDTH)
 
 
-def lines(table: Table) -> Numbers:
-    """Return where each row lies."""
-    begin = table.ctypes.data
-    return np.arange(begin, begin + ROW_BYTES * len(table), ROW_BYTES, dtype=np.int64)
+def lines(table: Table, begin: int = 0, end: int | None = None) -> Numbers:
+    """Return where rows lie: all, or those of a range."""
+    first = table.ctypes.data
+    stop = len(table) if end is None else end
+    return np.arange(first + ROW_BYTES * begin, first + ROW_BYTES * stop, ROW_BYTES, dtype=np.int64)
 
 
 def hide(table: Table, column: int) -> None:

@@ -1,4 +1,4 @@
-"""Memory that the C library keeps after something large was freed, given back to the system.
+"""Memory that the C library keeps after something large was freed: given back, or used again.
 
 Requests can be a hundred megabytes, and what a compressed batch becomes is a thousand times what
 was sent. All that is freed soon, but glibc keeps it for the next one, and in a heap for every
@@ -15,8 +15,27 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
+# The numbers of glibc's parameters, and their values.
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+_LARGEST_IN_HEAP: Final = 32 * 1024 * 1024
+_MOST_FREE: Final = 256 * 1024 * 1024
+
 LARGE: Final = 8 * 1024 * 1024
 """From how many freed bytes on `give_back` is worth its time, some milliseconds at worst."""
+
+
+def keep() -> None:
+    """Have large blocks that were freed used again, for a process whose memory is looked after.
+
+    Otherwise glibc gives each back to the system at once, and clears the pages of the next.
+    """
+    try:
+        tune: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    tune(_MMAP_THRESHOLD, _LARGEST_IN_HEAP)
+    tune(_TRIM_THRESHOLD, _MOST_FREE)
 
 
 def give_back() -> None:

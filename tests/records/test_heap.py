@@ -1,0 +1,34 @@
+"""What the C library does with large blocks that were freed; looked at in a process of its own."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+LOOK = """
+import resource
+from rookery.records import heap
+{tune}
+def use():
+    blocks = [bytearray(8 << 20) for _ in range(8)]
+use()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    use()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def _faults(tune: str) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK.format(tune=tune)], capture_output=True, text=True, check=True
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries are left alone")
+def test_large_blocks_are_used_again() -> None:
+    assert _faults("heap.keep()") < _faults("") / 10
