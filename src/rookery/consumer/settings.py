@@ -72,6 +72,7 @@ class Options(TypedDict, total=False):
     columns: tuple[str, ...] | list[str] | None
     key: Decoders
     value: Decoders
+    binary: str
     memory: int
     spill: Spill | None
     max_held_rows: int | None
