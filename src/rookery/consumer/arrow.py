@@ -14,6 +14,9 @@ Array: TypeAlias = "pa.Array[Any]"
 """A column; the name is for type checkers, since Arrow's own class takes no brackets."""
 Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
+_SMALL: Final = 48 * 1024
+_GIANT: Final = 1024 * 1024
+
 Number = TypeVar("Number", bound=np.dtype[Any])
 
 compute: Final[Any] = pyarrow.compute
@@ -26,6 +29,18 @@ def appended(numbers: np.ndarray[Any, Number], value: int) -> np.ndarray[Any, Nu
     longer[:-1] = numbers
     longer[-1] = value
     return longer
+
+
+def fresh(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return memory; what is in it is chance.
+
+    Between these sizes Arrow's is best: it keeps what was let go for the next, where the C library
+    gives it back to the system, which has to clean it. Smaller blocks the C library keeps, too, and
+    of giants it is better not to keep any.
+    """
+    if _SMALL <= size < _GIANT:
+        return np.frombuffer(memoryview(pa.allocate_buffer(size)), np.uint8)
+    return np.empty(size, np.uint8)
 
 
 def view(numbers: np.ndarray[Any, Any]) -> memoryview:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from rookery.client.fetch import Aborted
+from rookery.consumer.arrow import fresh
 from rookery.consumer.block import Chunk
 from rookery.consumer.settings import ANY_ROWS
 from rookery.model.partition import TopicPartition
@@ -15,8 +14,6 @@ from rookery.records.batch import CODEC_MASK, BatchHeader
 
 # What is compressed may take many times its size once it is opened, until its last row has gone.
 _SWELL = 8
-# Memory of this size is rather given back than kept.
-_GIANT = 1 << 20
 
 
 class Cutting(NamedTuple):
@@ -81,20 +78,13 @@ def _visible(
 def _chunk(
     data: memoryview, some: list[BatchHeader], begin: int, end: int, wanted: Cutting
 ) -> Chunk:
-    room, at = _memory(sum(header.size for header in some)), 0
+    room, at = fresh(sum(header.size for header in some)).data, 0
     for begins, ends in _pieces(some):
         room[at : at + ends - begins] = data[begins:ends]
         at += ends - begins
     is_packed = any(header.attributes & CODEC_MASK for header in some)
     rows = sum(header.record_count for header in some)
     return Chunk(wanted.place, room, begin, end, wanted.until, rows, is_packed)
-
-
-def _memory(size: int) -> memoryview:
-    if size >= _GIANT:
-        return memoryview(bytearray(size))
-    # Arrow keeps memory that was let go for the next; the system would have to clean it anew.
-    return memoryview(pa.allocate_buffer(size)).cast("B")
 
 
 def _pieces(some: list[BatchHeader]) -> Iterator[tuple[int, int]]:

@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
-from rookery.consumer.arrow import Numbers, Sizes
+from rookery.consumer.arrow import Numbers, Sizes, fresh
 
 Table: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 """Rows of eight numbers; whoever holds it must hold the owner of keys and values, too."""
@@ -45,9 +44,7 @@ class Strings(NamedTuple):
 
 def empty(rows: int) -> Table:
     """Return memory for so many rows; what is in it is chance."""
-    # Arrow keeps memory that was let go for the next; the system would have to clean it anew.
-    memory = pa.allocate_buffer(rows * ROW_BYTES)
-    return np.frombuffer(memoryview(memory), np.int64).reshape(rows, WIDTH)
+    return fresh(rows * ROW_BYTES).view(np.int64).reshape(rows, WIDTH)
 
 
 def lines(table: Table, begin: int = 0, end: int | None = None) -> Numbers:
