@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rookery.consumer.arrow import Numbers, Sizes, buffer, view
+from rookery.consumer.arrow import Numbers, Sizes, buffer, fresh, view
 from rookery.consumer.table import Strings, Table, empty
 from rookery.native import load
 from rookery.records.kernel import Buffer
@@ -89,10 +89,12 @@ class Columns(NamedTuple):
 
 def unpack(lines: Numbers) -> Columns:
     """Bring rows that lie anywhere into columns."""
-    count = len(lines)
-    offsets, times, orders = (np.empty(count, np.int64) for _ in range(3))
-    partitions = np.empty(count, np.int32)
-    keys, values = (Strings(np.empty(count, np.int64), np.empty(count, np.int32)) for _ in range(2))
+    wide, narrow = 8 * len(lines), 4 * len(lines)
+    offsets, times, orders = (fresh(wide).view(np.int64) for _ in range(3))
+    partitions = fresh(narrow).view(np.int32)
+    keys, values = (
+        Strings(fresh(wide).view(np.int64), fresh(narrow).view(np.int32)) for _ in range(2)
+    )
     found = Columns(offsets, times, orders, partitions, keys, values)
     _gather.unpack(view(lines), [one.data for one in (*found[:4], *keys, *values)])
     return found

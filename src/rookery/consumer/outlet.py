@@ -73,20 +73,22 @@ class Outlet:
         rows = self._fitting(self.ready.peek(self._size() if most is None else most))
         late = lateness(rows.keys, rows.ordering, self._max_time_ms)
         count = self._before_refused(rows, late)
-        rows, late = rows.at(slice(count)), late[:count]
+        if count < len(rows):
+            rows, late = rows.at(slice(count)), late[:count]
         is_late = late > 0
-        shown = np.arange(len(rows))
         side: pa.RecordBatch | None = None
+        taken, shown = rows, None
         if self._settings.late in {"drop", "side"} and is_late.any():
             shown = np.flatnonzero(~is_late)
             if self._settings.late == "side":
                 side = self._shape.build(rows.at(np.flatnonzero(is_late)), late[is_late])[0]
-        taken = rows if len(shown) == len(rows) else rows.at(shown)
-        data, rejects = self._shape.build(taken, late[shown])
+            taken, late = rows.at(shown), late[shown]
+        data, rejects = self._shape.build(taken, late)
         if rejects and self._settings.on_decode_error == "raise":
             # What lies before the bad row goes first.
-            self._raise_if_first(rows, int(shown[rejects[0].row]), rejects[0].reason)
-            return self.next(int(shown[rejects[0].row]))
+            bad = rejects[0].row if shown is None else int(shown[rejects[0].row])
+            self._raise_if_first(rows, bad, rejects[0].reason)
+            return self.next(bad)
         rejected: pa.RecordBatch | None = None
         if rejects and self._settings.on_decode_error == "side":
             rejected = self._shape.rejected(taken, rejects)
@@ -95,7 +97,7 @@ class Outlet:
 
     def count(self, rows: Rows) -> None:
         """Know of rows that are handed out."""
-        size = int(rows.sizes().sum())
+        size = rows.total()
         self.bytes += size
         if self._left_rows is not None:
             self._left_rows -= len(rows)
@@ -113,9 +115,9 @@ class Outlet:
         limit = min(self._settings.batch_bytes, _MAX_BYTES)
         if self._left_bytes is not None:
             limit = min(limit, self._left_bytes)
-        total = np.cumsum(rows.sizes())
-        if not len(total) or total[-1] <= limit:
+        if rows.total() <= limit:
             return rows
+        total = np.cumsum(rows.sizes())
         return rows.at(slice(max(int(np.searchsorted(total, limit, "right")), 1)))
 
     def _before_refused(self, rows: Rows, late: Numbers) -> int:

@@ -78,6 +78,12 @@ class Rows:
         found += np.maximum(self.columns.values.sizes, 0)
         return found
 
+    def total(self) -> int:
+        """Return the bytes of all keys and values."""
+        both = (self.columns.keys.sizes, self.columns.values.sizes)
+        # What is missing counts as -1.
+        return sum(int(one.sum(dtype=np.int64)) + int(np.count_nonzero(one < 0)) for one in both)
+
 
 class Ready:
     """A queue of rounds; rows leave it from the front."""
