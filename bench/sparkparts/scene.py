@@ -45,9 +45,14 @@ class Scene:
             self._spark = self._session({})
         return self._spark
 
-    def restart(self, settings: Mapping[str, str]) -> None:
-        """Start Spark anew, with settings that can be made only then."""
+    def restart(self, settings: Mapping[str, str], *, with_java: bool = False) -> None:
+        """Start Spark anew, with settings that can be made only then.
+
+        Java stays, and with it the environment that it gives to Pythons, unless it is told to go.
+        """
         self.stop()
+        if with_java:
+            _end_java()
         self._spark = self._session(settings)
 
     def stop(self) -> None:
@@ -102,6 +107,17 @@ class Scene:
         if self.jars:
             ours["spark.jars"] = self.jars
         return session("bench", f"local[{SLOTS}]", settings={**ours, **settings})
+
+
+def _end_java() -> None:
+    from pyspark import SparkContext  # noqa: PLC0415 (it takes a second)
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # it ends with that
+        gateway.proc.wait()
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def timed(work: Callable[[], object]) -> float:
