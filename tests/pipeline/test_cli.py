@@ -109,6 +109,13 @@ def _ask_for_the_rest(path: Path, folder: Path, capsys: Any) -> None:
     assert main(["pipeline", "report", str(path), "--html", str(page), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["lag"] == 0
     assert "<svg" in page.read_text()
+    assert main(["pipeline", "report", str(path), "--html", str(page)]) == 0
+    told = capsys.readouterr().out
+    assert "rows, silver: " in told
+    assert "records not read then: 0\n" in told
+    assert told.endswith(f"written: {page}\n")
+    assert main(["pipeline", "plan", str(path)]) == 0
+    assert f"gold: parquet {folder / 'gold'}" in capsys.readouterr().out
     assert main(["pipeline", "upkeep", str(path), "--json"]) == 0
     done = json.loads(capsys.readouterr().out)
     assert done[str(folder / "silver")]["files_compacted"] > 0

@@ -17,6 +17,7 @@ from rookery.errors import ConfigError
 from rookery.pipeline.export import export
 from rookery.pipeline.load import load
 from tests.pipeline.logs import Log, Message
+from tests.spark.connectserver import LOG, WAREHOUSE, connect_server
 
 DECLARED = """
 name = "birds"
@@ -59,28 +60,31 @@ def test_spark_runs_what_was_exported(log: Log, tmp_path: Path) -> None:
     project = tmp_path / "project"
     export(load(declared(tmp_path, log.store)), project)
 
-    settings = ("spark.sql.catalogImplementation=hive", "spark.driver.host=127.0.0.1")
+    # `--remote local` would take the same port for everyone on this host.
     program = Path(sysconfig.get_path("scripts")) / "spark-pipelines"
-    done = subprocess.run(
-        [program, "run", "--remote", "local[2]", *(f"--conf={one}" for one in settings)],
-        cwd=project,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        timeout=800,
-        check=False,
-    )
+    with connect_server(tmp_path, {"spark.sql.catalogImplementation": "hive"}) as remote:
+        done = subprocess.run(
+            [program, "run", "--remote", remote],
+            cwd=project,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            capture_output=True,
+            timeout=800,
+            check=False,
+        )
 
-    assert done.returncode == 0, (done.stdout + done.stderr).decode()[-5000:]
-    silver = table(project, "silver")
+    log_text = (tmp_path / LOG).read_text(errors="replace")[-5000:]
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()[-5000:] + log_text
+    tables = tmp_path / WAREHOUSE
+    silver = table(tables, "silver")
     assert sorted(silver["id"].to_pylist()) == list(range(1, 10))  # type: ignore[type-var] # no nulls
     assert silver.column_names[-4:] == ["_topic", "_partition", "_offset", "_timestamp"]
-    assert table(project, "bronze").num_rows == 11
-    assert set(table(project, "silver_dead")["value"].to_pylist()) == {values[0], b"{broken"}
-    assert table(project, "total").to_pylist() == [{"n": 9}]
+    assert table(tables, "bronze").num_rows == 11
+    assert set(table(tables, "silver_dead")["value"].to_pylist()) == {values[0], b"{broken"}
+    assert table(tables, "total").to_pylist() == [{"n": 9}]
 
 
-def table(project: Path, name: str) -> pa.Table:
-    files = (project / "spark-warehouse" / name).glob("*.parquet")
+def table(tables: Path, name: str) -> pa.Table:
+    files = (tables / name).glob("*.parquet")
     return pa.concat_tables([pq.read_table(file) for file in files])
 
 

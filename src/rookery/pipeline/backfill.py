@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rookery.errors import ConfigError, Conflict
 from rookery.pipeline.engine import Engine, Plan
+from rookery.pipeline.headers import filled
 from rookery.pipeline.manifests import BACKFILL, Manifest, Manifests, Offsets, Staged
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import starts
@@ -137,7 +138,7 @@ def _read(spark: SparkSession, pipeline: Pipeline, begin: Offsets, end: Offsets)
             # Partitions that came to be later have nothing to be read here.
             ends.setdefault(topic, {}).setdefault(partition, at)
     options["endingOffsets"] = json.dumps(ends, sort_keys=True)
-    return spark.read.format("rookery").options(**options).load()
+    return filled(spark.read.format("rookery").options(**options).load())
 
 
 def _refuse_upsert(pipeline: Pipeline, what: str) -> None:

@@ -14,6 +14,7 @@ from rookery.errors import ConfigError
 from rookery.pipeline.columns import RAW
 from rookery.pipeline.engine import Engine, Plan
 from rookery.pipeline.frames import frame_of
+from rookery.pipeline.headers import filled
 from rookery.pipeline.manifests import REPLAYS, Manifest, Manifests
 from rookery.pipeline.run import open_engine
 from rookery.pipeline.spec import Pipeline, readable
@@ -45,7 +46,7 @@ def replay_dead_letters(spark: SparkSession, pipeline: Pipeline) -> dict[str, in
     if dead is None:
         return {}
     ends = {_BATCH: {"0": until.batch if until else -1}}
-    metrics = engine.run(dead.select(*RAW.names), ends)
+    metrics = engine.run(filled(dead.select(*RAW.names)), ends)
     return metrics.rows if metrics else {}
 
 

@@ -56,7 +56,8 @@ def summary(batches: Sequence[BatchMetrics]) -> dict[str, object]:
     }
 
 
-def _summary(batches: Sequence[BatchMetrics]) -> str:
+def told(batches: Sequence[BatchMetrics]) -> list[tuple[str, str]]:
+    """Return the same for people: what it is, and how much."""
     found = summary(batches)
     rows = [("batches", str(found["batches"]))]
     counts = found["rows"]
@@ -66,9 +67,17 @@ def _summary(batches: Sequence[BatchMetrics]) -> str:
         at = datetime.fromtimestamp(batches[-1].at_ms / 1000, UTC)
         rows.append(("last commit", f"{at:%Y-%m-%d %H:%M:%S} UTC"))
         rows.append(("records not read then", f"{found['lag']:,}"))
-        rows += [("look at", escape(alert)) for alert in batches[-1].alerts]
-    lines = "".join(f"<tr><th>{escape(name)}</th><td>{text}</td></tr>" for name, text in rows)
-    return f"<table>{lines}</table>"
+        if isinstance(fresh := found["freshness_p50_ms"], int | float):
+            rows.append(("freshness, p50", f"{fresh / 1000:.1f} s"))
+        rows += [("look at", alert) for alert in batches[-1].alerts]
+    return rows
+
+
+def _summary(batches: Sequence[BatchMetrics]) -> str:
+    lines = (
+        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in told(batches)
+    )
+    return f"<table>{''.join(lines)}</table>"
 
 
 def _throughput(batches: Sequence[BatchMetrics]) -> str:

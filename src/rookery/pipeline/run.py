@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rookery.errors import Error
 from rookery.pipeline.engine import Engine, Hook, Plan
+from rookery.pipeline.headers import filled
 from rookery.pipeline.manifests import Manifests, Offsets
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import complete, lag, planned_ends, publish, starts
@@ -154,7 +155,7 @@ def _query(
 ) -> Any:
     options = read_options(pipeline.source, ends)
     options["maxOffsetsPerTrigger"] = str(pipeline.source.max_offsets_per_trigger)
-    rows = spark.readStream.format("rookery").options(**options).load()
+    rows = filled(spark.readStream.format("rookery").options(**options).load())
     writer = rows.writeStream.queryName(f"rookery-{pipeline.name}")
     writer = writer.foreachBatch(lambda batch, number: take(batch, number, checkpoint))
     writer = writer.option("checkpointLocation", checkpoint.as_uri())

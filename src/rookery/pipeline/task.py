@@ -19,6 +19,7 @@ from rookery.decode.port import DecoderSettings
 from rookery.pipeline.columns import RAW
 from rookery.pipeline.deduping import Seen
 from rookery.pipeline.feeding import Feeder
+from rookery.pipeline.headers import emptied
 from rookery.pipeline.spec import Layer, Pipeline
 from rookery.pipeline.splitting import Splitter, by_topic, with_number
 from rookery.tables.open import open_table
@@ -102,7 +103,7 @@ class _Work:
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> Report | None:
         for batch in batches:
-            raw = fit(batch, RAW)
+            raw = emptied(fit(batch, RAW))
             if raw.num_rows:
                 self._measure(raw)
                 self._feed("bronze", raw)

@@ -71,6 +71,8 @@ def plan(args: argparse.Namespace) -> int:
         print(f"  {partition}: {count} records wait")
     for table, columns in tables.items():
         print(f"  {table}\n    {', '.join(columns)}")
+    for gold in pipeline.gold:
+        print(f"  gold: {gold.format} {gold.location.partition('?')[0]}, after each run")
     return 0
 
 
@@ -102,18 +104,17 @@ def replay(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     """Show figures, or write them as HTML."""
-    from rookery.pipeline.report import html, summary  # noqa: PLC0415
+    from rookery.pipeline.report import html, summary, told  # noqa: PLC0415
 
     pipeline = load(Path(args.file))
     batches = list(read_metrics(metrics_path(pipeline)))
     if args.html:
         Path(args.html).write_text(html(pipeline.name, batches))
-    found = {**summary(batches), "html": args.html}
     if args.json:
-        print_json(found)
+        print_json({**summary(batches), "html": args.html})
         return 0
-    for name, value in found.items():
-        print(f"{name}: {value}")
+    for name, text in [*told(batches), *([("written", args.html)] if args.html else [])]:
+        print(f"{name}: {text}")
     return 0
 
 
@@ -184,4 +185,6 @@ class _Progress:
 def _spark(args: argparse.Namespace, pipeline: Pipeline) -> SparkSession:
     from rookery.spark.session import session  # noqa: PLC0415
 
-    return session(f"rookery-{pipeline.name}", args.master, settings=dict(args.conf))
+    # Its bar would be written over what is told of batches.
+    settings = {"spark.ui.showConsoleProgress": "false", **dict(args.conf)}
+    return session(f"rookery-{pipeline.name}", args.master, settings=settings)
