@@ -108,3 +108,19 @@ def test_an_import_that_is_killed_goes_on(place: Place, tmp_path: Path) -> None:
     values = sorted(value.decode() for _, _, _, value in contents(place, "t") if value)
     assert values == sorted(lines)
     check_clean(place)
+
+
+def test_a_topic_that_is_not_there_is_told_of_before_anything_is_read(
+    spark: SparkSession, place: Place
+) -> None:
+    with pytest.raises(ConfigError, match=r"no topic 'events'.*--create-partitions"):
+        jobs.import_files(spark, place, Files("/nowhere"), Import("events"), Run(dry_run=True))
+
+
+def test_files_of_another_format_are_told_of(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    (tmp_path / "lines.json").write_text('{"id": 1}\n')
+    files = Files(str(tmp_path / "lines.json"))
+    with pytest.raises(ConfigError, match=r"lines.json.* no Parquet file.*--format json"):
+        jobs.import_files(spark, place, files, Import("events", 1))

@@ -52,20 +52,36 @@ def shares(ranges: Iterable[PlannedRange], tasks: int) -> list[tuple[list[Planne
     return found + [(many, KeyShare()) for many in bins if many]
 
 
-def latest(batches: Iterable[pa.RecordBatch], share: KeyShare) -> Iterator[pa.RecordBatch]:
+class TooManyKeysError(Exception):
+    """More would have to be kept than may be."""
+
+
+def latest(
+    batches: Iterable[pa.RecordBatch], share: KeyShare, max_bytes: int = 0
+) -> Iterator[pa.RecordBatch]:
     """Yield the last record of each key of one partition, in the order of offsets.
 
-    The batches must have the columns key and value.
+    Args:
+        batches: have the columns key and value.
+        share: the keys that are kept.
+        max_bytes: of records that may be kept at a time; 0: any number.
+
+    Raises:
+        TooManyKeysError: they are more.
     """
     kept: list[pa.RecordBatch] = []
-    rows = distinct = 0
+    rows = distinct = size = 0
     for batch in batches:
         chosen = _own(batch, share)
         kept.append(chosen)
         rows += chosen.num_rows
-        if rows >= max(_ROWS, 2 * distinct):
+        size += chosen.nbytes
+        if rows >= max(_ROWS, 2 * distinct) or size > max_bytes > 0:
             kept = _last(kept)
             rows = distinct = sum(one.num_rows for one in kept)
+            size = sum(one.nbytes for one in kept)
+            if size > max_bytes // 2 > 0:  # else they would be sorted out over and over again
+                raise TooManyKeysError
     for batch in _last(kept):
         found = batch.filter(pc.or_(pc.is_valid(batch["value"]), pc.is_null(batch["key"])))
         if found.num_rows:

@@ -16,7 +16,6 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.host import check_host, host_mark
-from rookery.direct.latest import MAX_BYTES, KeyShare
 from rookery.direct.log import DirectLog
 from rookery.direct.place import Place
 from rookery.direct.plan import OffsetRange
@@ -227,16 +226,11 @@ async def _log_start(log: DirectLog, task: _Task) -> int | None:
 
 def _prove(task: _Task, start: int) -> Proof:
     """Sum up the last record of every key, which compaction must not change."""
-    total = Proof(exact_keys=0)
     if not task.has_proof or start >= task.bound:
-        return total
+        return Proof(exact_keys=0)
     wanted = OffsetRange(task.topic_id, task.partition, start, task.bound)
     ranges = plan_ranges(task.place, [wanted])
-    shares = -(-sum(one.size for one in ranges) // MAX_BYTES)
-    for share in range(shares):
-        rows = read(task.place, ranges, _PROVED)
-        total += prove_latest(rows, KeyShare(share, shares))
-    return total
+    return prove_latest(lambda: read(task.place, ranges, _PROVED))
 
 
 async def _clean(log: DirectLog, task: _Task) -> int:

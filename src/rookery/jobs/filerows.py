@@ -33,7 +33,7 @@ def records_of(
     """Return the rows of some files as records, and the names of the columns that they have.
 
     Raises:
-        ConfigError: a column is not there.
+        ConfigError: a column is not there, or the files are of another format.
     """
     if files.format == "json":
         return _from_json(spark, paths, files)
@@ -61,10 +61,18 @@ def _from_json(
 def _from_parquet(
     spark: SparkSession, paths: list[str], files: Files
 ) -> tuple[DataFrame, tuple[str, ...]]:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
-    table = spark.read.parquet(*paths)
-    names = table.columns
+    try:
+        table = spark.read.parquet(*paths)
+        names = table.columns
+    except (PySparkException, Py4JError) as error:  # with pages of Java's
+        raise ConfigError(
+            f"import: {paths[0]} or one behind it is no Parquet file; if these are JSON lines, "
+            "say so (--format json)"
+        ) from error
     wanted = {"key": files.key, "value": files.value, "timestamp": files.timestamp}
     missing = [name for name in wanted.values() if name and name not in names]
     if missing:

@@ -73,7 +73,7 @@ def import_files(
         run: budget, dry run, proof, progress.
 
     Raises:
-        ConfigError: there are no files, or no such columns.
+        ConfigError: there is no topic, there are no files, or no such columns.
         Conflict: files that were imported have changed, or another run of the job is at work.
         Unavailable: the log cannot be written.
     """
@@ -97,6 +97,7 @@ class _Importing:
         self._host = host_mark(place)
 
     def run(self, run: Run) -> Report:
+        self._check_topic()
         at = self._log.run(self._ledger.read())
         found = _listed(self._spark, self._files)
         done = int(at.position.get("files", 0))
@@ -114,6 +115,14 @@ class _Importing:
             self._log.run(find_target(self._log.log, into.topic, into.create_partitions))
             self._work(report, found, range(done, done + count), run, at.batch_id, at.position)
         return report
+
+    def _check_topic(self) -> None:
+        state = self._log.run(self._log.log.barrier())
+        if not self._into.create_partitions and self._into.topic not in state.topics.by_name:
+            raise ConfigError(
+                f"there is no topic {self._into.topic!r}: create it, or say how many partitions it "
+                "shall have (create_partitions, --create-partitions)"
+            )
 
     def _work(
         self,

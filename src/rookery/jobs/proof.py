@@ -7,7 +7,7 @@ sketch, and a topic of any size can be counted in any number of parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rookery.direct.latest import KeyShare, latest
+from rookery.direct.latest import MAX_BYTES, KeyShare, TooManyKeysError, latest
 from rookery.records import murmur
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
@@ -74,14 +74,50 @@ class Proof:
         return {"rows": self.rows, "keys": self.keys, "checksum": f"{self.checksum:016x}"}
 
 
-def prove_latest(batches: Iterable[pa.RecordBatch], share: KeyShare) -> Proof:
-    """Sum up the last row of every key, unless that deletes it, and all rows without a key."""
-    total = Proof(exact_keys=0)
-    for batch in latest(map(_hashed, batches), share):
-        checksum = int(batch.column("hash").to_numpy().sum(dtype=np.uint64))
-        keys = batch.num_rows - batch.column("key").null_count
-        total += Proof(batch.num_rows, checksum, exact_keys=keys)
+_NOTHING: Final = Proof(exact_keys=0)
+
+
+def prove_latest(rows: Callable[[], Iterable[pa.RecordBatch]], max_bytes: int = MAX_BYTES) -> Proof:
+    """Sum up the last row of every key, unless that deletes it, and all rows without a key.
+
+    Args:
+        rows: reads all rows. If the keys are too many for one time, it is called once for each
+            part of them.
+        max_bytes: what may be kept, of each key the last row's hash.
+    """
+    count = 1
+    while True:
+        shares = (KeyShare(index, count) for index in range(count))
+        try:
+            return sum((_prove_share(rows(), one, max_bytes) for one in shares), _NOTHING)
+        except TooManyKeysError:
+            # The fewer the parts, the sooner that is found out: the tries together read less than
+            # all rows once.
+            count *= 2
+
+
+def _prove_share(batches: Iterable[pa.RecordBatch], share: KeyShare, max_bytes: int) -> Proof:
+    total = _NOTHING
+
+    def keyed() -> Iterator[pa.RecordBatch]:
+        nonlocal total
+        for batch in map(_hashed, batches):
+            is_keyed = batch.column("key").is_valid()
+            if batch.column("key").null_count:
+                if share.index == 0:
+                    total += _summed(batch.filter(pc.invert(is_keyed)))
+                batch = batch.filter(is_keyed)  # noqa: PLW2901 (the rest of it)
+            yield batch
+
+    for batch in latest(keyed(), share, max_bytes):
+        total += _summed(batch)
     return total
+
+
+def _summed(batch: pa.RecordBatch) -> Proof:
+    checksum = int(batch.column("hash").to_numpy().sum(dtype=np.uint64))
+    keys = batch.num_rows - batch.column("key").null_count
+    return Proof(batch.num_rows, checksum, exact_keys=keys)
 
 
 def _hashed(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -34,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
             progress=showing.step,
         )
         name, confs = f"rookery job {args.job}", _confs(args.conf)
+        if not args.remote:  # Spark's own bar would be written over ours
+            confs.setdefault("spark.ui.showConsoleProgress", "false")
         spark = session(name, args.master, settings=confs, remote=args.remote)
         try:
             report = _JOBS[args.job](spark, place, args, plan)

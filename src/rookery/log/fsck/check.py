@@ -42,7 +42,7 @@ async def check(
     Args:
         sources: where everything lies.
         is_quick: look at names and sizes only.
-        progress: is told of bytes and offsets that were checked.
+        progress: is told of bytes that were checked, and of the sound records in them.
 
     Raises:
         Unavailable: the cluster log, the store or the disk is out of reach.

@@ -11,16 +11,31 @@ from rookery.records.batch import BatchHeader
 from rookery.wire.buffer import Buffer
 
 
-def check_row(partition: Partition, row: Row, data: Buffer) -> tuple[Kind, str] | None:
-    """Check the bytes of a row that is no segment; None if all is well."""
+class RowError(Exception):
+    """The bytes of a row are not what they should be."""
+
+    def __init__(self, kind: Kind, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def check_row(partition: Partition, row: Row, data: Buffer) -> int:
+    """Check the bytes of a row that is no segment; return how many records they hold.
+
+    Raises:
+        RowError: something is wrong with them.
+    """
     if len(data) < row.size:
-        return Kind.SHORT, f"{row.size} bytes from {row.position} on, only {len(data)} are there"
+        text = f"{row.size} bytes from {row.position} on, only {len(data)} are there"
+        raise RowError(Kind.SHORT, text)
     try:
         headers = batches.verify(data)
     except Error as error:
-        return Kind.CORRUPT, f"from byte {row.position} on: {error}"
+        raise RowError(Kind.CORRUPT, f"from byte {row.position} on: {error}") from error
     text = _final(partition, row, headers) if row.is_final else _sent(row, headers)
-    return (Kind.CORRUPT, f"from byte {row.position} on: {text}") if text else None
+    if text:
+        raise RowError(Kind.CORRUPT, f"from byte {row.position} on: {text}")
+    return sum(header.record_count for header in headers)
 
 
 def check_head(data: bytes, object_id: int, size: int) -> str:

@@ -17,7 +17,7 @@ from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import is_stored, journal_name
 from rookery.formats.manifest import HEAD_BYTES, manifest_length
 from rookery.formats.segmentkeys import index_key, times_key
-from rookery.log.fsck.contents import check_head, check_row
+from rookery.log.fsck.contents import RowError, check_head, check_row
 from rookery.log.fsck.fault import Fault, Kind
 from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.rows import Placed, Rows, Span
@@ -179,15 +179,20 @@ class ObjectCheck:
                     raise
                 self._suspect_all(missing, key, str(error), chunk)
                 continue
-            for placed in chunk:
-                self._check_bytes(key, placed, data, placed.row.position - first.position)
-            self._progress(size, sum(one.row.end_offset - one.row.base_offset for one in chunk))
+            view = memoryview(data)
+            records = sum(
+                self._check_bytes(key, one, view[one.row.position - first.position :])
+                for one in chunk
+            )
+            self._progress(size, records)
 
-    def _check_bytes(self, key: str, placed: Placed, data: bytes, at: int) -> None:
-        view = memoryview(data)[at : at + placed.row.size]
-        wrong = check_row(placed.partition, placed.row, view)
-        if wrong is not None:
-            self._suspect(Fault(wrong[0], key, wrong[1], placed.where), placed)
+    def _check_bytes(self, key: str, placed: Placed, data: memoryview) -> int:
+        """Check a row, whose bytes come first; return how many sound records it holds."""
+        try:
+            return check_row(placed.partition, placed.row, data[: placed.row.size])
+        except RowError as error:
+            self._suspect(Fault(error.kind, key, str(error), placed.where), placed)
+            return 0
 
     async def _check_segment(self, key: str, placed: Placed, size: int) -> None:
         if size != placed.row.size:

@@ -12,7 +12,7 @@ MAX_FAULTS: Final = 10_000
 """More are counted, but not kept."""
 
 Progress = Callable[[int, int], None]
-"""Is told of bytes and offsets that were checked."""
+"""Is told of bytes that were checked, and of the sound records in them."""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final
 
 from rookery.errors import Corrupt
@@ -13,6 +13,7 @@ from rookery.formats.segmentkeys import index_key, times_key
 from rookery.formats.times import Times, parse_times
 from rookery.log.fsck.fault import Fault, Kind, Where
 from rookery.log.fsck.progress import Progress
+from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
 
 _STEP_BYTES: Final = 4 * 1024 * 1024
@@ -83,27 +84,35 @@ class SegmentCheck:
             data = await self._read(span.position, span.size)
             self._crc = checksum(data, self._crc)
             try:
-                layout.open(span, data)
+                records = _count(layout.open(span, data))
             except Corrupt:
                 is_sound = False
-                for fault in self._narrow(layout, span, data):
+                faults, records = self._narrow(layout, span, data)
+                for fault in faults:
                     yield fault
-            self._progress(span.size, layout.next_offset(span) - layout.blocks[first].offset)
+            self._progress(span.size, records)
             first = span.stop
         if is_sound and self._crc != layout.footer.crc:
             yield self._fault(self._key, "the CRC-32C in its footer is not that of its batches")
 
-    def _narrow(self, layout: Layout, span: Span, data: bytes) -> Iterator[Fault]:
-        """Find the blocks that are damaged."""
+    def _narrow(self, layout: Layout, span: Span, data: bytes) -> tuple[list[Fault], int]:
+        """Find the blocks that are damaged, and how many records are in the others."""
+        faults, records = [], 0
         for index in range(span.first, span.stop):
             one = layout.span(index, 0)
             start = one.position - span.position
             try:
-                layout.open(one, memoryview(data)[start : start + one.size])
+                records += _count(layout.open(one, memoryview(data)[start : start + one.size]))
             except Corrupt as error:
                 offsets = (layout.blocks[index].offset, layout.next_offset(one))
                 where = self._where._replace(base_offset=offsets[0], end_offset=offsets[1])
-                yield Fault(Kind.CORRUPT, self._key, str(error), where)
+                faults.append(Fault(Kind.CORRUPT, self._key, str(error), where))
+        return faults, records
 
     def _fault(self, key: str, text: str) -> Fault:
         return Fault(Kind.CORRUPT, key, text, self._where)
+
+
+def _count(headers: Iterable[BatchHeader]) -> int:
+    # By what is there: compaction leaves fewer records than offsets.
+    return sum(header.record_count for header in headers)
