@@ -24,7 +24,9 @@ COMMITTED = FetchSettings(isolation=Isolation.READ_COMMITTED)
 async def test_we_read_what_librdkafka_writes(
     kafka: KafkaServer, client: Client, topic: str, codec: str
 ) -> None:
-    other = OtherProducer({"bootstrap.servers": kafka.bootstrap, "compression.type": codec})
+    settings = {"bootstrap.servers": kafka.bootstrap, "compression.type": codec}
+    # Only then the order stays whatever it has to send twice.
+    other = OtherProducer(settings | {"enable.idempotence": True})
     for number in range(1000):
         other.produce(
             topic,

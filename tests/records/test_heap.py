@@ -13,7 +13,7 @@ import resource
 from rookery.records import heap
 {tune}
 def use():
-    blocks = [bytearray(8 << 20) for _ in range(8)]
+    blocks = [bytearray(4 << 20) for _ in range(12)]
 use()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(5):

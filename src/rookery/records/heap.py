@@ -18,8 +18,8 @@ from typing import Final
 # The numbers of glibc's parameters, and their values.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
-_LARGEST_IN_HEAP: Final = 32 * 1024 * 1024
-_MOST_FREE: Final = 256 * 1024 * 1024
+_LARGEST_IN_HEAP: Final = 8 * 1024 * 1024
+_MOST_FREE: Final = 64 * 1024 * 1024
 
 LARGE: Final = 8 * 1024 * 1024
 """From how many freed bytes on `give_back` is worth its time, some milliseconds at worst."""
