@@ -8,8 +8,11 @@ are never used for two contents, so equal bytes are our own.
 
 from __future__ import annotations
 
+import atexit
+import time
 from builtins import list as List  # noqa: N812 (the port has a method of that name)
 from collections.abc import AsyncIterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Final, Literal
 
 import obstore
@@ -30,6 +33,10 @@ VersionName = Literal["e_tag", "version"]
 MAX_OBJECT_BYTES: Final = 4 * 1024**3
 """What every one of the stores takes in one PUT, as a round number."""
 
+# The library's threads hand over an answer, and then let go of it, for which they need the
+# interpreter. One that asks for it when that has ended aborts the process: they have so long.
+_LAST_SECONDS: Final = 0.05
+
 _COMPARED: Final = 8 * 1024 * 1024
 _PAGE: Final = 1000
 
@@ -46,6 +53,7 @@ class ObjectStore:
         self._version_name: VersionName = version_name
         self._retrier = Retrier(address)
         self._limit = address.patience.limit
+        _end_in_peace()
 
     async def create(self, key: str, parts: Sequence[Buffer]) -> None:
         """Put a new object, without a copy of its parts: leave them unchanged meanwhile."""
@@ -266,3 +274,9 @@ def _range(start: int, end: int | None) -> GetOptions | None:
     if end is not None:
         return {"range": (start, end)}
     return {"range": {"offset": start}} if start else None
+
+
+@cache
+def _end_in_peace() -> None:
+    """See to it that this process waits for the library's threads before it ends."""
+    atexit.register(time.sleep, _LAST_SECONDS)

@@ -1,0 +1,34 @@
+"""A process that has used a store ends as it should, however soon."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from rookery.testing.seaweed import SeaweedServer
+
+# Without the last moment that threads of the client library are given, one of eight is aborted.
+PROCESSES = 32
+AT_ONCE = 4
+USE = """
+import asyncio, sys
+from rookery.store.open import open_store
+
+async def use(url):
+    store = open_store(url)
+    await store.create("key", [b"x" * 1000])
+    await store.delete("key")
+
+asyncio.run(use(sys.argv[1]))
+"""
+
+
+def test_no_process_is_aborted_at_its_end(seaweed: SeaweedServer) -> None:
+    def use(_: int) -> int:
+        url = seaweed.url(f"ending/{secrets.token_hex(8)}")
+        return subprocess.run([sys.executable, "-c", USE, url], check=False).returncode
+
+    with ThreadPoolExecutor(AT_ONCE) as crew:
+        assert set(crew.map(use, range(PROCESSES))) == {0}
