@@ -331,12 +331,18 @@ def test_coordinators_are_found_in_every_version(client: Client) -> None:
     assert refused.error_code is ErrorCode.INVALID_REQUEST
 
 
-def test_the_wrong_broker_sends_clients_away(start: Start) -> None:
+def _two_brokers(start: Start) -> tuple[str, Client, Client]:
+    """Return a group, a client of the broker that coordinates it, and one of another."""
     brokers = [start(), start()]
     topic_id = create(brokers[0], "t", 2)
     names = (f"g{number}" for number in count())
     group = next(name for name in names if brokers[0].broker.groups.is_ours(name))
-    right, wrong = (Client(broker, topic_id) for broker in brokers)
+    right, other = (Client(broker, topic_id) for broker in brokers)
+    return group, right, other
+
+
+def test_the_wrong_broker_sends_clients_away(start: Start) -> None:
+    group, right, wrong = _two_brokers(start)
 
     away = ErrorCode.NOT_COORDINATOR
     assert wrong.commit(1, group=group) is away
@@ -347,11 +353,7 @@ def test_the_wrong_broker_sends_clients_away(start: Start) -> None:
 
 
 def test_every_broker_tells_offsets(start: Start) -> None:
-    brokers = [start(), start()]
-    topic_id = create(brokers[0], "t", 2)
-    names = (f"g{number}" for number in count())
-    group = next(name for name in names if brokers[0].broker.groups.is_ours(name))
-    right, other = (Client(broker, topic_id) for broker in brokers)
+    group, right, other = _two_brokers(start)
 
     for offset in (5, 6):
         assert right.commit(offset, group=group) is ErrorCode.NONE

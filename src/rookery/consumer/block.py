@@ -142,20 +142,16 @@ def _block(rows: pa.RecordBatch, partition: int) -> Block:
     times = numbers_of(rows.column(1))
     table[:, TIME] = np.where(times == -1, NO_TIME, times) if rows.column(1).null_count else times
     table[:, PARTITION] = partition
-    arrays: dict[str, Array] = {}
+    arrays: dict[str, Array] = dict(zip(rows.schema.names[2:], rows.columns[2:], strict=True))
     owned = {}
-    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     for name, column in _STRINGS.items():
-        strings = columns.pop(name, None)
+        strings = arrays.pop(name, None)
         if strings is None:
             hide(table, column)
         else:
             put(table, column, strings)
             # Both have the same owners, which must not be counted twice.
             owned.update({one.address: one.size for one in strings.buffers()[2:] if one})
-    for name in rows.schema.names[2:]:
-        if name in columns:
-            arrays[name] = columns[name]
     size = sum(owned.values()) + sum(column.nbytes for column in arrays.values())
     return Block(table, arrays, rows, size + rows.num_rows * _ROW_BYTES, left=rows.num_rows)
 

@@ -147,18 +147,12 @@ class ClassicMember:
         return answer
 
     def _subscription(self) -> bytes:
-        topics: dict[str, list[int]] = {}
-        for place in sorted(self.holding.owned):
-            topics.setdefault(place.topic, []).append(place.partition)
         return consumer.write_subscription(
             consumer.ConsumerProtocolSubscription(
                 topics=list(self._topics),
                 # Where assignors of before KIP-792 look for the generation.
                 user_data=_GENERATION.pack(self.holding.epoch),
-                owned_partitions=[
-                    consumer.TopicPartition(topic=name, partitions=many)
-                    for name, many in topics.items()
-                ],
+                owned_partitions=_by_topic(self.holding.owned),
                 generation_id=self.holding.epoch,
             )
         )
@@ -291,17 +285,16 @@ def _claim(metadata: bytes) -> Claim:
 
 
 def _assignment(places: set[TopicPartition]) -> bytes:
+    return consumer.write_assignment(
+        consumer.ConsumerProtocolAssignment(assigned_partitions=_by_topic(places))
+    )
+
+
+def _by_topic(places: set[TopicPartition]) -> list[consumer.TopicPartition]:
     topics: dict[str, list[int]] = {}
     for place in sorted(places):
         topics.setdefault(place.topic, []).append(place.partition)
-    return consumer.write_assignment(
-        consumer.ConsumerProtocolAssignment(
-            assigned_partitions=[
-                consumer.TopicPartition(topic=name, partitions=many)
-                for name, many in topics.items()
-            ]
-        )
-    )
+    return [consumer.TopicPartition(topic=name, partitions=many) for name, many in topics.items()]
 
 
 def _places(assignment: bytes) -> set[TopicPartition]:

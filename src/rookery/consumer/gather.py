@@ -82,8 +82,8 @@ class Columns(NamedTuple):
             times[rows],
             orders[rows],
             partitions[rows],
-            Strings(keys.addresses[rows], keys.sizes[rows]),
-            Strings(values.addresses[rows], values.sizes[rows]),
+            keys.at(rows),
+            values.at(rows),
         )
 
 

@@ -41,6 +41,10 @@ class Strings(NamedTuple):
     sizes: Sizes
     """Below zero where there is none."""
 
+    def at(self, rows: Numbers | slice) -> Strings:
+        """Return some of them."""
+        return Strings(self.addresses[rows], self.sizes[rows])
+
 
 def empty(rows: int) -> Table:
     """Return memory for so many rows; what is in it is chance."""

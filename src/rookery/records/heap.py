@@ -30,23 +30,20 @@ def keep() -> None:
 
     Otherwise glibc gives each back to the system at once, and clears the pages of the next.
     """
-    try:
-        tune: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return
+    tune = _of_the_library("mallopt")
     tune(_MMAP_THRESHOLD, _LARGEST_IN_HEAP)
     tune(_TRIM_THRESHOLD, _MOST_FREE)
 
 
 def give_back() -> None:
     """Give back what is free by now."""
-    _trim()(0)
+    _of_the_library("malloc_trim")(0)
 
 
 @cache
-def _trim() -> Callable[[int], int]:
+def _of_the_library(name: str) -> Callable[..., int]:
     try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+        found: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):
-        return lambda _: 0
+        return lambda *_: 0
     return found
