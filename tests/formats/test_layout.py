@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from rookery.errors import Corrupt
 from rookery.formats.index import Index, parse_index
-from rookery.formats.layout import Layout, Span
-from rookery.formats.segment import parse_footer, parse_header
+from rookery.formats.layout import Block, Layout, Span
+from rookery.formats.segment import SegmentFooter, SegmentHeader, parse_footer, parse_header
 from rookery.formats.segmentwriter import SegmentWriter
 from rookery.formats.times import parse_times
 from rookery.records.batch import BatchHeader
+from rookery.records.crc import checksum
 from tests.formats import byhand, golden
 
 WHOLE = 1 << 31
@@ -257,3 +258,16 @@ def test_the_layout_of_an_index_alone_knows_no_times() -> None:
     assert layout.is_dense
     assert {block.crc for block in layout.blocks} == {None}
     assert parse_index(golden.DENSE_INDEX) == Index(100, parse_index(golden.DENSE_INDEX).entries)
+
+
+def test_a_batch_that_was_bad_when_it_was_written_is_found_by_a_thorough_look() -> None:
+    bad = bytearray(byhand.batch(0, [b"value"], 50))
+    bad[-2] ^= 1
+    ends = (SegmentHeader(0, 1, 0), SegmentFooter(0, 0))
+    layout = Layout("a.kfs", ends, [Block(0, 32, len(bad), 50, checksum(bad))])
+    span = layout.find(0, len(bad))
+    assert span is not None
+
+    assert [one.base_offset for one in layout.open(span, bad)] == [0]
+    with pytest.raises(Corrupt, match="CRC"):
+        layout.open(span, bad, is_thorough=True)

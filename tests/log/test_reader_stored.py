@@ -278,6 +278,27 @@ BLOCKS = CacheSettings(
 )
 
 
+async def test_one_read_goes_on_where_a_cached_block_ends() -> None:
+    world = StoredWorld(BLOCKS)
+    some = [batch(base, 1, 900) for base in range(300)]
+    world.segment(some, 300, interval=5)
+    found = await world.read(0, 45_000)
+    assert b"".join(found.parts) == b"".join(some[: found.next_offset])
+    assert 40_000 < found.size <= 45_000
+
+
+@pytest.mark.parametrize("at", [9, 10, 11, 25, 47])
+async def test_a_read_that_goes_on_never_passes_damage(at: int) -> None:
+    world = StoredWorld(BLOCKS)
+    some = [batch(base, 1, 900) for base in range(50)]
+    identity = world.segment(some, 50, interval=1)
+    world.flip(world.key(identity), 32 + at * len(some[0]) + 500)
+    assert await world.offsets(0) == list(range(at))
+    with pytest.raises(Corrupt, match=r"segment-0{20}\.kfs"):
+        await world.read(at)
+    assert await world.offsets(at + 1) == list(range(at + 1, 50))
+
+
 async def test_a_reader_who_reads_on_has_blocks_read_ahead() -> None:
     world = StoredWorld(BLOCKS)
     some = [batch(base, 1, 900) for base in range(300)]

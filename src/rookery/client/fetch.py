@@ -102,8 +102,8 @@ class Fetched:
 
     @property
     def next_offset(self) -> int:
-        """Where to go on reading."""
-        found = batches.fetched(self.data)
+        """Where to go on reading, by what the batches say: who reads them has checked them."""
+        found = batches.outline(self.data)
         return max(self.position, found[-1].last_offset + 1) if found else self.position
 
 

@@ -63,7 +63,7 @@ class ClientSettings:
     """How long a topic that no broker knows is waited for; a new one takes a moment to be seen."""
     max_frame_bytes: int = 104_857_600
     """The largest answer that is read."""
-    kept_bytes: int = 16 * 1024 * 1024
+    kept_bytes: int = 64 * 1024 * 1024
     """Memory of large answers that is kept for the next ones, by all connections together."""
     max_versions: Mapping[int, int] = field(default_factory=dict)
     """The highest version to use, by API key: to try how old brokers are spoken to."""

@@ -147,6 +147,19 @@ def verify_batches(data: Buffer, position: int, name: str) -> list[BatchHeader]:
         raise Corrupt(f"{name}: in the bytes from {position} on: {error}") from error
 
 
+def outline_batches(data: Buffer, position: int, name: str) -> list[BatchHeader]:
+    """Find every batch of a piece whose bytes are known to be those that were written.
+
+    Raises:
+        Corrupt: the piece does not end where a batch ends.
+    """
+    headers = batches.outline(data)
+    end = headers[-1].end if headers else 0
+    if end != len(data):
+        raise Corrupt(f"{name}: at byte {position + end} no whole batch begins")
+    return headers
+
+
 def check_offsets(headers: Iterable[BatchHeader], start: int, last: int, name: str) -> None:
     """Refuse batches that overlap, go back, or leave the offsets from start to last."""
     expected = start

@@ -33,6 +33,8 @@ class Opened(NamedTuple):
     found: list[Found]
     is_end: bool
     """Whether the run's rows hold nothing behind them."""
+    next_block: int | None = None
+    """Of a segment, the block to go on with, unless there is damage before it."""
 
 
 class Opener:
@@ -72,6 +74,18 @@ class Opener:
             raise
         return Opened(data, run.position, found, is_end)
 
+    async def go_on(
+        self, partition: Partition, run: Run, before: Opened, max_bytes: int
+    ) -> Opened | None:
+        """Read what follows in a segment; None if it does not fit, or begins with damage."""
+        if before.next_block is None:
+            return None
+        layout = await self.layout(run.rows[0])
+        span = self._in_one_block(layout, layout.span(before.next_block, max_bytes))
+        if span.size > max_bytes:
+            return None
+        return await self._open_blocks(partition, run, layout, span, run.base_offset)
+
     def drop(self, run: Run) -> None:
         """Forget what is damaged: if that happened on the way, who asks again must not get it."""
         if run.object_id > 0:
@@ -85,20 +99,27 @@ class Opener:
         span = layout.find(offset, run.size)
         while span is not None:
             span = self._in_one_block(layout, span)
-            where = (run.object_id, span.position, span.size)
-            data = _joined(await self._objects.views(*where))
-            try:
-                found = check_segment(layout, span, data, offset, partition.epoch_at)
-            except Corrupt:
-                self._objects.drop(*where)
-                raise
-            is_last = span.stop == len(layout.blocks)
-            if found or is_last:
-                is_end = is_last and (not found or found[-1].header.end == len(data))
-                return Opened(data, span.position, found, is_end)
+            opened = await self._open_blocks(partition, run, layout, span, offset)
+            if opened.found or opened.is_end:
+                return opened
             # The offset lies in a gap between two blocks.
             span = layout.span(span.stop, run.size)
         return Opened(b"", run.position, [], is_end=True)
+
+    async def _open_blocks(
+        self, partition: Partition, run: Run, layout: Layout, span: Span, offset: int
+    ) -> Opened:
+        where = (run.object_id, span.position, span.size)
+        data = _joined(await self._objects.views(*where))
+        try:
+            found = check_segment(layout, span, data, offset, partition.epoch_at)
+        except Corrupt:
+            self._objects.drop(*where)
+            raise
+        if found and found[-1].header.end < len(data):
+            return Opened(data, span.position, found, is_end=False)
+        is_last = span.stop == len(layout.blocks)
+        return Opened(data, span.position, found, is_last, None if is_last else span.stop)
 
     def _in_one_block(self, layout: Layout, span: Span) -> Span:
         """Cut a span where a cached block ends: what lies in two of them has to be copied."""

@@ -1,6 +1,6 @@
 """Extents to bytes for a reader: from memory if they are new, else from where they lie.
 
-What is read is checked, every batch by its CRC. What was written before its offsets were born
+What is read is checked, every byte by a CRC. What was written before its offsets were born
 gets them here; what was rewritten since has them, and goes out as it is.
 
     rows of the partition ──► runs (what lies together is read together) ──► views of blocks
@@ -161,7 +161,7 @@ class _Read:
             some = runs[at : at + _RUNS_AT_ONCE]
             for run, opened in zip(some, await self._open(some), strict=True):
                 try:
-                    if not await self._take(run, opened, whole_first=whole_first):
+                    if not await self._take_run(run, opened, whole_first=whole_first):
                         return
                 except Error:
                     # What lies before the damage is served; who asks for the rest is told.
@@ -182,21 +182,35 @@ class _Read:
     def _open_one(self, run: Run) -> Awaitable[Opened]:
         return self._opener.open(self._key, self._partition, run, self._offset)
 
-    async def _take(self, run: Run, opened: Opened | BaseException, *, whole_first: bool) -> bool:
+    async def _take_run(
+        self, run: Run, opened: Opened | BaseException, *, whole_first: bool
+    ) -> bool:
         """Take the batches that fit; return whether the next run's may follow."""
+        taken = await self._take(run, opened, whole_first=whole_first)
+        while taken is not None and not taken.is_end:
+            left = self._max_bytes - self.size
+            more = await self._opener.go_on(self._partition, run, taken, left)
+            if more is None:
+                return False
+            taken = await self._take(run, more, whole_first=False)
+        return taken is not None
+
+    async def _take(
+        self, run: Run, opened: Opened | BaseException, *, whole_first: bool
+    ) -> Opened | None:
+        """Take the batches that fit; return what was opened if that was all of it."""
         if isinstance(opened, BaseException):
             raise opened
         is_first = whole_first and not self.parts
         if not opened.found and is_first:
             opened = await self._open_more(run, opened)
-        if opened.found and opened.found[-1].end > self._until:
-            wanted = [one for one in opened.found if one.base < self._until]
-            opened = opened._replace(found=wanted, is_end=False)
-        stop = fitting(opened.found, self._max_bytes - self.size, whole_first=is_first)
-        taken = opened.found[:stop]
-        if taken:
-            self._add(run, opened, taken)
-        return opened.is_end and stop == len(opened.found)
+        wanted = opened.found
+        if wanted and wanted[-1].end > self._until:
+            wanted = [one for one in wanted if one.base < self._until]
+        stop = fitting(wanted, self._max_bytes - self.size, whole_first=is_first)
+        if stop:
+            self._add(run, opened, wanted[:stop])
+        return opened if stop == len(opened.found) and self.end < self._until else None
 
     async def _open_more(self, run: Run, opened: Opened) -> Opened:
         """Read on, if the first batch wanted was not all there."""

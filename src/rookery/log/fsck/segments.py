@@ -84,7 +84,7 @@ class SegmentCheck:
             data = await self._read(span.position, span.size)
             self._crc = checksum(data, self._crc)
             try:
-                records = _count(layout.open(span, data))
+                records = _count(layout.open(span, data, is_thorough=True))
             except Corrupt:
                 is_sound = False
                 faults, records = self._narrow(layout, span, data)
@@ -102,7 +102,8 @@ class SegmentCheck:
             one = layout.span(index, 0)
             start = one.position - span.position
             try:
-                records += _count(layout.open(one, memoryview(data)[start : start + one.size]))
+                piece = memoryview(data)[start : start + one.size]
+                records += _count(layout.open(one, piece, is_thorough=True))
             except Corrupt as error:
                 offsets = (layout.blocks[index].offset, layout.next_offset(one))
                 where = self._where._replace(base_offset=offsets[0], end_offset=offsets[1])
