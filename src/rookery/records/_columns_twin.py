@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -19,7 +20,11 @@ from rookery.records.writing import LAST_TIMESTAMP, bad_header, bad_offset, bad_
 _CRC_FROM = 21
 _SMALLEST_RECORD = 7
 _INT64_MAX = 2**63 - 1
+_ONE_BYTE = 0x80  # what a number's last byte is below
 _Header: TypeAlias = tuple[bytes, bytes | None]
+# Offset, timestamp, key, value, headers, and how much room the last three take.
+_Row: TypeAlias = tuple[int, int | None, bytes | None, bytes | None, list[_Header], int]
+_PLACES = {"offset": 0, "timestamp": 1, "key": 2, "value": 3, "headers": 4}
 Packed: TypeAlias = tuple[bytearray, int, int, int, int, int]
 
 
@@ -37,21 +42,20 @@ class _Section:
 
     fetched: Fetched
     header: BatchHeader
-    data: memoryview
+    data: bytes
     left: int
     position: int = 0
 
 
 @dataclass(slots=True)
-class _Row:
-    """One record, as far as it was asked for."""
+class _Rows:
+    """Records, as far as they were asked for, and the batches that they are of."""
 
-    offset: int
-    timestamp: int | None = None
-    key: bytes | None = None
-    value: bytes | None = None
-    headers: list[_Header] | None = None
-    size: int = 0
+    room: int
+    """How many bytes of keys, values and headers there may yet be."""
+    rows: list[_Row] = field(default_factory=list)
+    runs: list[tuple[_Section, int]] = field(default_factory=list)
+    """How many rows each batch gave."""
 
 
 class Decoder:
@@ -86,8 +90,10 @@ class Decoder:
                 raise self._fault
 
     def drain(self) -> pa.RecordBatch | None:
-        rows = [(section, row) for section, row in self._fill()]
-        return self._build(rows) if rows else None
+        found = _Rows(self._reading.max_bytes)
+        while self._sections and self._fill(self._sections[0], found):
+            self._sections.pop(0)
+        return self._build(found) if found.rows else None
 
     def _is_full(self) -> bool:
         return self._bytes >= self._reading.max_bytes or self._rows >= self._reading.max_rows
@@ -132,7 +138,7 @@ class Decoder:
         data = self._records(batch, header)
         if count * _SMALLEST_RECORD > len(data):
             raise self._corrupt(offset, r.COUNT)
-        self._sections.append(_Section(self._fetched, header, data, count))
+        self._sections.append(_Section(self._fetched, header, bytes(data), count))
         self._bytes += len(data)
         self._rows += count
 
@@ -141,17 +147,19 @@ class Decoder:
             self._aborting.add(self._aborted.pop()[0])
         is_aborting = header.producer_id in self._aborting
         if header.is_control:
-            if is_aborting and self._is_abort(self._records(batch, header), header.base_offset):
+            if is_aborting and self._is_abort(
+                bytes(self._records(batch, header)), header.base_offset
+            ):
                 self._aborting.discard(header.producer_id)
             return True
         return header.is_transactional and is_aborting
 
-    def _is_abort(self, data: memoryview, offset: int) -> bool:
+    def _is_abort(self, data: bytes, offset: int) -> bool:
         try:
-            _, position = _varint(data, 0, len(data))
-            _, position = _varlong(data, position + 1, len(data))
-            _, position = _varint(data, position, len(data))
-            size, position = _varint(data, position, len(data))
+            _, position = _number(data, 0, len(data), 32)
+            _, position = _number(data, position + 1, len(data), 64)
+            _, position = _number(data, position, len(data), 32)
+            size, position = _number(data, position, len(data), 32)
         except _Fault:
             size, position = 0, 0
         if size < 4 or size > len(data) - position:
@@ -169,66 +177,75 @@ class Decoder:
     def _corrupt(self, offset: int, what: int) -> Corrupt:
         return r.corrupt(self._fetched.topic, self._fetched.partition, offset, what)
 
-    def _fill(self) -> Iterator[tuple[_Section, _Row]]:
-        rows = room = 0
-        while self._sections:
-            section = self._sections[0]
-            try:
-                if not section.left:
-                    self._finish(section)
-                    continue
-                row, end = _record(section, self._wants)
-            except _Fault as fault:
-                if rows:
-                    return
+    def _fill(self, section: _Section, found: _Rows) -> bool:
+        """Read what fits of a batch; return whether that was all of it."""
+        before, left, start = len(found.rows), section.left, section.position
+        try:
+            is_whole = self._read(section, found)
+        except _Fault as fault:
+            if not found.rows:
                 raise _corrupt_section(section, fault.what) from None
+            return False  # what came before it is still good, and goes out first
+        finally:
+            self._rows -= left - section.left
+            self._bytes -= section.position - start
+            found.runs.append((section, len(found.rows) - before))
+        return is_whole
+
+    def _read(self, section: _Section, found: _Rows) -> bool:
+        rows, wants, most = found.rows, self._wants, self._reading.max_rows
+        while section.left:
+            row, end = _record(section, wants)
             if row is not None:
-                room += row.size
-                if rows == self._reading.max_rows or room > self._reading.max_bytes:
+                if row[-1] > found.room or len(rows) == most:
                     if not rows:
                         raise self._too_big(section, row)
-                    return
-                rows += 1
-                yield section, row
-            self._bytes -= end - section.position
-            self._rows -= 1
-            section.position, section.left = end, section.left - 1
-
-    def _finish(self, section: _Section) -> None:
+                    return False
+                found.room -= row[-1]
+                rows.append(row)
+            section.position = end
+            section.left -= 1
         if section.position != len(section.data):
             raise _Fault(r.TRAILING)
-        self._sections.pop(0)
+        return True
 
     def _too_big(self, section: _Section, row: _Row) -> Exception:
         fetched = section.fetched
         limit = self._reading.max_bytes
-        return r.too_big(fetched.topic, fetched.partition, row.offset, row.size, limit)
+        return r.too_big(fetched.topic, fetched.partition, row[0], row[-1], limit)
 
-    def _build(self, rows: list[tuple[_Section, _Row]]) -> pa.RecordBatch:
-        arrays = [self._column(name, rows) for name in self._reading.columns]
+    def _build(self, found: _Rows) -> pa.RecordBatch:
+        columns = list(zip(*found.rows, strict=True))
+        arrays = [self._column(name, columns, found) for name in self._reading.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._reading.schema())
 
-    def _column(self, name: str, rows: list[tuple[_Section, _Row]]) -> pa.Array[Any]:
-        values: list[Any]
+    def _column(self, name: str, columns: list[tuple[Any, ...]], found: _Rows) -> pa.Array[Any]:
+        values: Sequence[Any]
         match name:
             case "topic":
-                return self._topic(rows)
+                return self._topic(found)
             case "partition":
-                values = [section.fetched.partition for section, _ in rows]
+                values = _repeated(found, lambda one: one.fetched.partition)
             case "leader_epoch":
-                values = [section.header.partition_leader_epoch for section, _ in rows]
+                values = _repeated(found, lambda one: one.header.partition_leader_epoch)
             case "timestamp_type":
-                values = [int(section.header.timestamp_type) for section, _ in rows]
+                values = _repeated(found, lambda one: int(one.header.timestamp_type))
             case "headers":
-                values = [_readable(row.headers or []) for _, row in rows]
+                values = list(map(_readable, columns[_PLACES[name]]))
             case _:
-                values = [getattr(row, name) for _, row in rows]
+                values = columns[_PLACES[name]]
         column: pa.Array[Any] = pa.array(values, self._reading.schema().field(name).type)
         return column
 
-    def _topic(self, rows: list[tuple[_Section, _Row]]) -> pa.Array[Any]:
-        indices = pa.array([self._topics[section.fetched.topic] for section, _ in rows], pa.int32())
-        return pa.DictionaryArray.from_arrays(indices, pa.array(list(self._topics), pa.string()))
+    def _topic(self, found: _Rows) -> pa.Array[Any]:
+        indices = _repeated(found, lambda one: self._topics[one.fetched.topic])
+        names = pa.array(list(self._topics), pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), names)
+
+
+def _repeated(found: _Rows, of: Callable[[_Section], int]) -> list[int]:
+    """Return what each batch's rows have in common, once for each row."""
+    return [value for one, count in found.runs for value in repeat(of(one), count)]
 
 
 def _corrupt_section(section: _Section, what: int) -> Corrupt:
@@ -238,55 +255,53 @@ def _corrupt_section(section: _Section, what: int) -> Corrupt:
 
 def _record(section: _Section, wants: frozenset[str]) -> tuple[_Row | None, int]:
     """Read the next record, or None for one out of range; and where it ends."""
-    data = section.data
-    size, position = _varint(data, section.position, len(data))
-    if not _SMALLEST_RECORD - 1 <= size <= len(data) - position:
-        raise _Fault(r.RECORD_LENGTH)
+    data, header, fetched = section.data, section.header, section.fetched
+    size, position = _number(data, section.position, len(data), 32)
     end = position + size
-    time_delta, position = _varlong(data, position + 1, end)
-    delta, position = _varint(data, position, end)
-    if not 0 <= delta <= section.header.last_offset_delta:
+    if size < _SMALLEST_RECORD - 1 or end > len(data):
+        raise _Fault(r.RECORD_LENGTH)
+    time_delta, position = _number(data, position + 1, end, 64)
+    delta, position = _number(data, position, end, 32)
+    if not 0 <= delta <= header.last_offset_delta:
         raise _Fault(r.RECORD_OFFSET)
-    row = _Row(section.header.base_offset + delta)
-    if not section.fetched.from_offset <= row.offset < section.fetched.until_offset:
+    offset = header.base_offset + delta
+    if not fetched.from_offset <= offset < fetched.until_offset:
         return None, end
-    if "timestamp" in wants:
-        row.timestamp = _timestamp(section, time_delta)
-    _read_wanted(row, data, position, end, wants)
-    return row, end
+    time = _timestamp(header, time_delta) if "timestamp" in wants else None
+    return (offset, time, *_contents(data, position, end, wants)), end
 
 
-def _timestamp(section: _Section, delta: int) -> int | None:
-    time = section.header.max_timestamp
-    if section.header.timestamp_type is b.TimestampType.CREATE_TIME:
-        time = section.header.base_timestamp + delta
+def _timestamp(header: BatchHeader, delta: int) -> int | None:
+    time = (
+        header.max_timestamp
+        if header.attributes & b.LOG_APPEND_TIME
+        else header.base_timestamp + delta
+    )
     if not -_INT64_MAX - 1 <= time <= _INT64_MAX:
         raise _Fault(r.TIMESTAMP)
     return None if time == b.NO_TIMESTAMP else time
 
 
-def _read_wanted(
-    row: _Row, data: memoryview, position: int, end: int, wants: frozenset[str]
-) -> None:
-    if wants.isdisjoint(("key", "value", "headers")):
-        return
-    key, position = _bytes(data, position, end, r.KEY)
-    if "key" in wants:
-        row.key = key
-        row.size += len(key or b"")
-    if wants.isdisjoint(("value", "headers")):
-        return
-    value, position = _bytes(data, position, end, r.VALUE)
-    if "value" in wants:
-        row.value = value
-        row.size += len(value or b"")
-    if "headers" in wants:
-        row.headers = _headers(data, position, end)
-        row.size += sum(len(name) + len(content or b"") for name, content in row.headers)
+def _contents(
+    data: bytes, position: int, end: int, wants: frozenset[str]
+) -> tuple[bytes | None, bytes | None, list[_Header], int]:
+    """Read key, value and headers as far as they are wanted; and how much room they take."""
+    has_key, has_value, has_headers = "key" in wants, "value" in wants, "headers" in wants
+    key = value = None
+    headers: list[_Header] = []
+    if has_key or has_value or has_headers:
+        key, position = _bytes(data, position, end, r.KEY)
+    if has_value or has_headers:
+        value, position = _bytes(data, position, end, r.VALUE)
+    room = (len(key) if key and has_key else 0) + (len(value) if value and has_value else 0)
+    if has_headers and data[position:end] != b"\0":
+        headers = _headers(data, position, end)
+        room += sum(len(name) + len(content or b"") for name, content in headers)
+    return key, value, headers, room
 
 
-def _headers(data: memoryview, position: int, end: int) -> list[_Header]:
-    count, position = _varint(data, position, end)
+def _headers(data: bytes, position: int, end: int) -> list[_Header]:
+    count, position = _number(data, position, end, 32)
     if not 0 <= count <= (end - position) // 2:
         raise _Fault(r.HEADER)
     headers: list[_Header] = []
@@ -306,36 +321,29 @@ def _readable(headers: list[_Header]) -> list[tuple[str, bytes | None]]:
     return [(name.decode("utf-8", "replace"), content) for name, content in headers]
 
 
-def _bytes(data: memoryview, position: int, end: int, what: int) -> tuple[bytes | None, int]:
-    size, position = _varint(data, position, end)
-    if not -1 <= size <= end - position:
+def _bytes(data: bytes, position: int, end: int, what: int) -> tuple[bytes | None, int]:
+    size, position = _number(data, position, end, 32)
+    stop = position + size
+    if size < -1 or stop > end:
         raise _Fault(what)
     if size < 0:
         return None, position
-    return bytes(data[position : position + size]), position + size
+    return data[position:stop], stop
 
 
-def _varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    return _number(data, position, end, 32)
-
-
-def _varlong(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    return _number(data, position, end, 64)
-
-
-def _number(data: memoryview, position: int, end: int, bits: int) -> tuple[int, int]:
+def _number(data: bytes, position: int, end: int, bits: int) -> tuple[int, int]:
+    if position < end and (byte := data[position]) < _ONE_BYTE:  # as in most
+        return (byte >> 1) ^ -(byte & 1), position + 1
     result = shift = 0
-    while position < end:
+    while position < end and shift < bits:
         byte = data[position]
         position += 1
         result |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
+        if byte < _ONE_BYTE:
             if result >> bits:
                 break
             return (result >> 1) ^ -(result & 1), position
-        if shift >= bits:
-            break
+        shift += 7
     raise _Fault(r.NUMBER)
 
 
