@@ -19,7 +19,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.pipeline.columns import RAW
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.run import Pace, open_engine, run_pipeline
-from rookery.pipeline.spec import Pipeline, Sink, Source
+from rookery.pipeline.spec import Pipeline, Sink, Source, Upkeep
 from rookery.pipeline.upkeep import Beside
 from rookery.testing.served import ServedBroker
 from sparkparts.scene import Scene
@@ -53,7 +53,11 @@ def freshness(scene: Scene) -> None:
 def _pipeline(folder: Path, store: str) -> Pipeline:
     source = Source(topics=("t",), store=store)
     table = Sink(layer="bronze", format="iceberg", location=str(folder / "table"))
-    return Pipeline(name="fresh", source=source, sinks=(table,), state=str(folder / "state"))
+    # Many commits are made twenty times as fast as a pipeline would make them; so that there are
+    # as many versions as with a batch a second and the default, they stay a twentieth as long.
+    upkeep = Upkeep(keep_every="30 seconds")
+    state = str(folder / "state")
+    return Pipeline(name="fresh", source=source, sinks=(table,), state=state, upkeep=upkeep)
 
 
 def _measure(scene: Scene, bootstrap: str, pipeline: Pipeline, what: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.table import Transaction
 
 from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError
@@ -72,3 +73,42 @@ def test_the_last_batch_is_known_after_its_snapshot_is_gone(tmp_path: Path) -> N
 def test_addresses_that_pyiceberg_would_not_find_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="as they are"):
         open_table(TableSpec("iceberg", str(tmp_path / "with space"), "birds"))
+
+
+def test_a_commit_looks_at_the_table_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = open_table(TableSpec("iceberg", str(tmp_path / "birds"), "birds"))
+    for batch in range(20):
+        add(table, batch)
+    made = vars(Transaction)["table_metadata"].fget
+    looks: list[Transaction] = []
+
+    def look(transaction: Transaction) -> Any:
+        looks.append(transaction)
+        return made(transaction)
+
+    monkeypatch.setattr(Transaction, "table_metadata", property(look))
+    add(table, 20)
+
+    # Each copies every snapshot; pyiceberg alone has eighteen and more.
+    assert 0 < len(looks) <= 5
+
+
+def test_versions_between_those_of_each_hour_are_forgotten_with_their_files(tmp_path: Path) -> None:
+    spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")
+    table = open_table(spec)
+    for batch in range(12):
+        add(table, batch)
+    tomorrow = Time(SystemClock().now_ms() + 24 * 3600 * 1000)
+    done = table.upkeep(UpkeepPolicy(keep_versions=2, min_files=100), tomorrow)
+
+    # The commits may have begun in one hour and ended in the next.
+    assert done.versions_expired in (9, 10)
+    assert done.files_deleted >= done.versions_expired
+    catalog = load_catalog("rookery", type="sql", uri=f"sqlite:///{tmp_path / 'catalog.db'}")
+    found = catalog.load_table("default.birds")
+    assert len(found.metadata.snapshots) == 12 - done.versions_expired
+    for one in found.metadata.snapshots:
+        assert len(found.scan(snapshot_id=one.snapshot_id).to_arrow()) > 0
+    assert rows_of(spec) == [(batch,) for batch in range(12)]

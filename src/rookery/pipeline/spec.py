@@ -151,10 +151,17 @@ class Upkeep:
     target_bytes: int = 128 << 20
     small_bytes: int = 32 << 20
     keep: str = "7 days"
+    """How long old versions of a table can be read."""
+    keep_every: str = "10 minutes"
+    """How long each of them can; of older ones the last of each minute or hour stays."""
 
     def keep_ms(self) -> int:
         """Return how long old versions can be read, in milliseconds."""
         return span_ms("upkeep.keep", self.keep)
+
+    def keep_every_ms(self) -> int:
+        """Return how long every version can be read, in milliseconds."""
+        return span_ms("upkeep.keep-every", self.keep_every)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +208,7 @@ class Pipeline:
             if topic != "*" and topic not in self.source.topics
         ]
         self.upkeep.keep_ms()
+        self.upkeep.keep_every_ms()
         return problems
 
     def _silver_problems(self) -> list[str]:

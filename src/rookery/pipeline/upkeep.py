@@ -27,6 +27,7 @@ def keep_up(pipeline: Pipeline, clock: Clock | None = None) -> dict[str, Upkept]
         target_bytes=pipeline.upkeep.target_bytes,
         small_bytes=pipeline.upkeep.small_bytes,
         keep_ms=pipeline.upkeep.keep_ms(),
+        keep_every_ms=pipeline.upkeep.keep_every_ms(),
     )
     now = (clock or SystemClock()).now_ms()
     # A batch that is written down will be committed, if only after weeks: its files must stay.

@@ -81,6 +81,9 @@ class UpkeepPolicy:
     """So many small ones make a rewrite worth its while."""
     keep_ms: int = 7 * 24 * 3600 * 1000
     """How long an old version can still be read."""
+    keep_every_ms: int = 10 * 60 * 1000
+    """How long every one can; of older ones see `thinning`, in formats whose commits grow with
+    the number of versions."""
     keep_versions: int = 5
     """So many stay however old they are."""
     orphan_ms: int = 24 * 3600 * 1000

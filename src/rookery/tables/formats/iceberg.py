@@ -40,6 +40,7 @@ from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.store.address import parse
 from rookery.tables import icebergexpiry, latest, naming, rewriting, staging, upserting
 from rookery.tables.folder import Folder
+from rookery.tables.icebergtransaction import OneLook
 from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
 from rookery.tables.schemas import merged
 from rookery.tables.upserting import Swap
@@ -148,8 +149,8 @@ class IcebergTable:
                 done.files_compacted += len(swap.removed)
                 done.files_written += len(swap.added)
         table.refresh()
-        icebergexpiry.expire(table, policy, now, done)
-        known = {self._folder.path_of(path) for path in icebergexpiry.data_files(table)}
+        needed = icebergexpiry.expire(table, policy, now, done)
+        known = set(map(self._folder.path_of, needed))
         staging.sweep(self._folder, known, policy, now, done)
         return done
 
@@ -214,7 +215,7 @@ class IcebergTable:
 
     def _commit_once(self, table: IcebergHandle, swap: Swap, name: BatchName) -> None:
         with _quiet():
-            transaction = table.transaction()
+            transaction = OneLook(table)
             transaction.set_properties({_COMMIT + name.pipeline: naming.written(name)})
             if not swap.removed and swap.added:
                 addresses = [self._folder.address(file.path) for file in swap.added]
@@ -244,7 +245,7 @@ class IcebergTable:
                 return False  # Someone replaced a file of the group.
             try:
                 with _quiet():
-                    transaction = table.transaction()
+                    transaction = OneLook(table)
                     self._overwrite(table, transaction, swap)
                     transaction.commit_transaction()
                 return True

@@ -1,0 +1,33 @@
+"""Which versions of a table are forgotten, the more of them the older they are.
+
+A table that has a commit a second would otherwise have half a million versions in a week, and all
+of them in the description that every commit writes anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rookery.clock import Time
+from rookery.tables.port import UpkeepPolicy
+
+_MINUTE_MS: Final = 60 * 1000
+_HOUR_MS: Final = 60 * _MINUTE_MS
+
+
+def superfluous(times: Sequence[int], policy: UpkeepPolicy, now: Time) -> list[int]:
+    """Return the places of those that may be forgotten, of versions from the oldest on.
+
+    Every version stays for a while (`keep_every_ms`), then the last of each minute for an hour,
+    then the last of each hour (`keep_ms`); and the newest (`keep_versions`) whatever their age.
+    """
+    until, every, hour = now - policy.keep_ms, now - policy.keep_every_ms, now - _HOUR_MS
+    found = []
+    for place in range(len(times) - max(policy.keep_versions, 1)):
+        time, following = times[place], times[place + 1]
+        step = _HOUR_MS if time < hour else _MINUTE_MS
+        is_last = time // step != following // step
+        if time < until or (time < every and not is_last):
+            found.append(place)
+    return found
