@@ -28,6 +28,7 @@ from rookery.log.caretaker import Caretaker
 from rookery.log.lostlog import check_not_lost
 from rookery.log.uploads import Numbers
 from rookery.net.loop import run
+from rookery.records import heap
 
 log = logging.getLogger("rookery.broker.caretaker")  # also where it runs as __main__
 
@@ -42,6 +43,7 @@ def main() -> int:
         return FAILED
     settings = BrokerSettings.from_json(json.loads(line))
     logs.set_up(settings.log_level, role="caretaker")
+    heap.keep()
     try:
         return run(_work(settings))
     except Error as error:
