@@ -24,6 +24,16 @@ def scan(scene: Scene) -> None:
     for codec in _CODECS:
         found = both(scene, codec)
         _against_parquet(scene, found, f"all columns, {codec}")
+    _against_usual_parquet(scene)
+
+
+def _against_usual_parquet(scene: Scene) -> None:
+    """Compare an uncompressed topic with Parquet as Spark writes it unless told otherwise."""
+    found = both(scene, "none")
+    usual = Both(found.log, f"{found.parquet}-usual")
+    scene.spark.read.parquet(found.parquet).write.mode("overwrite").parquet(usual.parquet)
+    codec = scene.spark.conf.get("spark.sql.parquet.compression.codec")
+    _against_parquet(scene, usual, f"all columns, none; Parquet in Spark's default, {codec}")
 
 
 def offsets(scene: Scene) -> None:

@@ -1,5 +1,6 @@
 """The compiled column kernel and its Python twin do the same, whatever they are given."""
 
+from dataclasses import replace
 from types import ModuleType
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import Error
+from rookery.records import _columns_many as many
 from rookery.records import _columns_twin as twin
 from rookery.records import batch as b
 from rookery.records import columns
@@ -173,6 +175,52 @@ def test_reading(
     by_native = outcome(native, given_to, reading)
 
     assert is_same(by_native, outcome(twin, given_to, reading)), by_native
+
+
+@given(
+    some=rows, place=st.integers(0, 2**20), change=st.binary(max_size=9), reading=readings,
+    attributes=st.sampled_from([0, 8]),
+)  # fmt: skip
+@settings(max_examples=800, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_reading_many_at_once(
+    some: list[Row], place: int, change: bytes, reading: Reading, attributes: int
+) -> None:
+    plain = [{**row, "headers": None} for row in some]
+    data = bytearray(batches_of(plain, CODECS[0], attributes, -1))
+    # A change within the records of the first batch: it is read at once, or found to be odd.
+    if change and len(data) > b.HEADER_SIZE + len(change):
+        at = b.HEADER_SIZE + place % (len(data) - b.HEADER_SIZE - len(change))
+        data[at : at + len(change)] = change
+    given_to = [Fetched("t", 0, bytes(data))]
+    reading = replace(reading, check_crc=False)
+
+    by_native = outcome(native, given_to, reading)
+
+    assert is_same(by_native, outcome(twin, given_to, reading)), by_native
+
+
+def test_a_number_with_more_bytes_than_it_needs_is_read_as_the_kernel_does() -> None:
+    [batch] = encode(pa.record_batch({"value": [b"abcdefgh"] * 3}))
+    at = batch.index(b"\x10abcdefgh")
+    for size in range(1, 9):
+        # The length of the first value, padded; what follows is short by as many bytes.
+        padded = bytes([0x10 - 2 * (size - 1) | 0x80, *[0x80] * (size - 2), 0])[:size]
+        data = bytearray(batch)
+        data[at : at + size] = padded if size > 1 else b"\x10"
+        given_to = [Fetched("t", 0, bytes(data))]
+        reading = Reading(check_crc=False)
+        by_native = outcome(native, given_to, reading)
+        assert is_same(by_native, outcome(twin, given_to, reading)), (size, by_native)
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_at_once"), [(None, True), ([{"key": "k", "value": b"v"}], False)]
+)
+def test_records_without_headers_are_read_at_once(headers: object, is_at_once: bool) -> None:
+    rows = [{"key": b"k", "value": b"v", "headers": headers}] * 5
+    [batch] = encode(pa.RecordBatch.from_pylist(rows, SCHEMA))
+    found = many.read(bytes(batch[b.HEADER_SIZE :]), 5)
+    assert (found is not None) == is_at_once
 
 
 @given(

@@ -36,7 +36,7 @@ _WIDTH: Final = 64
 """Partitions of the topic, and tasks of a job."""
 _FAILS: Final = 25
 """Every so many-th job has a task that fails."""
-_WORKER: Final = "spark.daemon pyspark.worker"
+_WORKER: Final = "spark.daemon pyspark.worker"  # of both daemons
 _GROWTH: Final = 1.15
 _SLACK_MB: Final = 24
 
@@ -55,20 +55,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=30_000)
     parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument(
+        "--daemon", default="rookery.spark.daemon", help="pyspark.daemon: Spark's own, to compare"
+    )
     args = parser.parse_args()
     if os.getsid(0) != os.getpid():
         # Its processes are found as those of its session.
         again = [sys.executable, "-m", "tests.spark.soak", *sys.argv[1:]]
         return subprocess.run(again, start_new_session=True, check=False).returncode
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        spark, store = _session(Path(folder)), _filled(Path(folder))
+        spark, store = _session(Path(folder), args.daemon), _filled(Path(folder))
         samples = _run(spark, store, args.tasks, args.minutes * 60)
         spark.stop()
     return _judge(samples)
 
 
-def _session(folder: Path) -> SparkSession:
+def _session(folder: Path, daemon: str) -> SparkSession:
     settings = {
+        "spark.python.daemon.module": daemon,
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "OFF",

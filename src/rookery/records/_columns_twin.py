@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from rookery.errors import ApiError, Corrupt
+from rookery.records import _columns_many as many
 from rookery.records import batch as b
 from rookery.records import reading as r
+from rookery.records._packer_twin import Packer
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
 from rookery.records.reading import Fetched, Reading
-from rookery.records.writing import LAST_TIMESTAMP, bad_header, bad_offset, bad_timestamp, too_large
 
 _CRC_FROM = 21
 _SMALLEST_RECORD = 7
@@ -25,7 +25,6 @@ _Header: TypeAlias = tuple[bytes, bytes | None]
 # Offset, timestamp, key, value, headers, and how much room the last three take.
 _Row: TypeAlias = tuple[int, int | None, bytes | None, bytes | None, list[_Header], int]
 _PLACES = {"offset": 0, "timestamp": 1, "key": 2, "value": 3, "headers": 4}
-Packed: TypeAlias = tuple[bytearray, int, int, int, int, int]
 
 
 class _Fault(Exception):  # noqa: N818 (never leaves this file)
@@ -49,13 +48,15 @@ class _Section:
 
 @dataclass(slots=True)
 class _Rows:
-    """Records, as far as they were asked for, and the batches that they are of."""
+    """Records as columns, batch by batch."""
 
     room: int
     """How many bytes of keys, values and headers there may yet be."""
-    rows: list[_Row] = field(default_factory=list)
-    runs: list[tuple[_Section, int]] = field(default_factory=list)
-    """How many rows each batch gave."""
+    count: int = 0
+    parts: list[list[pa.Array[Any]]] = field(default_factory=list)
+
+
+__all__ = ["Decoder", "Packer"]
 
 
 class Decoder:
@@ -93,7 +94,7 @@ class Decoder:
         found = _Rows(self._reading.max_bytes)
         while self._sections and self._fill(self._sections[0], found):
             self._sections.pop(0)
-        return self._build(found) if found.rows else None
+        return self._build(found) if found.count else None
 
     def _is_full(self) -> bool:
         return self._bytes >= self._reading.max_bytes or self._rows >= self._reading.max_rows
@@ -179,29 +180,51 @@ class Decoder:
 
     def _fill(self, section: _Section, found: _Rows) -> bool:
         """Read what fits of a batch; return whether that was all of it."""
-        before, left, start = len(found.rows), section.left, section.position
+        left, start = section.left, section.position
+        rows: list[_Row] = []
         try:
-            is_whole = self._read(section, found)
+            return self._read_all(section, found) or self._read(section, found, rows)
         except _Fault as fault:
-            if not found.rows:
+            if not found.count:
                 raise _corrupt_section(section, fault.what) from None
             return False  # what came before it is still good, and goes out first
         finally:
             self._rows -= left - section.left
             self._bytes -= section.position - start
-            found.runs.append((section, len(found.rows) - before))
-        return is_whole
+            if rows:
+                found.parts.append(self._columns(section, len(rows), _listed(rows)))
 
-    def _read(self, section: _Section, found: _Rows) -> bool:
-        rows, wants, most = found.rows, self._wants, self._reading.max_rows
+    def _read_all(self, section: _Section, found: _Rows) -> bool:
+        """Read a batch at once, if nothing was read of it, all fits, and nothing is odd."""
+        records = None if section.position else many.read(section.data, section.left)
+        if records is None:
+            return False
+        columns = many.Columns(section.data, section.header, section.fetched, records)
+        room = columns.room(self._wants)
+        if (
+            room is None
+            or room > found.room
+            or columns.count > self._reading.max_rows - found.count
+        ):
+            return False
+        found.room -= room
+        found.count += columns.count
+        if columns.count:
+            found.parts.append(self._columns(section, columns.count, columns))
+        section.position, section.left = len(section.data), 0
+        return True
+
+    def _read(self, section: _Section, found: _Rows, rows: list[_Row]) -> bool:
+        wants, most = self._wants, self._reading.max_rows
         while section.left:
             row, end = _record(section, wants)
             if row is not None:
-                if row[-1] > found.room or len(rows) == most:
-                    if not rows:
+                if row[-1] > found.room or found.count == most:
+                    if not found.count:
                         raise self._too_big(section, row)
                     return False
                 found.room -= row[-1]
+                found.count += 1
                 rows.append(row)
             section.position = end
             section.left -= 1
@@ -215,37 +238,48 @@ class Decoder:
         return r.too_big(fetched.topic, fetched.partition, row[0], row[-1], limit)
 
     def _build(self, found: _Rows) -> pa.RecordBatch:
-        columns = list(zip(*found.rows, strict=True))
-        arrays = [self._column(name, columns, found) for name in self._reading.columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._reading.schema())
+        columns = [pa.concat_arrays(arrays) for arrays in zip(*found.parts, strict=True)]
+        schema = self._reading.schema()
+        for place, name in enumerate(schema.names):
+            if name == "topic":
+                names = pa.array(list(self._topics), pa.string())
+                columns[place] = pa.DictionaryArray.from_arrays(columns[place], names)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _column(self, name: str, columns: list[tuple[Any, ...]], found: _Rows) -> pa.Array[Any]:
-        values: Sequence[Any]
-        match name:
-            case "topic":
-                return self._topic(found)
-            case "partition":
-                values = _repeated(found, lambda one: one.fetched.partition)
-            case "leader_epoch":
-                values = _repeated(found, lambda one: one.header.partition_leader_epoch)
-            case "timestamp_type":
-                values = _repeated(found, lambda one: int(one.header.timestamp_type))
-            case "headers":
-                values = list(map(_readable, columns[_PLACES[name]]))
-            case _:
-                values = columns[_PLACES[name]]
-        column: pa.Array[Any] = pa.array(values, self._reading.schema().field(name).type)
+    def _columns(self, section: _Section, count: int, of: _Of) -> list[pa.Array[Any]]:
+        """Return the columns of a batch; that of topics has their numbers."""
+        common = {
+            "topic": self._topics[section.fetched.topic],
+            "partition": section.fetched.partition,
+            "leader_epoch": section.header.partition_leader_epoch,
+            "timestamp_type": int(section.header.timestamp_type),
+        }
+        columns: list[pa.Array[Any]] = []
+        for column in self._reading.schema():
+            kind = pa.int32() if column.name == "topic" else column.type
+            if column.name in common:
+                columns.append(pa.repeat(pa.scalar(common[column.name], kind), count))
+            else:
+                columns.append(of(column.name, kind))
+        return columns
+
+
+_Of: TypeAlias = "Callable[[str, pa.DataType], pa.Array[Any]]"
+"""Makes the column of a name and a type."""
+
+
+def _listed(rows: list[_Row]) -> _Of:
+    """Return what makes columns of records that were read one by one."""
+    columns = list(zip(*rows, strict=True))
+
+    def of(name: str, kind: pa.DataType) -> pa.Array[Any]:
+        values: Sequence[Any] = columns[_PLACES[name]]
+        column: pa.Array[Any] = pa.array(
+            list(map(_readable, values)) if name == "headers" else values, kind
+        )
         return column
 
-    def _topic(self, found: _Rows) -> pa.Array[Any]:
-        indices = _repeated(found, lambda one: self._topics[one.fetched.topic])
-        names = pa.array(list(self._topics), pa.string())
-        return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), names)
-
-
-def _repeated(found: _Rows, of: Callable[[_Section], int]) -> list[int]:
-    """Return what each batch's rows have in common, once for each row."""
-    return [value for one, count in found.runs for value in repeat(of(one), count)]
+    return of
 
 
 def _corrupt_section(section: _Section, what: int) -> Corrupt:
@@ -345,82 +379,3 @@ def _number(data: bytes, position: int, end: int, bits: int) -> tuple[int, int]:
             return (result >> 1) ^ -(result & 1), position
         shift += 7
     raise _Fault(r.NUMBER)
-
-
-class Packer:
-    """Turn rows into records; see `_columns.pyi` for what each call promises."""
-
-    def __init__(self, rows: pa.RecordBatch, timestamp_ms: int) -> None:
-        self._rows = rows.num_rows
-        self._names = rows.schema.names
-        self._keys = self._list(rows, "key")
-        self._values = self._list(rows, "value")
-        self._headers = self._list(rows, "headers")
-        self._offsets = self._list(rows, "offset")
-        times = self._list(rows, "timestamp")
-        self._times = [timestamp_ms if time is None else time for time in times]
-
-    def _list(self, rows: pa.RecordBatch, name: str) -> list[Any]:
-        return rows.column(name).to_pylist() if name in self._names else [None] * self._rows
-
-    def pack(self, start: int, base_offset: int, limit: int) -> Packed:
-        out = bytearray(b.HEADER_SIZE)
-        base = base_offset if self._offsets[start] is None else self._offsets[start]
-        base_time = highest = self._times[start]
-        delta = -1
-        row = start
-        while row < self._rows:
-            step = self._delta(row, start, base, delta)
-            record = self._record(row, base_time, step)
-            if len(record) > limit and row == start:
-                raise too_large(row, len(record), limit)
-            if len(out) - b.HEADER_SIZE + len(record) > limit or step > r.INT32_MAX:
-                break
-            out += record
-            delta, row, highest = step, row + 1, max(highest, self._times[row])
-        return out, row - start, base, delta, base_time, highest
-
-    def _delta(self, row: int, start: int, base: int, last: int) -> int:
-        if self._offsets[row] is None:
-            return row - start
-        delta: int = self._offsets[row] - base
-        if delta <= last or base < 0:
-            raise bad_offset(row)
-        return delta
-
-    def _record(self, row: int, base_time: int, delta: int) -> bytes:
-        if self._times[row] < b.NO_TIMESTAMP or self._times[row] > LAST_TIMESTAMP:
-            raise bad_timestamp(row)
-        headers = self._headers[row] or ()
-        body = b"".join(
-            (
-                b"\0",
-                _zigzag(self._times[row] - base_time),
-                _zigzag(delta),
-                _sized(self._keys[row]),
-                _sized(self._values[row]),
-                _zigzag(len(headers)),
-                *(part for header in headers for part in _header(row, header)),
-            )
-        )
-        return _zigzag(len(body)) + body
-
-
-def _header(row: int, header: dict[str, Any] | None) -> tuple[bytes, bytes]:
-    if header is None or header["key"] is None:
-        raise bad_header(row)
-    return _sized(header["key"].encode()), _sized(header["value"])
-
-
-def _sized(content: bytes | None) -> bytes:
-    return b"\1" if content is None else _zigzag(len(content)) + content
-
-
-def _zigzag(number: int) -> bytes:
-    number = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
