@@ -25,13 +25,16 @@ LARGE: Final = 8 * 1024 * 1024
 """From how many freed bytes on `give_back` is worth its time, some milliseconds at worst."""
 
 
-def keep() -> None:
+def keep(largest: int = _LARGEST_IN_HEAP) -> None:
     """Have large blocks that were freed used again, for a process whose memory is looked after.
 
     Otherwise glibc gives each back to the system at once, and clears the pages of the next.
+
+    Args:
+        largest: blocks of this size or more are given back nevertheless.
     """
     tune = _of_the_library("mallopt")
-    tune(_MMAP_THRESHOLD, _LARGEST_IN_HEAP)
+    tune(_MMAP_THRESHOLD, largest)
     tune(_TRIM_THRESHOLD, _MOST_FREE)
 
 
