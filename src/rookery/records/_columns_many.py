@@ -21,7 +21,7 @@ _MORE: Final = 0x80
 # Of how many bits numbers are; one of 64 that has a tenth byte is left to who reads one by one.
 _INT: Final = 32
 _LONG: Final = 63
-_FIVE_BYTES: Final = 5 * 7
+_FIVE_BYTES: Final = 5 * 7  # bits that a length can have
 _PADDING: Final = 10
 _INT64_MAX: Final = 2**63 - 1
 _LARGE: Final = 2**31
@@ -84,10 +84,8 @@ class Columns:
     def __init__(self, data: bytes, header: BatchHeader, fetched: Fetched, records: Many) -> None:
         deltas = records.offset_deltas
         self._is_odd = bool(((deltas < 0) | (deltas > header.last_offset_delta)).any())
-        first, until = (
-            fetched.from_offset - header.base_offset,
-            fetched.until_offset - header.base_offset,
-        )
+        base = header.base_offset
+        first, until = fetched.from_offset - base, fetched.until_offset - base
         is_wanted = (deltas >= max(first, 0)) & (deltas < min(until, _INT64_MAX))
         self._records = records if is_wanted.all() else records.taken(is_wanted)
         self._data, self._header = data, header
@@ -95,13 +93,9 @@ class Columns:
 
     def room(self, wants: frozenset[str]) -> int | None:
         """Return the bytes of the columns wanted; None if there is something odd."""
-        header, deltas = self._header, self._records.time_deltas
-        times = (
-            [header.base_timestamp + int(one) for one in (deltas.min(), deltas.max())]
-            if self.count
-            else []
-        )
-        if self._is_odd or any(abs(time) > _INT64_MAX for time in times):
+        deltas, base = self._records.time_deltas, self._header.base_timestamp
+        ends = (int(deltas.min()), int(deltas.max())) if self.count else ()
+        if self._is_odd or any(abs(base + delta) > _INT64_MAX for delta in ends):
             return None
         pieces = (("key", self._records.keys), ("value", self._records.values))
         return sum(one.size for name, one in pieces if name in wants)
@@ -155,13 +149,15 @@ def _starts(data: bytes, count: int) -> NDArray[np.int64] | None:
             start, byte = at, data[at]
             size, shift = byte & 0x7F, 7
             while byte >= _MORE:
+                if shift == _FIVE_BYTES:
+                    return None
                 at += 1
                 byte = data[at]
                 size |= (byte & 0x7F) << shift
                 shift += 7
             at += 1
             found.append((start, at))
-            if size & 1 or shift > _FIVE_BYTES:
+            if size & 1:  # below zero
                 return None
             at += size >> 1
     except IndexError:

@@ -200,12 +200,8 @@ class Decoder:
         if records is None:
             return False
         columns = many.Columns(section.data, section.header, section.fetched, records)
-        room = columns.room(self._wants)
-        if (
-            room is None
-            or room > found.room
-            or columns.count > self._reading.max_rows - found.count
-        ):
+        room, rows_left = columns.room(self._wants), self._reading.max_rows - found.count
+        if room is None or room > found.room or columns.count > rows_left:
             return False
         found.room -= room
         found.count += columns.count
