@@ -6,9 +6,10 @@ pyiceberg forgets snapshots but deletes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from sys import intern
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import ManifestFile, read_manifest_list
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.snapshot import ExpireSnapshots
@@ -54,35 +55,42 @@ def _old(table: Table, policy: UpkeepPolicy, now: Time) -> list[int]:
 
 
 class _Files:
-    """What snapshots need; each of their lists, which never change, is read once."""
+    """What snapshots need; each of their lists, which never change, is read once.
+
+    Hundreds of snapshots have most of their manifests in common, and those most of their files:
+    what is kept is which manifests a snapshot has, and which files a manifest.
+    """
 
     def __init__(self, table: Table) -> None:
         self._io = table.io
-        self._by_snapshot: dict[int, set[str]] = {}
-        self._by_manifest: dict[str, set[str]] = {}
+        self._manifests: dict[str, set[str]] = {}
+        self._data: dict[str, set[str]] = {}
         self.sizes: dict[str, int] = {}
         """In bytes; 0 where that is not known."""
 
     def of(self, snapshots: Iterable[Snapshot]) -> set[str]:
         """Return the addresses of all files that these snapshots need."""
-        return set().union(*map(self._of_snapshot, snapshots))
+        lists = {one.manifest_list for one in snapshots}
+        manifests = set().union(*map(self._manifests_of, lists))
+        return lists.union(manifests, *(self._data[one] for one in manifests))
 
-    def _of_snapshot(self, snapshot: Snapshot) -> set[str]:
-        found = self._by_snapshot.get(snapshot.snapshot_id)
+    def _manifests_of(self, address: str) -> set[str]:
+        found = self._manifests.get(address)
         if found is None:
-            found = {snapshot.manifest_list}.union(
-                *map(self._of_manifest, snapshot.manifests(self._io))
-            )
-            self.sizes[snapshot.manifest_list] = 0
-            self._by_snapshot[snapshot.snapshot_id] = found
+            listed = read_manifest_list(self._io.new_input(address))
+            found = self._manifests[address] = set(map(self._read, listed))
+            self.sizes[address] = 0
         return found
 
-    def _of_manifest(self, manifest: ManifestFile) -> set[str]:
-        path = manifest.manifest_path
-        found = self._by_manifest.get(path)
-        if found is None:
+    def _read(self, manifest: ManifestFile) -> str:
+        """Read what a manifest names; return its own address."""
+        address = manifest.manifest_path
+        if address not in self._data:
             entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)
-            sizes = {one.data_file.file_path: one.data_file.file_size_in_bytes for one in entries}
-            self.sizes |= {path: manifest.manifest_length, **sizes}
-            found = self._by_manifest[path] = {path, *sizes}
-        return found
+            found = self._data[address] = set()
+            for one in entries:
+                path = intern(one.data_file.file_path)
+                self.sizes[path] = one.data_file.file_size_in_bytes
+                found.add(path)
+            self.sizes[address] = manifest.manifest_length
+        return address
