@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from rookery.decode import _avro, _avro_twin, avroschema
 from rookery.decode.avrocolumns import Translation
-from rookery.decode.avrovalue import zigzag
 from rookery.decode.port import Decoded
 from rookery.decode.rows import to_list
 from rookery.errors import ConfigError
+from rookery.records.varint import zigzag
 from tests.decode.samples import column, decoded, mutated, opened, reasons
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rookery.decode.avroschema import MISSING, AvroType
 from rookery.errors import ConfigError
+from rookery.records.varint import zigzag
 
 
 def encode(kind: AvroType, value: Any, field: str) -> bytes:
@@ -21,17 +22,6 @@ def encode(kind: AvroType, value: Any, field: str) -> bytes:
         raise ConfigError(
             f"Avro schema: field {field!r}: default {str(value)[:80]!r} is not a {kind.kind}"
         ) from None
-
-
-def zigzag(value: int) -> bytes:
-    """Write a long."""
-    rest = (value << 1) ^ (value >> 63)
-    found = bytearray()
-    while rest > 0x7F:
-        found.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    found.append(rest)
-    return bytes(found)
 
 
 def _encode(kind: AvroType, value: Any) -> bytes:  # noqa: C901, PLR0911, PLR0912 (a table of types)

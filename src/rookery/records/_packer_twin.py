@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from rookery.records import batch as b
 from rookery.records.reading import INT32_MAX
+from rookery.records.varint import zigzag
 from rookery.records.writing import LAST_TIMESTAMP, bad_header, bad_offset, bad_timestamp, too_large
 
 Packed: TypeAlias = tuple[bytearray, int, int, int, int, int]
@@ -61,15 +62,15 @@ class Packer:
         body = b"".join(
             (
                 b"\0",
-                _zigzag(self._times[row] - base_time),
-                _zigzag(delta),
+                zigzag(self._times[row] - base_time),
+                zigzag(delta),
                 _sized(self._keys[row]),
                 _sized(self._values[row]),
-                _zigzag(len(headers)),
+                zigzag(len(headers)),
                 *(part for header in headers for part in _header(row, header)),
             )
         )
-        return _zigzag(len(body)) + body
+        return zigzag(len(body)) + body
 
 
 def _header(row: int, header: dict[str, Any] | None) -> tuple[bytes, bytes]:
@@ -79,14 +80,4 @@ def _header(row: int, header: dict[str, Any] | None) -> tuple[bytes, bytes]:
 
 
 def _sized(content: bytes | None) -> bytes:
-    return b"\1" if content is None else _zigzag(len(content)) + content
-
-
-def _zigzag(number: int) -> bytes:
-    number = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return b"\1" if content is None else zigzag(len(content)) + content

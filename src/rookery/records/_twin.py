@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from crc32c import crc32c
 
 from rookery.errors import ApiError, Corrupt, ErrorCode
+from rookery.records.varint import zigzag
 
 if TYPE_CHECKING:
     from rookery.records._kernel import RawHeader, RawRecord
@@ -314,14 +315,14 @@ def encode(records: Iterable[RawRecord], base_offset: int, /) -> tuple[bytes, in
         highest = max(highest, timestamp)
         delta = _next_delta(delta, offset, base_offset)
         body = bytearray(1)
-        _put_varint(body, _timestamp_delta(timestamp, first))
-        _put_varint(body, delta)
+        body += zigzag(_timestamp_delta(timestamp, first))
+        body += zigzag(delta)
         _put_bytes(body, key, "key")
         _put_bytes(body, value, "value")
         _put_headers(body, headers)
         if len(body) > _INT32_MAX or len(out) + len(body) > _INT32_MAX:
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, "a batch cannot be 2 GiB long")
-        _put_varint(out, len(body))
+        out += zigzag(len(body))
         out += body
         count += 1
     return bytes(out), count, delta, first, highest if count else -1
@@ -354,7 +355,7 @@ def _timestamp_delta(timestamp: int, first: int) -> int:
 
 def _put_headers(out: bytearray, headers: Iterable[tuple[str, bytes | None]]) -> None:
     pairs = tuple(headers)
-    _put_varint(out, len(pairs))
+    out += zigzag(len(pairs))
     for name, value in pairs:
         if not isinstance(name, str):
             raise TypeError(f"a header's key must be str, not {type(name).__name__}")
@@ -364,21 +365,13 @@ def _put_headers(out: bytearray, headers: Iterable[tuple[str, bytes | None]]) ->
 
 def _put_bytes(out: bytearray, value: bytes | None, what: str) -> None:
     if value is None:
-        _put_varint(out, -1)
+        out += zigzag(-1)
         return
     if not isinstance(value, bytes | bytearray | memoryview):
         raise TypeError(f"a {what} must be bytes or None, not {type(value).__name__}")
     raw = bytes(value)
-    _put_varint(out, len(raw))
+    out += zigzag(len(raw))
     out += raw
-
-
-def _put_varint(out: bytearray, value: int) -> None:
-    rest = (value << 1) ^ (value >> 63)
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
 
 
 _POLYNOMIAL = 0x82F63B78

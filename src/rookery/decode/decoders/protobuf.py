@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from rookery.decode.avrovalue import zigzag
 from rookery.decode.descriptors import SERIALIZED, from_registry, from_set, index_path, message_in
 from rookery.decode.framing import decode_framed
 from rookery.decode.port import Array, BadRow, Decoded, Decoder, DecoderSettings, bad_row
@@ -28,6 +27,7 @@ from rookery.decode.rows import (
     without_head,
 )
 from rookery.errors import ConfigError
+from rookery.records.varint import zigzag
 
 
 class _Protobuf:

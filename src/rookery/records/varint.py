@@ -1,0 +1,14 @@
+"""Numbers of as many bytes as they need, as in records of Kafka, in Avro and in Protobuf."""
+
+from __future__ import annotations
+
+
+def zigzag(value: int) -> bytes:
+    """Write a signed number of up to 64 bits."""
+    rest = (value << 1) ^ (value >> 63)
+    found = bytearray()
+    while rest > 0x7F:
+        found.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    found.append(rest)
+    return bytes(found)
