@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from rookery.client import Client
-from rookery.testing.broker import BrokerProcess
+from rookery.testing.broker import BrokerProcess, is_alive
 
 FLAGS = (
     "--upkeep-interval-ms", "100", "--delete-delay-ms", "100", "--orphan-interval-ms", "200",
@@ -29,13 +29,6 @@ def until(condition: Callable[[], bool]) -> None:
 
 def children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def fill(bootstrap: str, numbers: range) -> None:

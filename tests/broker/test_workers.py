@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -16,7 +15,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.broker.workers import worker_settings
 from rookery.errors import ConfigError
 from rookery.model.address import Address
-from rookery.testing.broker import BrokerProcess
+from rookery.testing.broker import BrokerProcess, is_alive
 from rookery.testing.probe import brokers_seen, is_open
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
 from tests.crash.load import Load, check, read_all
@@ -35,12 +34,6 @@ def wait_for(holds: Callable[[], bool], what: str) -> None:
     while not holds():
         assert monotonic() < deadline, what
         sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 def test_every_worker_has_its_own_ports_and_node_id() -> None:

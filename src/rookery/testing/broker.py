@@ -144,15 +144,20 @@ def _children(pid: int) -> list[int]:
     return [int(one) for one in found.split()]
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process runs: not if it is dead, and nobody has asked how."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
 def wait_gone(pid: int) -> None:
     """Wait for a process that is not a child of ours."""
     deadline = monotonic() + _START_SECONDS
     while monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        if state == "Z":  # dead, and nobody has asked how
+        if not is_alive(pid):
             return
         sleep(_LOOK_SECONDS)
     raise TimeoutError(f"process {pid} does not end")

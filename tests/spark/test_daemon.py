@@ -1,0 +1,61 @@
+"""The light daemon's workers: they end with it, whenever that is, and leave their own alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from rookery.testing.broker import is_alive
+from tests.direct.logs import until
+
+_FAMILY = """
+import os, signal, sys, time
+from rookery.spark.daemon import Leash
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+Leash()
+worker = os.fork()
+if not worker:
+    helper = os.fork()
+    if helper:
+        print(os.getpid(), helper, flush=True)
+    time.sleep(600)
+time.sleep(600)
+"""
+_ORPHAN = """
+import os
+from rookery.spark.daemon import Leash
+leash = Leash()
+leash._parent = 0  # as if the daemon had ended before its worker looked
+worker = os.fork()
+if not worker:
+    os._exit(42)
+print(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_worker_that_ignores_hangups_ends_with_its_daemon(how: signal.Signals) -> None:
+    daemon = subprocess.Popen([sys.executable, "-c", _FAMILY], stdout=subprocess.PIPE, text=True)
+    assert daemon.stdout is not None
+    with daemon.stdout:
+        worker, helper = map(int, daemon.stdout.readline().split())
+    try:
+        assert is_alive(worker)
+        daemon.send_signal(how)
+        daemon.wait(60)
+        until(lambda: not is_alive(worker))
+        assert is_alive(helper), "what a task has started itself is its own affair"
+    finally:
+        os.kill(helper, signal.SIGKILL)
+
+
+def test_a_worker_whose_daemon_has_gone_already_does_not_begin() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ORPHAN], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "1"
