@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 class DefaultSource(DataSource):
     """The format `rookery`: topics of a log, read and written straight in its store."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        from rookery.spark.settling import settle  # noqa: PLC0415 (see above)
+
+        # Spark makes one in a process of its own for every `load`, and collects garbage then.
+        settle()
+
     @classmethod
     def name(cls) -> str:
         """Return the format's name."""

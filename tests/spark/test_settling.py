@@ -10,11 +10,14 @@ from types import ModuleType
 
 import pytest
 
+from pyspark_rookery import DefaultSource
+from rookery.spark import settling
 from rookery.spark.settling import settle, settled
 
 
 @pytest.fixture(autouse=True)
-def frozen_nothing() -> Iterator[None]:
+def frozen_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(settling, "_modules", 0)
     gc.unfreeze()
     yield
     gc.unfreeze()
@@ -34,6 +37,25 @@ def test_a_worker_sets_aside_what_it_has_loaded(monkeypatch: pytest.MonkeyPatch)
     kept = [[] for _ in range(1000)]  # type: ignore[var-annotated] # anything that is tracked
     settle()
     assert gc.get_freeze_count() <= count, f"{len(kept)} more things came later"
+
+
+def test_what_is_loaded_later_is_set_aside_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_as(monkeypatch, "pyspark.daemon")
+    settle()
+    gc.unfreeze()
+    settle()
+    assert not gc.get_freeze_count()
+    monkeypatch.setitem(sys.modules, "loaded_later", ModuleType("loaded_later"))
+    settle()
+    assert gc.get_freeze_count()
+
+
+def test_making_a_source_settles_the_process_that_spark_makes_it_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run_as(monkeypatch, "pyspark.daemon")
+    DefaultSource({"subscribe": "t"})
+    assert gc.get_freeze_count()
 
 
 def test_other_programs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

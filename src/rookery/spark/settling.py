@@ -17,14 +17,19 @@ T = TypeVar("T")
 
 _DAEMON: Final = "pyspark.daemon"
 
+_modules = 0
+"""How many were loaded when this process settled last."""
+
 
 def settle() -> None:
-    """Set aside what there is, once in the life of a worker; elsewhere do nothing."""
+    """Set aside what there is, if more was loaded since the last time; elsewhere do nothing."""
+    global _modules  # noqa: PLW0603 (of the process, as what is set aside is)
     program = getattr(sys.modules["__main__"], "__spec__", None)
-    if program is None or program.name != _DAEMON or gc.get_freeze_count():
+    if program is None or program.name != _DAEMON or len(sys.modules) == _modules:
         return
     gc.collect()
     gc.freeze()
+    _modules = len(sys.modules)
 
 
 def settled(rows: Iterable[T]) -> Iterator[T]:
