@@ -63,14 +63,16 @@ def _pipeline(folder: Path, store: str) -> Pipeline:
 def _measure(scene: Scene, bootstrap: str, pipeline: Pipeline, what: str) -> None:
     seconds = 20 if scene.is_quick else 40
     told: list[BatchMetrics] = []
+    pace = Pace()
     run = threading.Thread(
-        target=run_pipeline, args=(scene.spark, pipeline, Pace(), told.append), daemon=True
+        target=run_pipeline, args=(scene.spark, pipeline, pace, told.append), daemon=True
     )
     run.start()
     _produce(bootstrap, seconds, lambda: bool(told))
-    for query in scene.spark.streams.active:
-        query.stop()
+    pace.end.set()
     run.join(_WAIT_SECONDS)
+    if run.is_alive():
+        raise RuntimeError("the pipeline does not end")
     batches = [one for one in told[_WARM:] if one.freshness_p50_ms is not None]
     if not batches:
         raise RuntimeError(f"there were only {len(told)} batches")
@@ -114,7 +116,7 @@ def _commit_many(pipeline: Pipeline, count: int) -> None:
         metrics = engine.run(_LocalRows([_row()]), ends)  # type: ignore[arg-type] # what is asked of it, it has
         if metrics is not None:
             upkeep.after(metrics.batch)
-    upkeep.end()
+    upkeep.close()
     engine.finish()
 
 

@@ -6,13 +6,17 @@ import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 
+import pytest
 from pyspark.sql import SparkSession
 
 from rookery.client.client import Client
+from rookery.errors import Conflict
+from rookery.model.partition import TopicPartition
 from rookery.pipeline.engine import Engine
 from rookery.pipeline.load import load
 from rookery.pipeline.metrics import BatchMetrics
@@ -124,19 +128,46 @@ def test_a_pipeline_goes_on_until_it_is_stopped(
     text = DECLARED + "[upkeep]\nevery-batches = 1\nsmall-bytes = 1000000\n"
     pipeline = declared(tmp_path, log, text.replace('name = "birds"\n', 'name = "onward"\n', 1))
     told: list[BatchMetrics] = []
+    pace = Pace(interval_ms=100)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_pipeline, spark, pipeline, Pace(interval_ms=100), told.append)
+        running = pool.submit(run_pipeline, spark, pipeline, pace, told.append)
         for round_ in range(1, 4):
             _wait(partial(_has, told, 10 * round_, running))
             assert not running.done(), running.result()
             log.write("birds", birds(10 * round_, 10))
         _wait(partial(_has, told, 40, running))
-        [query] = [one for one in spark.streams.active if one.name == "rookery-onward"]
-        query.stop()
+        pace.end.set()
         running.result(timeout=120)
 
     assert [row[0] for row in table(pipeline, "silver")] == list(range(40))
     assert [row[0] for row in table(pipeline, "silver", 1)] == list(range(40))
+
+
+def test_records_that_are_gone_stop_it_unless_it_is_told_to_go_on(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    log.write("birds", birds(0, 10))
+    pipeline = declared(tmp_path, log)
+    run_pipeline(spark, pipeline, NOW)
+    log.write("birds", birds(10, 10))
+    asyncio.run(delete_before(log, tmp_path, 8))
+
+    with pytest.raises(Conflict, match=r"birds-0 offsets 5 to 7: the log begins at 8"):
+        run_pipeline(spark, pipeline, NOW)
+    skipping = replace(pipeline, source=replace(pipeline.source, on_data_loss="skip"))
+    run_pipeline(spark, skipping, NOW)
+
+    # Of either partition the offsets 5, 6 and 7 are gone.
+    assert [row[0] for row in table(pipeline, "silver")] == [*range(10), *range(16, 20)]
+
+
+async def delete_before(log: Log, folder: Path, offset: int) -> None:
+    with Host(folder / "deleting", store=log.store) as host:
+        async with Client(host.bootstrap) as client:
+            await client.admin.delete_records(
+                {TopicPartition("birds", number): offset for number in range(2)}
+            )
+        host.stop()
 
 
 def _has(told: list[BatchMetrics], rows: int, running: Future[Engine]) -> bool:

@@ -45,7 +45,8 @@ class Role(NamedTuple):
     seconds: float = 0.0
     """How long it lives, at the least: it is killed at any time in that."""
     point: str = ""
-    """Whom the program kills between the sink's commit and Spark's; then the rest is empty."""
+    """Whom the program kills when the sink has a batch, and Spark or the program does not know it
+    yet; then the rest is empty."""
 
 
 _JOBS: Final = {"topic": "tests.spark.copyjob", "iceberg": "tests.spark.tablejob"}
@@ -61,8 +62,10 @@ _ROLES: Final = {
     "jvm between the commits": Role(point="jvm"),
     "commit worker between the commits": Role(point="self"),
 }
-# A pipeline commits in its driver.
-_TOPIC_ONLY: Final = frozenset(("commit worker", "commit worker between the commits"))
+# A pipeline plans and commits in its driver.
+_TOPIC_ONLY: Final = frozenset(
+    ("source planner", "commit worker", "commit worker between the commits")
+)
 
 Row = tuple[str, int, int, str]
 """Topic, partition, offset, and the value's hash."""

@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING
 
 from rookery.errors import ConfigError, Conflict
 from rookery.pipeline.engine import Engine, Plan
-from rookery.pipeline.headers import filled
 from rookery.pipeline.manifests import BACKFILL, Manifest, Manifests, Offsets, Staged
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import starts
 from rookery.pipeline.run import open_engine, read_options
 from rookery.pipeline.spec import Pipeline
+from rookery.pipeline.stored import StoredRows
+from rookery.spark.batchread import BatchReader
+from rookery.spark.options import ReadOptions
 from rookery.tables.folder import below
 from rookery.tables.port import DataFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Told = Callable[[BatchMetrics], None]
 
@@ -130,15 +132,16 @@ def _next_slice(pipeline: Pipeline, begin: Offsets, until: Offsets) -> Offsets:
     }
 
 
-def _read(spark: SparkSession, pipeline: Pipeline, begin: Offsets, end: Offsets) -> DataFrame:
-    options = read_options(pipeline.source, begin)
+def _read(spark: SparkSession, pipeline: Pipeline, begin: Offsets, end: Offsets) -> StoredRows:
+    given = read_options(pipeline.source, begin)
     ends = {topic: dict(partitions) for topic, partitions in end.items()}
-    for topic, partitions in json.loads(options["startingOffsets"]).items():
+    for topic, partitions in json.loads(given["startingOffsets"]).items():
         for partition, at in partitions.items():
             # Partitions that came to be later have nothing to be read here.
             ends.setdefault(topic, {}).setdefault(partition, at)
-    options["endingOffsets"] = json.dumps(ends, sort_keys=True)
-    return filled(spark.read.format("rookery").options(**options).load())
+    given["endingOffsets"] = json.dumps(ends, sort_keys=True)
+    options = ReadOptions.of(given)
+    return StoredRows(spark, options, BatchReader(options).partitions())
 
 
 def _refuse_upsert(pipeline: Pipeline, what: str) -> None:

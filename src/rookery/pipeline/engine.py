@@ -6,10 +6,10 @@ is computed again. From then on it is only committed, as often as it takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import pyarrow as pa
 
@@ -29,6 +29,18 @@ from rookery.tables.upserting import Run, here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a task does with its part of a batch."""
+
+
+class Rows(Protocol):
+    """Raw rows of a batch, in as many parts as there are tasks; a DataFrame is such."""
+
+    def mapInArrow(self, work: Work, schema: str, /) -> DataFrame:  # noqa: N802 (Spark's name)
+        """Return what work makes of each part."""
+        ...
+
 
 Hook = Callable[[str], None]
 """Told before every step; tests end the process there."""
@@ -139,7 +151,7 @@ class Engine:
         """Return where the next batch begins."""
         return self.last.ends if self.last else self.origin.starts
 
-    def run(self, rows: DataFrame, ends: Offsets | None = None) -> BatchMetrics | None:
+    def run(self, rows: Rows, ends: Offsets | None = None) -> BatchMetrics | None:
         """Take a batch of raw rows; return its figures, None if it has no rows.
 
         Args:
@@ -163,7 +175,7 @@ class Engine:
         self._measure(metrics, manifest, reports)
         return metrics
 
-    def _staged(self, rows: DataFrame, batch: int) -> list[Report]:
+    def _staged(self, rows: Rows, batch: int) -> list[Report]:
         task = self.plan.task(BatchName(self.identity, self.origin.query, batch), self.last)
         found = rows.mapInArrow(task, REPORT).collect()
         return [Report.read(row["report"]) for row in found]

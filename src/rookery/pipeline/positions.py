@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterable
-from pathlib import Path
 
-from rookery.direct import blocking, grouped
+from rookery.direct import blocking
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.offsets import LATEST, Position, Subject, Subscription, end_of
-from rookery.errors import ApiError
 from rookery.pipeline.manifests import Offsets
 from rookery.pipeline.spec import Source
 from rookery.spark.offset import StreamOffset
-
-log = logging.getLogger(__name__)
 
 
 def starts(source: Source) -> Offsets:
@@ -41,28 +35,13 @@ def lag(source: Source, ends: Offsets) -> dict[str, int]:
     }
 
 
-def planned_ends(source: Source, ends: Offsets, checkpoint: Path, number: int) -> Offsets:
-    """Return where a batch ends, as Spark wrote it down before it began.
+def named_ends(source: Source, ends: Offsets, offset: StreamOffset) -> Offsets:
+    """Return where a batch ends that begins at `ends`, by the names of its topics.
 
     Its rows do not tell: behind the last of them there may be the ends of transactions.
     """
-    text = (checkpoint / "offsets" / str(number)).read_text()
-    offset = StreamOffset.of(json.loads(text.splitlines()[-1]))
     _, subjects = _look(source)
     return _named((one, offset.next.get(_key(one), _next(one, ends))) for one in subjects)
-
-
-def publish(source: Source, ends: Offsets) -> None:
-    """Tell a group's offsets, if one is named, so that tools show the pipeline's lag."""
-    if not source.group_id:
-        return
-    opened, subjects = _look(source)
-    offsets = {_key(one): _next(one, ends) for one in subjects}
-    try:
-        opened.run(grouped.publish(opened.log, source.group_id, offsets))
-    except ApiError as error:
-        # The tables are right all the same: no reason to stop.
-        log.warning("%s", error)
 
 
 def _look(source: Source) -> tuple[BlockingLog, list[Subject]]:

@@ -12,31 +12,33 @@ from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
 from rookery.pipeline.columns import RAW
 from rookery.pipeline.deduping import BUCKETS, bucket_of, key_hashes
+from rookery.pipeline.headers import filled
 from rookery.pipeline.spec import Pipeline
 from rookery.pipeline.splitting import Splitter, by_topic
 from rookery.tables.schemas import fit
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from rookery.pipeline.engine import Plan
+    from rookery.pipeline.engine import Plan, Rows
 
 _BUCKET: Final = "_bucket"
 _NONE: Final = 0
 """Where rows without a key go: what is bad or late is not deduplicated."""
 
 
-def routed(plan: Plan, rows: DataFrame) -> DataFrame:
+def routed(plan: Plan, rows: Rows) -> Rows:
     """Return the rows, those of a key in the same task if keys are deduplicated."""
     if not plan.pipeline.silver.dedupe or not plan.silver:
         return rows
     task = _BucketTask(plan.pipeline, plan.decoders, plan.silver)
-    schema = f"{_ddl(rows)}, {_BUCKET} int"
-    return rows.mapInArrow(task, schema).repartition(BUCKETS, _BUCKET).drop(_BUCKET)
+    found = rows.mapInArrow(task, f"{_columns()}, {_BUCKET} int")
+    return filled(found.repartition(BUCKETS, _BUCKET).drop(_BUCKET))
 
 
-def _ddl(rows: DataFrame) -> str:
-    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in rows.schema)
+def _columns() -> str:
+    from rookery.spark.schema import ALL_COLUMNS, spark_schema  # noqa: PLC0415 (it takes a second)
+
+    fields = spark_schema(ALL_COLUMNS).fields
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
 
 
 @dataclass(frozen=True, slots=True)

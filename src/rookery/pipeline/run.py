@@ -1,37 +1,36 @@
-"""A pipeline's run: a streaming query whose batches the engine takes, until it is told to end.
+"""A pipeline's run: batch after batch, until all is read or it is told to end.
 
-Each run has a checkpoint of its own, which is thrown away: where to begin is in the manifests.
+Spark's tasks do the work. That it goes on is seen to here and not by a streaming query: where a
+batch begins is in the manifests, and a query would bring each row through Java to no use.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, field
+from threading import Event
+from typing import TYPE_CHECKING
 
-from rookery.errors import Error
+from rookery.clock import SystemClock
 from rookery.pipeline.engine import Engine, Hook, Plan
-from rookery.pipeline.headers import filled
 from rookery.pipeline.manifests import Manifests, Offsets
 from rookery.pipeline.metrics import BatchMetrics
-from rookery.pipeline.positions import complete, lag, planned_ends, publish, starts
+from rookery.pipeline.positions import complete, lag, named_ends, starts
 from rookery.pipeline.routing import routed
 from rookery.pipeline.sparktasks import on_spark
 from rookery.pipeline.spec import Pipeline, Source
+from rookery.pipeline.stored import StoredRows
 from rookery.pipeline.upkeep import Beside
+from rookery.spark.offset import StreamOffset
+from rookery.spark.options import ReadOptions
+from rookery.spark.streamread import StreamReader
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Told = Callable[[BatchMetrics], None]
-
-_STARTS: Final = 10
-_SLOW: Final = "failed to connect back"
-"""What Spark says if a busy host takes more than ten seconds to start a Python: try again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,8 @@ class Pace:
     interval_ms: int = 1000
     is_available_now: bool = False
     """Read what there is now, in as many batches as it takes, and end."""
+    end: Event = field(default_factory=Event)
+    """Set by others, it ends the run after the batch that is under way."""
 
 
 def open_engine(
@@ -76,61 +77,27 @@ def run_pipeline(
     told: Told = lambda _: None,
     hook: Hook | None = None,
 ) -> Engine:
-    """Run a pipeline until it has read all (`is_available_now`), or is stopped.
+    """Run a pipeline until it has read all (`is_available_now`), or its pace says that it ends.
 
     Raises:
         Error: what went wrong in a batch; the next run goes on from there.
+        PySparkException: a task failed as often as Spark tries it.
     """
     engine = open_engine(pipeline, hook, spark)
-    failures: list[BaseException] = []
     upkeep = Beside(pipeline)
-
-    def take(rows: DataFrame, number: int, checkpoint: Path) -> None:
-        try:
+    batches = _batches(spark, pipeline.source, engine.ends(), pace)
+    with closing(upkeep), closing(batches):
+        for rows, end in batches:
             if engine.plan.may_grow:
                 engine.plan = Plan.of(pipeline, engine.plan)
-            ends = planned_ends(pipeline.source, engine.ends(), checkpoint, number)
+            ends = named_ends(pipeline.source, engine.ends(), end)
             metrics = engine.run(routed(engine.plan, rows), ends)
-        except BaseException as error:
-            failures.append(error)  # Spark would only pass its text on.
-            raise
-        publish(pipeline.source, engine.ends())
-        if metrics is not None:
-            metrics.lag = lag(pipeline.source, engine.ends())
-            told(metrics)
-            upkeep.after(metrics.batch)
-
-    for attempt in range(_STARTS):
-        try:
-            _until_end(spark, pipeline, engine.ends(), pace, take)
-            break
-        except Exception as error:
-            if failures and isinstance(failures[0], Error):
-                raise failures[0] from error
-            if failures or _SLOW not in str(error) or attempt == _STARTS - 1:
-                raise
-        finally:
-            upkeep.end()
+            if metrics is not None:
+                metrics.lag = lag(pipeline.source, engine.ends())
+                told(metrics)
+                upkeep.after(metrics.batch)
     engine.finish()
     return engine
-
-
-def _until_end(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    ends: Offsets,
-    pace: Pace,
-    take: Callable[[DataFrame, int, Path], None],
-) -> None:
-    checkpoint = Path(tempfile.mkdtemp(prefix="rookery-pipeline-"))
-    try:
-        query = _query(spark, pipeline, ends, pace, take, checkpoint)
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-    finally:
-        shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 def read_options(source: Source, ends: Offsets) -> dict[str, str]:
@@ -145,20 +112,32 @@ def read_options(source: Source, ends: Offsets) -> dict[str, str]:
     return options
 
 
-def _query(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    ends: Offsets,
-    pace: Pace,
-    take: Callable[[DataFrame, int, Path], None],
-    checkpoint: Path,
-) -> Any:
-    options = read_options(pipeline.source, ends)
-    options["maxOffsetsPerTrigger"] = str(pipeline.source.max_offsets_per_trigger)
-    rows = filled(spark.readStream.format("rookery").options(**options).load())
-    writer = rows.writeStream.queryName(f"rookery-{pipeline.name}")
-    writer = writer.foreachBatch(lambda batch, number: take(batch, number, checkpoint))
-    writer = writer.option("checkpointLocation", checkpoint.as_uri())
-    if pace.is_available_now:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{pace.interval_ms} milliseconds").start()
+def _batches(
+    spark: SparkSession, source: Source, begin: Offsets, pace: Pace
+) -> Generator[tuple[StoredRows, StreamOffset], None, None]:
+    """Yield batches and where they end: what Spark would ask the source for, asked for here."""
+    given = read_options(source, begin)
+    given["maxOffsetsPerTrigger"] = str(source.max_offsets_per_trigger)
+    given["kafka.group.id"] = source.group_id
+    options = ReadOptions.of(given, is_stream=True)
+    reader, clock = StreamReader(options), SystemClock()
+    try:
+        at = reader.initialOffset()
+        if pace.is_available_now:
+            reader.prepareForTriggerAvailableNow()
+        while True:
+            begun_ms = clock.monotonic_ms()
+            # This also publishes how far it has come, if a group is named.
+            end = reader.latestOffset(at, reader.getDefaultReadLimit())
+            if pace.end.is_set():
+                return
+            if end != at:
+                yield StoredRows(spark, options, reader.partitions(at, end)), StreamOffset.of(end)
+                at = end
+            elif pace.is_available_now:
+                return
+            if not pace.is_available_now:
+                left_ms = begun_ms + pace.interval_ms - clock.monotonic_ms()
+                pace.end.wait(max(left_ms, 0) / 1000)
+    finally:
+        reader.stop()

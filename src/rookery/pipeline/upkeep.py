@@ -73,7 +73,7 @@ class Beside:
             self._thread = Thread(target=self._run, name="rookery-upkeep", daemon=True)
             self._thread.start()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Wait for what is under way."""
         if self._thread is not None:
             self._thread.join()

@@ -46,7 +46,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._bounds = Bounds()
 
-    def partitions(self) -> Sequence[InputPartition]:
+    def partitions(self) -> Sequence[Share]:
         """Plan the tasks: once for a DataFrame.
 
         Raises:

@@ -65,7 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _, plan = self._opened()
         return plan.ends().as_json()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Share]:
         """Plan a batch."""
         log, plan = self._opened()
         shares = log.run(plan.shares(StreamOffset.of(start), StreamOffset.of(end)))
