@@ -7,6 +7,7 @@ that stops or kills a server starts it again, or makes a `KafkaServer` for itsel
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ from rookery.testing.properties import LISTENERS, KafkaSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# A shell lets what runs in the background ignore interrupts; what tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A short run is over before the optimizing compiler has paid for itself.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

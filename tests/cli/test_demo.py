@@ -94,7 +94,6 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, number: signal.Signa
         stderr=subprocess.PIPE,
         text=True,
         env={**_environment(tmp_path), "PYTHONUNBUFFERED": "1"},
-        preexec_fn=_heed_interrupts,  # noqa: PLW1509 (it takes no lock)
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -107,11 +106,6 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, number: signal.Signa
     assert "Traceback" not in said
     assert list(tmp_path.iterdir()) == []
     assert not _mentions(str(folder))
-
-
-def _heed_interrupts() -> None:
-    """Undo what a shell does to what it runs in the background: that is deaf to interrupts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _mentions(text: str) -> list[str]:

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,8 +109,6 @@ def test_an_interrupt_ends_it_quietly_and_keeps_what_was_read(rookery: Rookery) 
     topic = rookery.topic()
     with subprocess.Popen(
         rookery.command("produce", topic), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
-        # Who was started in the background is deaf to it, and so would be its children.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (no more than that)
     ) as typing:  # fmt: skip
         assert typing.stdin is not None
         assert typing.stderr is not None

@@ -178,9 +178,7 @@ def test_what_nobody_refers_to_is_closed(topics: Logs) -> None:
 
 
 PROGRAM = """
-import signal, sys, rookery
-# Who was started in the background is deaf to it.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import sys, rookery
 stream = rookery.follow(sys.argv[1], sys.argv[2], start="earliest")
 try:
     print(next(stream).num_rows, flush=True)
