@@ -86,7 +86,8 @@ class StandaloneSpark:
             with urllib.request.urlopen(f"http://{HOST}:{self._web}/json/", timeout=5) as answer:
                 workers = json.load(answer)["workers"]
                 return sum(1 for worker in workers if worker["state"] == "ALIVE")
-        except OSError:
+        except (OSError, json.JSONDecodeError):
+            # Spark opens the port first and its pages one by one; until this one, "/" answers.
             return 0
 
 
