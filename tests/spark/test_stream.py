@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from rookery.errors import Conflict
 from rookery.spark import lag
 from rookery.spark.batchread import Share
 from rookery.spark.offset import StreamOffset
@@ -208,6 +210,27 @@ def test_a_deleted_topic_ends_the_query_or_is_left_out(cluster: Cluster) -> None
         assert len(lax.latestOffset(start, ReadAllAvailable())["next"]) == 1
         strict.stop()
         lax.stop()
+
+
+def test_a_log_that_has_less_than_was_read_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    with cluster.broker() as broker:
+        create(broker, "t")
+        send(broker, "t", values(10))
+    shutil.copytree(tmp_path / "store", tmp_path / "backup")
+    with cluster.broker() as broker:
+        send(broker, "t", values(10))
+    before = reader(cluster, startingOffsets="earliest")
+    end = before.latestOffset(before.initialOffset(), ReadAllAvailable())
+    before.stop()
+    shutil.rmtree(tmp_path / "store")
+    shutil.copytree(tmp_path / "backup", tmp_path / "store")
+    with cluster.broker() as broker:
+        send(broker, "t", values(5))
+
+    after = reader(cluster, failOnDataLoss="false")
+    with pytest.raises(Conflict, match="t-0 ends at offset 15, and this query is to go on at 20"):
+        after.latestOffset(end, ReadAllAvailable())
+    after.stop()
 
 
 def test_a_query_reads_on_after_a_restart(

@@ -51,9 +51,10 @@ class Gap(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.topic}-{self.partition} offsets {self.begin} to {self.end - 1}: {self.reason}"
+        offsets = (
+            f"{self.begin} to {self.end - 1}" if self.end > self.begin else f"from {self.begin}"
         )
+        return f"{self.topic}-{self.partition} offsets {offsets}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from rookery.direct.log import DirectLog
 from rookery.direct.offsets import Subject, end_of
 from rookery.direct.pins import Pins
 from rookery.direct.plan import Gap, OffsetRange, PlannedRange, Planner
-from rookery.errors import Error
+from rookery.errors import Conflict, Error
 from rookery.model.uuid import uuid_text
 from rookery.spark.batchread import cutting
 from rookery.spark.gaps import handle_gaps
@@ -67,10 +67,15 @@ class StreamPlan:
         Args:
             start: where it begins.
             max_records: how much Spark wants at most; None: all there is, whatever options say.
+
+        Raises:
+            Conflict: the log has less than was read already; or records are gone, and the options
+                say that the query shall fail.
         """
         await self._log.barrier()
         await self._publish(start)
         begin = self._with_new(self._without_gone(start))
+        self._check_within(begin)
         found = self.ends().next if self._target is None else self._target
         ends = {key: max(found.get(key, 0), first) for key, first in begin.next.items()}
         if max_records is not None:
@@ -136,6 +141,20 @@ class StreamPlan:
         ]
         handle_gaps(self._options, gaps)
         return StreamOffset(_but(start.next, gone), _but(start.origin, gone))
+
+    def _check_within(self, start: StreamOffset) -> None:
+        """Refuse to wait until the log gets to where the query is: the records up to there are new.
+
+        No option lets it go on: there are records at offsets that it has read, but other ones.
+        """
+        for key, partition in self._partitions(start.next).items():
+            if partition.next_offset < start.next[key]:
+                name = f"{self._log.state.topics.by_id[key[0]].name}-{partition.index}"
+                raise Conflict(
+                    f"{name} ends at offset {partition.next_offset}, and this query is to go on at "
+                    f"{start.next[key]}: the log was cut, or restored from an old copy. Begin a "
+                    "new query, with a new checkpoint, at an offset that it has"
+                )
 
     def _with_new(self, start: StreamOffset) -> StreamOffset:
         """Take up partitions that are new, from their beginning."""
