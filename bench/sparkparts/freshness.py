@@ -112,8 +112,7 @@ def _commit_many(pipeline: Pipeline, count: int) -> None:
     """
     engine, upkeep = open_engine(pipeline), Beside(pipeline)
     for _ in range(count):
-        ends = {topic: dict(one) for topic, one in engine.ends().items()}
-        metrics = engine.run(_LocalRows([_row()]), ends)  # type: ignore[arg-type] # what is asked of it, it has
+        metrics = engine.run(_LocalRows([_row()]), engine.reached())  # type: ignore[arg-type] # what is asked of it, it has
         if metrics is not None:
             upkeep.after(metrics.batch)
     upkeep.close()

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rookery.errors import ConfigError, Conflict
 from rookery.pipeline.engine import Engine, Plan
-from rookery.pipeline.manifests import BACKFILL, Manifest, Manifests, Offsets, Staged
+from rookery.pipeline.manifests import BACKFILL, Manifest, Manifests, Offsets, Reached, Staged
 from rookery.pipeline.metrics import BatchMetrics
-from rookery.pipeline.positions import starts
+from rookery.pipeline.positions import check_same, starts
 from rookery.pipeline.run import open_engine, read_options
 from rookery.pipeline.spec import Pipeline
 from rookery.pipeline.stored import StoredRows
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Told = Callable[[BatchMetrics], None]
+
+_SHOWN: Final = 5
 
 
 def backfill(
@@ -49,7 +51,7 @@ def backfill(
         )
     engine = _engine(pipeline, below(pipeline.state, BACKFILL), f"{pipeline.name}/{BACKFILL}")
     engine.recover()
-    return _slices(spark, engine, origin.starts, told)
+    return _slices(spark, engine, origin.reached, told)
 
 
 def rebuild(spark: SparkSession, pipeline: Pipeline, told: Told = lambda _: None) -> dict[str, int]:
@@ -57,17 +59,19 @@ def rebuild(spark: SparkSession, pipeline: Pipeline, told: Told = lambda _: None
 
     Raises:
         ConfigError: the pipeline has not run, or its rows replace others.
-        Conflict: the pipeline ran meanwhile: stop it, and call this again.
+        Conflict: the pipeline ran meanwhile: stop it, and call this again; or records are gone
+            from the log whose rows the tables have.
     """
     _refuse_upsert(pipeline, "rebuild")
     live = open_engine(pipeline)
     if live.last is None:
         raise ConfigError(f"pipeline {pipeline.name!r} has no batch yet; run it first")
+    _check_whole(live)
     batch = live.last.batch + 1
     staging = _engine(pipeline, below(pipeline.state, f"rebuild-{batch}"), pipeline.name)
     staging.is_staging = True
     staging.recover()
-    rows = _slices(spark, staging, live.last.ends, told)
+    rows = _slices(spark, staging, live.reached(), told)
     manifest = _swap(live, staging, batch)
     live.manifests.add(manifest)
     live.recover()
@@ -99,16 +103,49 @@ def _engine(pipeline: Pipeline, state: str, identity: str) -> Engine:
         }
         plan = replace(plan, sinks=silver)
     manifests = Manifests(state)
-    earliest = replace(pipeline.source, starting_offsets="earliest")
-    origin = manifests.origin() or manifests.begin(starts(earliest))
+    origin = manifests.origin() or manifests.begin(*_log_start(pipeline))
     return Engine(plan, identity, manifests, origin, is_ordered=False)
 
 
-def _slices(spark: SparkSession, engine: Engine, until: Offsets, told: Told) -> dict[str, int]:
+def _log_start(pipeline: Pipeline) -> Reached:
+    return starts(replace(pipeline.source, starting_offsets="earliest"))
+
+
+def _check_whole(live: Engine) -> None:
+    """See whether the log still has all that the silver tables were made of.
+
+    Raises:
+        Conflict: it has not, and lost records are no reason to go on.
+    """
+    pipeline = live.pipeline
+    if pipeline.source.on_data_loss == "skip":
+        return
+    what = f"pipeline {pipeline.name!r}: rebuild"
+    first = Manifests(below(pipeline.state, BACKFILL)).origin() or live.origin
+    check_same(pipeline.source, first.topics, what)
+    gone = [
+        f"{topic}-{partition} offsets {known} to {begin - 1}"
+        for topic, begins in _log_start(pipeline).ends.items()
+        for partition, begin in begins.items()
+        if begin > (known := first.starts.get(topic, {}).get(partition, 0))
+    ]
+    if gone:
+        raise Conflict(
+            f"{what}: the log no longer has {', '.join(gone[:_SHOWN])}"
+            f"{' and more' if len(gone) > _SHOWN else ''}, so their rows would vanish from silver."
+            ' If they may, set on-data-loss = "skip"'
+        )
+
+
+def _slices(spark: SparkSession, engine: Engine, until: Reached, told: Told) -> dict[str, int]:
     rows: dict[str, int] = {}
     begin = engine.ends()
-    while (end := _next_slice(engine.pipeline, begin, until)) != begin:
-        metrics = engine.run(_read(spark, engine.pipeline, begin, end), end)
+    while (end := _next_slice(engine.pipeline, begin, until.ends)) != begin:
+        planned = _read(spark, engine.pipeline, begin, end)
+        # Behind the plan, which knows topics by their names: an id does not come back.
+        for topics in (until.topics, engine.reached().topics):
+            check_same(engine.pipeline.source, topics, f"pipeline {engine.pipeline.name!r}")
+        metrics = engine.run(planned, Reached(end, {**engine.reached().topics, **until.topics}))
         if metrics is not None:
             told(metrics)
             for layer, count in metrics.rows.items():
@@ -133,13 +170,12 @@ def _next_slice(pipeline: Pipeline, begin: Offsets, until: Offsets) -> Offsets:
 
 
 def _read(spark: SparkSession, pipeline: Pipeline, begin: Offsets, end: Offsets) -> StoredRows:
-    given = read_options(pipeline.source, begin)
-    ends = {topic: dict(partitions) for topic, partitions in end.items()}
-    for topic, partitions in json.loads(given["startingOffsets"]).items():
-        for partition, at in partitions.items():
-            # Partitions that came to be later have nothing to be read here.
-            ends.setdefault(topic, {}).setdefault(partition, at)
-    given["endingOffsets"] = json.dumps(ends, sort_keys=True)
+    given = read_options(pipeline.source)
+    starts = {topic: {one: begin[topic][one] for one in ends} for topic, ends in end.items()}
+    # Partitions that came to be later have nothing to be read here.
+    given["assign"] = json.dumps({topic: sorted(map(int, ends)) for topic, ends in end.items()})
+    given["startingOffsets"] = json.dumps(starts)
+    given["endingOffsets"] = json.dumps(end)
     options = ReadOptions.of(given)
     return StoredRows(spark, options, BatchReader(options).partitions())
 

@@ -18,7 +18,15 @@ from rookery.decode.port import DecoderSettings
 from rookery.errors import ConfigError
 from rookery.pipeline.columns import sink_schema
 from rookery.pipeline.growing import Chosen, choose, may_grow
-from rookery.pipeline.manifests import Manifest, Manifests, Offsets, Origin, Staged, batch_name
+from rookery.pipeline.manifests import (
+    Manifest,
+    Manifests,
+    Offsets,
+    Origin,
+    Reached,
+    Staged,
+    batch_name,
+)
 from rookery.pipeline.metrics import BatchMetrics, quantile
 from rookery.pipeline.spec import Pipeline, Sink
 from rookery.pipeline.task import REPORT, Report, StageTask
@@ -149,14 +157,18 @@ class Engine:
 
     def ends(self) -> Offsets:
         """Return where the next batch begins."""
-        return self.last.ends if self.last else self.origin.starts
+        return self.reached().ends
 
-    def run(self, rows: Rows, ends: Offsets | None = None) -> BatchMetrics | None:
+    def reached(self) -> Reached:
+        """Return how far the pipeline has come."""
+        return (self.last or self.origin).reached
+
+    def run(self, rows: Rows, reached: Reached | None = None) -> BatchMetrics | None:
         """Take a batch of raw rows; return its figures, None if it has no rows.
 
         Args:
             rows: the batch.
-            ends: where it ends, if that is known; else behind the last row of each partition.
+            reached: where it ends, if that is known; else behind the last row of each partition.
         """
         batch = self.last.batch + 1 if self.last else 0
         metrics = BatchMetrics(self.pipeline.name, batch, 0)
@@ -166,7 +178,7 @@ class Engine:
             reports = self._staged(rows, batch)
         if not reports:
             return None
-        manifest = self._manifest(batch, reports, ends)
+        manifest = self._manifest(batch, reports, reached or self._reached_after(reports))
         self.hook("manifest")
         with self._timed(metrics, "manifest"):
             self.manifests.add(manifest)
@@ -190,7 +202,7 @@ class Engine:
                 upsert = self.pipeline.silver.upsert() if sink.layer == "silver" else None
                 open_table(sink.table()).check(table_schema(schema, upsert))
 
-    def _manifest(self, batch: int, reports: Sequence[Report], ends: Offsets | None) -> Manifest:
+    def _manifest(self, batch: int, reports: Sequence[Report], reached: Reached) -> Manifest:
         sinks = {}
         for number, schema in self.plan.sinks.items():
             files = tuple(file for one in reports for file in one.files.get(str(number), ()))
@@ -203,20 +215,21 @@ class Engine:
             batch,
             self.origin.query,
             self.clock.now_ms(),
-            ends or self._ends_after(reports),
+            reached.ends,
             sinks,
             self._watermark_after(reports),
             seen,
+            topics=reached.topics,
         )
 
-    def _ends_after(self, reports: Sequence[Report]) -> dict[str, dict[str, int]]:
+    def _reached_after(self, reports: Sequence[Report]) -> Reached:
         ends = {topic: dict(partitions) for topic, partitions in self.ends().items()}
         for report in reports:
             for topic, spans in report.spans.items():
                 known = ends.setdefault(topic, {})
                 for partition, (_, end) in spans.items():
                     known[partition] = max(known.get(partition, 0), end)
-        return ends
+        return Reached(ends, self.reached().topics)
 
     def _watermark_after(self, reports: Sequence[Report]) -> int | None:
         delay = self.pipeline.silver.watermark_ms()

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -39,6 +39,18 @@ Offsets = Mapping[str, Mapping[str, int]]
 """By topic and partition (as JSON has it: text), the next offset to read."""
 
 
+Ids = Mapping[str, str]
+"""By topic: its id. A topic that is deleted and created again has another."""
+
+
+class Reached(NamedTuple):
+    """How far a pipeline has come."""
+
+    ends: Offsets
+    topics: Ids
+    """Of the topics that those are offsets of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """When and where a pipeline began."""
@@ -46,6 +58,12 @@ class Origin:
     query: str
     at: int
     starts: Offsets
+    topics: Ids = field(default_factory=dict)
+
+    @property
+    def reached(self) -> Reached:
+        """Where the first batch begins."""
+        return Reached(self.starts, self.topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +96,13 @@ class Manifest:
     """By bucket, the file with the keys that were seen within the watermark."""
     replaces: tuple[str, ...] = ()
     """Tables of which this batch's files become all."""
+    topics: Ids = field(default_factory=dict)
+    """Of the topics that it ends in."""
+
+    @property
+    def reached(self) -> Reached:
+        """Where the next batch begins."""
+        return Reached(self.ends, self.topics)
 
 
 class Manifests:
@@ -93,11 +118,11 @@ class Manifests:
         except NotFound:
             return None
 
-    def begin(self, starts: Offsets) -> Origin:
+    def begin(self, starts: Offsets, topics: Ids | None = None) -> Origin:
         """Write the origin down; if someone else just did, theirs counts."""
         # No zero in front: some tables keep it as a number.
         query = "1" + SystemRandom().token(6).hex()
-        origin = Origin(query, SystemClock().now_ms(), starts)
+        origin = Origin(query, SystemClock().now_ms(), starts, topics or {})
         try:
             self._folder.create(_ORIGIN, _written(asdict(origin)))
         except Conflict:

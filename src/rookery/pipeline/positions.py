@@ -1,47 +1,87 @@
-"""Where a pipeline is in its topics: offsets by name, as manifests keep them."""
+"""Where a pipeline is in its topics: offsets by name, as manifests keep them.
+
+Names are for people. Offsets are those of one topic, and a topic that is deleted and created again
+under its name is another one: to go on there at the old offsets would leave its first records out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 
 from rookery.direct import blocking
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.offsets import LATEST, Position, Subject, Subscription, end_of
-from rookery.pipeline.manifests import Offsets
+from rookery.errors import Conflict
+from rookery.model.uuid import parse_uuid_text, uuid_text
+from rookery.pipeline.manifests import Ids, Reached
 from rookery.pipeline.spec import Source
 from rookery.spark.offset import StreamOffset
 
+log = logging.getLogger(__name__)
 
-def starts(source: Source) -> Offsets:
-    """Return the offsets at which a new pipeline begins, as they are now."""
+
+def starts(source: Source) -> Reached:
+    """Return where a new pipeline begins, as it is now."""
     position = Position() if source.starting_offsets == "earliest" else Position(offset=LATEST)
     opened, subjects = _look(source)
     found = opened.run(position.resolve(opened.log, subjects, is_committed=True))
-    return _named((one, found[_key(one)]) for one in subjects)
+    names = {one.topic.id: one.topic.name for one in subjects}
+    return _named(names, found)
 
 
-def complete(source: Source, ends: Offsets) -> Offsets:
-    """Add partitions that came to be since: they are read from their beginning."""
+def next_batch(source: Source, reached: Reached) -> StreamOffset:
+    """Return where the source goes on; partitions that came to be since, it reads from the first.
+
+    Raises:
+        Conflict: a topic is another by now, and records that are lost are no reason to go on.
+    """
     _, subjects = _look(source)
-    return _named((one, _next(one, ends)) for one in subjects)
+    if replaced := _replaced(subjects, reached.topics):
+        words = f"{_listed(replaced)} deleted and created again since the pipeline's last batch"
+        if source.on_data_loss == "fail":
+            raise Conflict(
+                f"{words}: what it had not read of the old is lost. To let it read the new from the"
+                ' beginning, set on-data-loss = "skip" for one run'
+            )
+        log.warning("%s: the new is read from its beginning", words)
+    return StreamOffset.beginning(
+        {(one.topic.id, one.partition.index): _next(one, reached) for one in subjects}
+    )
 
 
-def lag(source: Source, ends: Offsets) -> dict[str, int]:
+def check_same(source: Source, topics: Ids, what: str) -> None:
+    """See whether all topics are still those that they were.
+
+    Raises:
+        Conflict: one is not, and with it what is to be read is gone.
+    """
+    _, subjects = _look(source)
+    if replaced := _replaced(subjects, topics):
+        raise Conflict(f"{what}: {_listed(replaced)} deleted and created again; the old is gone")
+
+
+def lag(source: Source, reached: Reached) -> dict[str, int]:
     """Return how many records each partition has that were not read yet."""
     _, subjects = _look(source)
     return {
-        one.name: max(0, end_of(one.partition, is_committed=True) - _next(one, ends))
+        one.name: max(0, end_of(one.partition, is_committed=True) - _next(one, reached))
         for one in subjects
     }
 
 
-def named_ends(source: Source, ends: Offsets, offset: StreamOffset) -> Offsets:
-    """Return where a batch ends that begins at `ends`, by the names of its topics.
+def batch_end(names: Mapping[bytes, str], before: Reached, offset: StreamOffset) -> Reached:
+    """Return where a batch ends.
 
     Its rows do not tell: behind the last of them there may be the ends of transactions.
+
+    Args:
+        names: of topics, by id.
+        before: where it begins; of topics that are gone, only this has the names.
+        offset: what the source says.
     """
-    _, subjects = _look(source)
-    return _named((one, offset.next.get(_key(one), _next(one, ends))) for one in subjects)
+    known = {parse_uuid_text(one): name for name, one in before.topics.items()}
+    return _named({**known, **names}, offset.next)
 
 
 def _look(source: Source) -> tuple[BlockingLog, list[Subject]]:
@@ -50,17 +90,30 @@ def _look(source: Source) -> tuple[BlockingLog, list[Subject]]:
     return opened, Subscription(source.topics).find(state)
 
 
-def _key(subject: Subject) -> tuple[bytes, int]:
-    return subject.topic.id, subject.partition.index
+def _replaced(subjects: Iterable[Subject], topics: Ids) -> list[str]:
+    """Return the names of topics that are not those that they were."""
+    found = {one.topic.name: uuid_text(one.topic.id) for one in subjects}
+    return sorted(name for name, known in topics.items() if found.get(name, known) != known)
 
 
-def _next(subject: Subject, ends: Offsets) -> int:
-    known = ends.get(subject.topic.name, {})
-    return known.get(str(subject.partition.index), subject.partition.log_start)
+def _listed(names: list[str]) -> str:
+    return f"topic {names[0]} was" if len(names) == 1 else f"topics {', '.join(names)} were"
 
 
-def _named(offsets: Iterable[tuple[Subject, int]]) -> dict[str, dict[str, int]]:
-    named: dict[str, dict[str, int]] = {}
-    for subject, offset in offsets:
-        named.setdefault(subject.topic.name, {})[str(subject.partition.index)] = offset
-    return named
+def _next(subject: Subject, reached: Reached) -> int:
+    topic, partition = subject
+    beginning = partition.log_start
+    if reached.topics.get(topic.name, uuid_text(topic.id)) != uuid_text(topic.id):
+        return beginning
+    return reached.ends.get(topic.name, {}).get(str(partition.index), beginning)
+
+
+def _named(names: Mapping[bytes, str], offsets: Mapping[tuple[bytes, int], int]) -> Reached:
+    ends: dict[str, dict[str, int]] = {}
+    topics: dict[str, str] = {}
+    for (topic, partition), offset in offsets.items():
+        if topic not in names:
+            continue  # It came and went within a batch.
+        ends.setdefault(names[topic], {})[str(partition)] = offset
+        topics[names[topic]] = uuid_text(topic)
+    return Reached(ends, topics)

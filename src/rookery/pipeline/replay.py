@@ -15,7 +15,7 @@ from rookery.pipeline.columns import RAW
 from rookery.pipeline.engine import Engine, Plan
 from rookery.pipeline.frames import frame_of
 from rookery.pipeline.headers import filled
-from rookery.pipeline.manifests import REPLAYS, Manifest, Manifests
+from rookery.pipeline.manifests import REPLAYS, Manifest, Manifests, Reached
 from rookery.pipeline.run import open_engine
 from rookery.pipeline.spec import Pipeline, readable
 from rookery.tables.folder import below
@@ -45,8 +45,8 @@ def replay_dead_letters(spark: SparkSession, pipeline: Pipeline) -> dict[str, in
     dead = waiting(spark, pipeline, engine.last, until.batch if until else -1)
     if dead is None:
         return {}
-    ends = {_BATCH: {"0": until.batch if until else -1}}
-    metrics = engine.run(filled(dead.select(*RAW.names)), ends)
+    reached = Reached({_BATCH: {"0": until.batch if until else -1}}, {})
+    metrics = engine.run(filled(dead.select(*RAW.names)), reached)
     return metrics.rows if metrics else {}
 
 

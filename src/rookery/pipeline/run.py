@@ -6,7 +6,6 @@ batch begins is in the manifests, and a query would bring each row through Java 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from rookery.clock import SystemClock
 from rookery.pipeline.engine import Engine, Hook, Plan
-from rookery.pipeline.manifests import Manifests, Offsets
+from rookery.pipeline.manifests import Manifests, Reached
 from rookery.pipeline.metrics import BatchMetrics
-from rookery.pipeline.positions import complete, lag, named_ends, starts
+from rookery.pipeline.positions import batch_end, lag, next_batch, starts
 from rookery.pipeline.routing import routed
 from rookery.pipeline.sparktasks import on_spark
 from rookery.pipeline.spec import Pipeline, Source
@@ -60,7 +59,7 @@ def open_engine(
     """
     plan = Plan.of(pipeline)
     manifests = Manifests(pipeline.state)
-    origin = manifests.origin() or manifests.begin(starts(pipeline.source))
+    origin = manifests.origin() or manifests.begin(*starts(pipeline.source))
     engine = Engine(plan, pipeline.name, manifests, origin)
     if hook is not None:
         engine.hook = hook
@@ -85,27 +84,24 @@ def run_pipeline(
     """
     engine = open_engine(pipeline, hook, spark)
     upkeep = Beside(pipeline)
-    batches = _batches(spark, pipeline.source, engine.ends(), pace)
+    batches = _batches(spark, pipeline.source, engine.reached(), pace)
     with closing(upkeep), closing(batches):
         for rows, end in batches:
             if engine.plan.may_grow:
                 engine.plan = Plan.of(pipeline, engine.plan)
-            ends = named_ends(pipeline.source, engine.ends(), end)
-            metrics = engine.run(routed(engine.plan, rows), ends)
+            metrics = engine.run(routed(engine.plan, rows), end)
             if metrics is not None:
-                metrics.lag = lag(pipeline.source, engine.ends())
+                metrics.lag = lag(pipeline.source, engine.reached())
                 told(metrics)
                 upkeep.after(metrics.batch)
     engine.finish()
     return engine
 
 
-def read_options(source: Source, ends: Offsets) -> dict[str, str]:
-    """Return the options with which the source goes on from these offsets."""
+def read_options(source: Source) -> dict[str, str]:
+    """Return the options that every batch is read with."""
     options = source.place_options()
-    options["subscribe"] = ",".join(source.topics)
     options["includeHeaders"] = "true"
-    options["startingOffsets"] = json.dumps(complete(source, ends), sort_keys=True)
     options["onDataLoss"] = source.on_data_loss
     if source.min_partitions:
         options["minPartitions"] = str(source.min_partitions)
@@ -113,16 +109,17 @@ def read_options(source: Source, ends: Offsets) -> dict[str, str]:
 
 
 def _batches(
-    spark: SparkSession, source: Source, begin: Offsets, pace: Pace
-) -> Generator[tuple[StoredRows, StreamOffset], None, None]:
+    spark: SparkSession, source: Source, reached: Reached, pace: Pace
+) -> Generator[tuple[StoredRows, Reached], None, None]:
     """Yield batches and where they end: what Spark would ask the source for, asked for here."""
-    given = read_options(source, begin)
+    given = read_options(source)
+    given["subscribe"] = ",".join(source.topics)
     given["maxOffsetsPerTrigger"] = str(source.max_offsets_per_trigger)
     given["kafka.group.id"] = source.group_id
     options = ReadOptions.of(given, is_stream=True)
     reader, clock = StreamReader(options), SystemClock()
     try:
-        at = reader.initialOffset()
+        at = next_batch(source, reached).as_json()
         if pace.is_available_now:
             reader.prepareForTriggerAvailableNow()
         while True:
@@ -132,7 +129,9 @@ def _batches(
             if pace.end.is_set():
                 return
             if end != at:
-                yield StoredRows(spark, options, reader.partitions(at, end)), StreamOffset.of(end)
+                rows = StoredRows(spark, options, reader.partitions(at, end))
+                reached = batch_end(reader.topic_names(), reached, StreamOffset.of(end))
+                yield rows, reached
                 at = end
             elif pace.is_available_now:
                 return

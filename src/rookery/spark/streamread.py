@@ -72,6 +72,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         mark = host_mark(self._options.place)
         return [Share(ranges, mark) for ranges in shares]
 
+    def topic_names(self) -> dict[bytes, str]:
+        """Return the names of topics by their ids, as of the last look at the log."""
+        log, _ = self._opened()
+        return {topic.id: name for name, topic in log.log.state.topics.by_name.items()}
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's records."""
         if not isinstance(partition, Share):

@@ -46,7 +46,8 @@ def plan(args: argparse.Namespace) -> int:
     checked = Plan.of(pipeline)
     manifests = Manifests(pipeline.state)
     last, origin = manifests.last(), manifests.origin()
-    ends = last.ends if last else origin.starts if origin else starts(pipeline.source)
+    known = last or origin
+    reached = known.reached if known else starts(pipeline.source)
     tables = {
         f"{sink.layer}: {sink.format} {sink.location.partition('?')[0]}": [
             f"{field.name} {field.type}" for field in checked.sinks[number]
@@ -54,11 +55,11 @@ def plan(args: argparse.Namespace) -> int:
         for number, sink in enumerate(pipeline.sinks)
         if number in checked.sinks
     }
-    waiting = lag(pipeline.source, ends)
+    waiting = lag(pipeline.source, reached)
     found = {
         "name": pipeline.name,
         "batches": last.batch + 1 if last else 0,
-        "next offsets": ends,
+        "next offsets": reached.ends,
         "waiting records": waiting,
         "tables": tables,
         "gold": [gold.name for gold in pipeline.gold],

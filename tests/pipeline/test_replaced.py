@@ -1,0 +1,109 @@
+"""A topic that is deleted and created again is another one, also for a pipeline that knows it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rookery.client.client import Client
+from rookery.errors import Conflict
+from rookery.pipeline.backfill import backfill, rebuild
+from rookery.pipeline.manifests import Manifests
+from rookery.pipeline.positions import lag
+from rookery.pipeline.run import run_pipeline
+from rookery.pipeline.spec import Pipeline
+from rookery.testing.brokers import Host
+from tests.pipeline.logs import Log
+from tests.pipeline.test_run import NOW, birds, declared, delete_before, table
+
+
+async def _delete(log: Log, folder: Path, topic: str) -> None:
+    with Host(folder / "deleting-it", store=log.store) as host:
+        async with Client(host.bootstrap) as client:
+            await client.admin.delete_topics([topic])
+        host.stop()
+
+
+def skipping(pipeline: Pipeline) -> Pipeline:
+    return replace(pipeline, source=replace(pipeline.source, on_data_loss="skip"))
+
+
+@pytest.mark.parametrize("count", [10, 40], ids=["shorter", "longer"])
+def test_a_new_topic_of_the_old_name_is_read_from_its_beginning(
+    spark: SparkSession, log: Log, tmp_path: Path, count: int
+) -> None:
+    log.write("birds", birds(0, 20))
+    pipeline = declared(tmp_path, log)
+    run_pipeline(spark, pipeline, NOW)
+    asyncio.run(_delete(log, tmp_path, "birds"))
+    log.write("birds", birds(100, count))
+
+    with pytest.raises(Conflict, match="topic birds was deleted and created again"):
+        run_pipeline(spark, pipeline, NOW)
+    last = Manifests(pipeline.state).last()
+    assert last is not None
+    assert sum(lag(pipeline.source, last.reached).values()) == count
+    run_pipeline(spark, skipping(pipeline), NOW)
+    log.write("birds", birds(100 + count, 5))
+    run_pipeline(spark, pipeline, NOW)
+
+    expected = [*range(20), *range(100, 105 + count)]
+    assert [row[0] for row in table(pipeline, "silver")] == expected
+    with pytest.raises(Conflict, match="birds was deleted and created again"):
+        rebuild(spark, pipeline)
+    rebuild(spark, skipping(pipeline))
+    assert [row[0] for row in table(pipeline, "silver")] == expected[20:]
+
+
+def test_a_backfill_reads_no_other_topic(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+    log.write("birds", birds(0, 20))
+    pipeline = declared(tmp_path, log)
+    late = replace(pipeline, source=replace(pipeline.source, starting_offsets="latest"))
+    run_pipeline(spark, late, NOW)
+    asyncio.run(_delete(log, tmp_path, "birds"))
+    log.write("birds", birds(100, 30))
+
+    with pytest.raises(Conflict, match="birds was deleted and created again"):
+        backfill(spark, skipping(late))
+    assert Manifests(f"{pipeline.state}/backfill").last() is None
+
+
+def test_a_rebuild_does_not_drop_rows_whose_records_are_gone(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    log.write("birds", birds(0, 20))
+    pipeline = declared(tmp_path, log)
+    run_pipeline(spark, pipeline, NOW)
+    asyncio.run(delete_before(log, tmp_path, 3))
+
+    with pytest.raises(Conflict, match=r"no longer has birds-0 offsets 0 to 2, birds-1 offsets 0"):
+        rebuild(spark, pipeline)
+    assert [row[0] for row in table(pipeline, "silver")] == list(range(20))
+    rebuild(spark, skipping(pipeline))
+    assert [row[0] for row in table(pipeline, "silver")] == list(range(6, 20))
+
+
+def test_a_state_without_ids_goes_on_as_before(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    log.write("birds", birds(0, 20))
+    pipeline = declared(tmp_path, log)
+    run_pipeline(spark, pipeline, NOW)
+    for path in Path(pipeline.state.removeprefix("file://")).rglob("*.json"):
+        text = path.read_text()
+        cut = text.find(',"topics":')
+        if cut > 0:
+            path.write_text(text[:cut] + "}")
+    last = Manifests(pipeline.state).last()
+    assert last is not None
+    assert not last.topics
+    log.write("birds", birds(20, 5))
+    run_pipeline(spark, pipeline, NOW)
+    assert [row[0] for row in table(pipeline, "silver")] == list(range(25))
+    last = Manifests(pipeline.state).last()
+    assert last is not None
+    assert list(last.topics) == ["birds"]
