@@ -83,7 +83,7 @@ def test_copy_into_a_kafka(
         found = asyncio.run(_read(kafka.bootstrap, f"{prefix}t", partition))
         mine = [(key, value) for index, _, key, value in expected if index == partition]
         assert [(record.key, record.value) for record in found] == mine
-        runs = asyncio.run(_map(kafka.bootstrap, f"rookery-copy-{is_exact}", partition))
+        runs = asyncio.run(_map(kafka.bootstrap, f"rookery-copy-{is_exact}-t", partition))
         where = {run.source + n: run.offset + n for run in runs for n in range(run.records)}
         assert [where[offset] for index, offset, _, _ in expected if index == partition] == [
             record.offset for record in found
@@ -110,7 +110,7 @@ async def _leave_open(bootstrap: str) -> None:
     """Do as a task does that is killed between its records and the end of its transaction."""
     async with Client(bootstrap) as client:
         await client.create_topic("killed.t", 1)
-        writer = TransactionalWriter(client, "rookery-copy-killed-0")
+        writer = TransactionalWriter(client, "rookery-copy-killed-t-0")
         await writer.start()
         place = TopicPartition("killed.t", 0)
         await writer.begin([place])

@@ -6,6 +6,8 @@ written to, so neither cluster has to know of the other.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "copy"
 _PIN_MS: Final = 3_600_000
+_MAX_NAME: Final = 249  # of a topic, in Kafka
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,13 @@ class Copying:
         """What the job is called."""
         return self.name or f"{NAME}:{self.prefix}:{','.join(self.topics)}"[:200]
 
+    def progress(self, topic: str) -> str:
+        """Return the topic of a Kafka that keeps how far the copy of a topic is."""
+        name = re.sub(r"[^a-zA-Z0-9._-]", "-", f"rookery-{self.job}-{topic}")
+        if len(name) <= _MAX_NAME:
+            return name
+        return f"rookery-{hashlib.sha256(name.encode()).hexdigest()}"
+
 
 def copy(
     spark: SparkSession, source: Place, target: Place, copying: Copying, run: Run | None = None
@@ -79,7 +89,7 @@ def copy(
         raise ConfigError("copy: a topic cannot be copied onto itself; name another cluster")
     with BlockingLog(source, "job-copy") as log, BlockingLog(target, "job-copy") as written:
         topics = find_topics(log, copying.topics)
-        ledger = Ledger(written.log, copying.job, NAME)
+        ledger = Ledger(written.log, copying.job, NAME, copying.targets.values())
         at = written.run(ledger.read())
         cutter = OffsetCutter(
             log=log,
@@ -96,7 +106,7 @@ def copy(
             return report
         for topic in topics:
             name, count = copying.targets[topic.name], len(topic.partitions)
-            make_topic(written, name, count, kept_configs(topic), is_begun=bool(at.batch_id))
+            make_topic(written, name, count, kept_configs(topic), is_begun=bool(at.position))
         counts = {copying.targets[topic.name]: len(topic.partitions) for topic in topics}
         transfer = Transfer(
             spark=spark,

@@ -15,6 +15,7 @@ from rookery.direct.plan import Cutting, OffsetRange, PlannedRange, Planner
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs.reading import refuse
 from rookery.jobs.transfer import Slice
+from rookery.model.uuid import uuid_text
 
 SLICE_BYTES: Final = 512 * 1024 * 1024
 """What is committed at once, about."""
@@ -48,6 +49,21 @@ class _Cutter:
     tasks: int
     """How many tasks run at a time."""
     slice_bytes: int = SLICE_BYTES
+
+    def _known(self, position: dict[str, Any]) -> dict[str, Any]:
+        """Return a position with the ids of its topics.
+
+        Raises:
+            Conflict: one is not the topic that it was: its offsets are those of other records.
+        """
+        ids = {one.name: uuid_text(one.id) for one in find_topics(self.log, self.topics)}
+        for name, known in position.get("topics", {}).items():
+            if ids.get(name, known) != known:
+                raise Conflict(
+                    f"topic {name} was deleted and created again since this job read it: begin a "
+                    "new job, with a new target"
+                )
+        return {**position, "topics": ids}
 
     def _ends(self) -> Offsets:
         """Return where committed records end now."""
@@ -84,6 +100,7 @@ class OffsetCutter(_Cutter):
 
     def remaining(self, position: dict[str, Any]) -> int:
         """Begin a run; return how many bytes there are behind a position."""
+        self._known(position)
         self.until = self._ends()
         return _size(self._plan(self._begins(position), self.until))
 
@@ -106,11 +123,13 @@ class OffsetCutter(_Cutter):
             return None
         if not _offsets(begins, stops):
             return None
-        return self._slice(ranges, {**position, "was": begins, "next": stops})
+        # Behind the plan, which knows topics by their names: an id does not come back.
+        return self._slice(ranges, {**self._known(position), "was": begins, "next": stops})
 
     def same(self, position: dict[str, Any]) -> Slice:
         """Return the slice that ended at a position, once more."""
-        return self._slice(self._plan(position["was"], position["next"]), position)
+        ranges = self._plan(position["was"], position["next"])
+        return self._slice(ranges, self._known(position))
 
     def _begins(self, position: dict[str, Any]) -> Offsets:
         """Return where each partition goes on; one that is new, from its beginning."""
@@ -164,12 +183,13 @@ class TimeCutter(_Cutter):
     def _begin(self, position: dict[str, Any]) -> dict[str, Any]:
         if "time" in position:
             return position
-        return {**position, "time": -1, "begins": self._starts(), "ends": self._ends()}
+        return {**self._known(position), "time": -1, "begins": self._starts(), "ends": self._ends()}
 
     def _behind(self, position: dict[str, Any], max_bytes: int) -> list[SpanShare]:
         """Return the spans from a time on; no larger than that, where it can be done."""
         _check_starts(position["begins"], self._starts())
         ranges = self._plan(position["begins"], position["ends"])
+        self._known(position)
         count = max(self.tasks, 2 * -(-_size(ranges) // max_bytes))
         shares = self.log.run(span_shares(self.log.log, ranges, count))
         time = position["time"]

@@ -66,7 +66,7 @@ def fill(spark: SparkSession, log: BlockingLog, filling: Filling, into: Into, ru
     report = Report(_plan(filling, into, size, run), is_dry=run.dry_run)
     if run.dry_run:
         return report
-    make_topic(log, into.topic, into.partitions, filling.configs, is_begun=bool(at.batch_id))
+    make_topic(log, into.topic, into.partitions, filling.configs, is_begun=bool(at.position))
     names = [one.name for one in filling.sources]
     transfer = Transfer(
         spark=spark,

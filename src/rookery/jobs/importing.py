@@ -93,7 +93,8 @@ class _Importing:
         self._files = files
         self._into = into
         digest = hashlib.sha256(files.path.encode()).hexdigest()[:12]
-        self._ledger = Ledger(log.log, into.name or f"{NAME}:{into.topic}:{digest}", NAME)
+        name = into.name or f"{NAME}:{into.topic}:{digest}"
+        self._ledger = Ledger(log.log, name, NAME, [into.topic])
         self._host = host_mark(place)
 
     def run(self, run: Run) -> Report:

@@ -7,7 +7,6 @@ what that left open; then it reads how far the copy is, which is committed with 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
+from rookery.client.cluster import TopicView
 from rookery.client.fetch import FetchSettings, Isolation
 from rookery.client.settings import ClientSettings
 from rookery.client.transactions import TransactionalWriter
@@ -27,7 +27,7 @@ from rookery.direct.layout import named_codec
 from rookery.direct.offsets import end_of
 from rookery.direct.place import Place
 from rookery.direct.plan import OffsetRange
-from rookery.errors import ApiError, ConfigError, Error, ErrorCode, Unavailable
+from rookery.errors import ApiError, Conflict, Error, ErrorCode, Unavailable
 from rookery.jobs.copying import NAME, Copying
 from rookery.jobs.cutting import OffsetCutter, find_topics
 from rookery.jobs.filling import budgeted, moving_requests
@@ -38,6 +38,7 @@ from rookery.jobs.reading import plan_ranges, read
 from rookery.jobs.report import Plan, Report, Run, Step
 from rookery.jobs.tasks import run_tasks, slots
 from rookery.model.partition import TopicPartition
+from rookery.model.uuid import ZERO, uuid_text
 from rookery.records.reading import HEADERS
 from rookery.records.record import Record
 
@@ -64,6 +65,7 @@ class _Task:
     topic_id: bytes
     partition: int
     target: TopicPartition
+    target_id: str
     progress: TopicPartition
     max_bytes: int
     """How much is read; 0: all."""
@@ -91,7 +93,7 @@ def copy_to_kafka(
     """Copy topics into a Kafka; run again, it goes on with what is new.
 
     Its topics are made if they are not there. How far it is, and which offsets became which, is
-    kept in the topic `rookery-<name of the job>` there.
+    kept in a topic `rookery-<name of the job>-<topic>` there for each of them.
 
     Args:
         spark: where the tasks run.
@@ -118,26 +120,26 @@ def copy_to_kafka(
         if run.dry_run:
             return report
         counts = {topic.name: len(topic.partitions) for topic in topics}
-        progress = "rookery-" + re.sub(r"[^a-zA-Z0-9._-]", "-", copying.job)
-        log.run(_prepare(kafka, copying, counts, progress))
+        ids = log.run(_prepare(kafka, copying, counts))
         places = [(topic, index) for topic in topics for index in range(counts[topic.name])]
         tasks = [
             _Task(
                 source,
                 host_mark(source),
                 kafka,
-                f"{progress}-{slot}" if is_exact else None,
+                f"{copying.progress(topic.name)}-{index}" if is_exact else None,
                 topic.name,
                 topic.id,
                 index,
                 TopicPartition(copying.targets[topic.name], index),
-                TopicPartition(progress, slot),
+                ids[topic.name],
+                TopicPartition(copying.progress(topic.name), index),
                 -(-run.max_bytes // len(places)) if run.max_bytes else 0,
                 min(copying.slice_bytes, _SLICE_BYTES),
                 copying.packing.compression,
                 run.proof,
             )
-            for slot, (topic, index) in enumerate(places)
+            for topic, index in places
         ]
         _work(spark, tasks, run, report)
         return report
@@ -160,26 +162,31 @@ def _work(spark: SparkSession, tasks: list[_Task], run: Run, report: Report) -> 
 
 
 async def _prepare(
-    kafka: ClientSettings, copying: Copying, counts: dict[str, int], progress: str
-) -> None:
-    """Make the topics that are not there; refuse those with too few partitions."""
-    wanted = {copying.targets[name]: count for name, count in counts.items()}
-    wanted[progress] = sum(counts.values())
+    kafka: ClientSettings, copying: Copying, counts: dict[str, int]
+) -> dict[str, str]:
+    """Make the topics that are not there, and partitions that are missing; return copies' ids."""
+    ids = {}
     async with Client(kafka) as client:
-        for name, count in wanted.items():
-            configs = {"cleanup.policy": "compact"} if name == progress else {}
-            new = NewTopic(name=name, partitions=count, configs=configs)
-            try:
-                await client.admin.create_topics([new])
-            except ApiError as error:
-                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                    raise
-            found = len((await client.topic(name)).partitions)
-            if found < count:
-                raise ConfigError(
-                    f"topic {name!r} of {kafka.bootstrap} has {found} partitions, and {count} are "
-                    "needed; add some, or copy with a prefix"
-                )
+        for name, count in counts.items():
+            compacted = {"cleanup.policy": "compact"}
+            await _make(
+                client, NewTopic(name=copying.progress(name), partitions=count, configs=compacted)
+            )
+            found = await _make(client, NewTopic(name=copying.targets[name], partitions=count))
+            ids[name] = "" if found.id == ZERO else uuid_text(found.id)
+    return ids
+
+
+async def _make(client: Client, new: NewTopic) -> TopicView:
+    try:
+        await client.admin.create_topics([new])
+    except ApiError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+    found = await client.topic(new.name)
+    if len(found.partitions) < new.partitions:
+        await client.admin.create_partitions(new.name, new.partitions)
+    return found
 
 
 # In the tasks.
@@ -209,15 +216,17 @@ class _Copying:
             self._log.run(self._client.close())
 
     def _run(self) -> _Done:
-        task, log = self._task, self._log
-        reached = log.run(read_progress(self._client, task.progress))
+        task = self._task
+        reached = self._reached()
         size, slices, before, after = 0, 0, Proof(), Proof()
         ranges = plan_ranges(task.source, [self._wanted(reached)])
         for table in _slices(read(task.source, ranges, _COLUMNS), task.slice_bytes):
             if task.max_bytes and size + table.nbytes > task.max_bytes:
                 break
             offsets = table.column("offset").to_numpy()
-            reached = Reached(int(offsets[-1]) + 1, reached.rows + table.num_rows)
+            reached = reached._replace(
+                next=int(offsets[-1]) + 1, rows=reached.rows + table.num_rows
+            )
             runs = self._write(table, reached)
             size += table.nbytes
             slices += 1
@@ -225,6 +234,20 @@ class _Copying:
             if task.has_proof:
                 after += prove(self._read_back(runs))
         return _Done(size, slices, before, after)
+
+    def _reached(self) -> Reached:
+        """Return where the copy is; at its beginning, if what was written there was deleted."""
+        task = self._task
+        topic = uuid_text(task.topic_id)
+        found = self._log.run(read_progress(self._client, task.progress))
+        if found.target and task.target_id and found.target != task.target_id:
+            found = Reached(-1)
+        if found.topic and found.topic != topic:
+            raise Conflict(
+                f"topic {task.topic} was deleted and created again since this job read it: begin a "
+                "new job (name), with a new target (prefix)"
+            )
+        return found._replace(topic=topic, target=task.target_id)
 
     def _wanted(self, reached: Reached) -> OffsetRange:
         log = self._log.log

@@ -1,10 +1,11 @@
 """How far a copy to a Kafka is: kept there, in a compacted topic, by the same transactions.
 
-    key `next`                     ──► {"next": source offset, "rows": how many so far}
-    key `{"offset": source offset}` ──► {"runs": [[source offset, offset, how many], …]}
+    key `next`          ──► {"next": source offset, "rows": how many, "topic": id, "target": id}
+    key `{"offset": N}` ──► {"runs": [[source offset, offset, how many], …], "target": id}
 
-Every source partition has a partition of its own in it, so that no other writer's open transaction
-hides what was committed.
+Every topic has one of its own, and every partition the partition of its number, so that no other
+writer's open transaction hides what was committed. Both name the topics by their ids, where these
+are known: a topic that was deleted and created again is another one.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ class Reached(NamedTuple):
     next: int
     """The next offset of the source; -1: it has not begun."""
     rows: int = 0
+    topic: str = ""
+    """The source's id."""
+    target: str = ""
+    """The copy's id; empty if that Kafka has none."""
 
 
 def runs_of(offsets: npt.NDArray[np.int64], written: list[Written]) -> list[Run]:
@@ -56,7 +61,7 @@ def runs_of(offsets: npt.NDArray[np.int64], written: list[Written]) -> list[Run]
 def progress_rows(reached: Reached, runs: list[Run]) -> pa.RecordBatch:
     """Return the records that note a slice."""
     place = json.dumps({"offset": runs[0].source}).encode() if runs else b""
-    rows = [(place, json.dumps({"runs": runs}).encode())] if runs else []
+    rows = [(place, json.dumps({"runs": runs, "target": reached.target}).encode())] if runs else []
     rows.append((_NEXT, json.dumps(reached._asdict()).encode()))
     return pa.record_batch({"key": [key for key, _ in rows], "value": [value for _, value in rows]})
 
@@ -77,8 +82,15 @@ async def read_progress(client: Client, place: TopicPartition) -> Reached:
 
 async def read_map(client: Client, place: TopicPartition) -> list[Run]:
     """Return the offset map of a partition: which records went where."""
-    found: list[Run] = []
+    found: dict[str, list[Run]] = {}
+    target = ""
     async for record in client.read(place.topic, place.partition, settings=_COMMITTED):
-        if record.key != _NEXT and record.value is not None:
-            found += [Run(*one) for one in json.loads(record.value)["runs"]]
-    return sorted(found)
+        if record.value is None:
+            continue
+        value = json.loads(record.value)
+        if record.key == _NEXT:
+            target = value.get("target", "")
+        else:
+            runs = found.setdefault(value.get("target", ""), [])
+            runs += [Run(*one) for one in value["runs"]]
+    return sorted(found.get(target, []))

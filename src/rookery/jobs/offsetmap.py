@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rookery.errors import Conflict
+from rookery.errors import ConfigError, Conflict
 from rookery.store.open import open_store
 
 Bases: TypeAlias = Mapping[tuple[str, int], int]
@@ -88,6 +88,17 @@ class OffsetMap:
     async def has(self, number: int) -> bool:
         """Whether a slice is there."""
         return await self._store.size(slice_name(number)) is not None
+
+    async def check_empty(self) -> None:
+        """See whether a job can begin its map here.
+
+        Raises:
+            ConfigError: there is one already, of another job or of topics that are gone.
+        """
+        if await self._store.list("slice-"):
+            raise ConfigError(
+                f"offset map {self.where}: it is of an earlier job; name another folder"
+            )
 
     async def write(self, number: int, table: pa.Table) -> None:
         """Write a slice; one that is there stays, since it is the same."""

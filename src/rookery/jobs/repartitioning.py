@@ -46,7 +46,7 @@ def repartition(
     with BlockingLog(place, "job-repartition") as log:
         [source] = find_topics(log, [topic])
         name = f"{NAME}:{topic}:{into.topic}"
-        ledger = Ledger(log.log, name, f"{NAME} to {into.partitions}")
+        ledger = Ledger(log.log, name, f"{NAME} to {into.partitions}", [into.topic])
         cutter = OffsetCutter(
             log=log, topics=[topic], tasks=slots(spark), slice_bytes=into.slice_bytes
         )

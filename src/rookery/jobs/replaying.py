@@ -52,7 +52,8 @@ def replay(
         raise ConfigError(f"topic {into.topic!r} cannot be replayed into itself; name a new one")
     with BlockingLog(place, "job-replay") as log:
         sources = find_topics(log, topics)
-        ledger = Ledger(log.log, f"{NAME}:{into.topic}", f"{NAME} of {','.join(topics)}"[:255])
+        kind = f"{NAME} of {','.join(topics)}"[:255]
+        ledger = Ledger(log.log, f"{NAME}:{into.topic}", kind, [into.topic])
         cutter = TimeCutter(
             log=log, topics=list(topics), tasks=slots(spark), slice_bytes=into.slice_bytes
         )

@@ -81,8 +81,10 @@ class Transfer:
             Error: what makes it impossible; what is committed stays.
         """
         at = self.log.run(self.ledger.read())
-        if at.batch_id:
+        if at.position:
             self._complete_map(at.batch_id - 1, at.position)
+        elif self.offset_map is not None:
+            self.log.run(self.offset_map.check_empty())
         before, after = Proof(), Proof()
         batch_id, position = at.batch_id, at.position
         while True:

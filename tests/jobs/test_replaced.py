@@ -1,0 +1,191 @@
+"""Topics that are deleted and created again between two runs of a job: never taken for the old."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rookery import jobs
+from rookery.client.client import Client
+from rookery.client.settings import ClientSettings
+from rookery.cluster.events.topics import PartitionsAdded, TopicCreated, TopicDeleted
+from rookery.direct.layout import Packing
+from rookery.direct.log import DirectLog
+from rookery.direct.place import Place
+from rookery.errors import ConfigError, Conflict
+from rookery.jobs import Copying, Files, Import, Into, Report
+from rookery.testing.kafka import KafkaServer
+from tests.direct.sinking import make_cluster, rows
+from tests.jobs.test_copy import _map, _read
+from tests.jobs.test_moving import check_map
+from tests.jobs.world import contents, create, fill, with_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PACKING = Packing(object_bytes=64 * 1024, batch_bytes=4096)
+
+
+def delete(place: Place, topic: str) -> None:
+    async def work(log: DirectLog) -> None:
+        state = await log.barrier()
+        await log.propose([TopicDeleted(topic_id=state.topics.by_name[topic].id)])
+
+    with_log(place, work)
+
+
+def replace(place: Place, topic: str, partitions: int) -> None:
+    """Delete a topic, and create another of its name."""
+    delete(place, topic)
+
+    async def work(log: DirectLog) -> None:
+        await log.propose(
+            [
+                TopicCreated(
+                    topic_id=b"new " + topic.encode().ljust(12), name=topic, partitions=partitions,
+                    replication_factor=1, configs=[],
+                )
+            ]
+        )  # fmt: skip
+
+    with_log(place, work)
+
+
+def grow(place: Place, topic: str, partitions: int) -> None:
+    async def work(log: DirectLog) -> None:
+        state = await log.barrier()
+        found = state.topics.by_name[topic]
+        await log.propose([PartitionsAdded(topic_id=found.id, partitions=partitions)])
+
+    with_log(place, work)
+
+
+def values(place: Place, topic: str) -> list[bytes | None]:
+    return sorted((value for *_, value in contents(place, topic)), key=str)
+
+
+def _jobs(spark: SparkSession, place: Place, target: Place) -> dict[str, Callable[[], Report]]:
+    return {
+        "u": lambda: jobs.repartition(spark, place, "t", Into("u", 3, "", _PACKING)),
+        "in-order": lambda: jobs.replay(spark, place, ["t"], Into("in-order", 1, "", _PACKING)),
+        "copied.t": lambda: jobs.copy(spark, place, target, Copying(("t",), "copied.")),
+    }
+
+
+def test_a_source_that_is_another_by_now_is_refused(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    target = asyncio.run(make_cluster(tmp_path / "other"))
+    create(place, "t", 2)
+    fill(place, "t", [rows(200)])
+    todo = _jobs(spark, place, target)
+    for run in todo.values():
+        assert run().is_right
+    replace(place, "t", 2)
+    fill(place, "t", [rows(500, 1_000)])
+
+    for run in todo.values():
+        with pytest.raises(Conflict, match="topic t was deleted and created again"):
+            run()
+    fresh = jobs.repartition(spark, place, "t", Into("v", 3, "", _PACKING))
+    assert fresh.facts["rows"] == 500
+
+
+def test_a_target_that_is_gone_is_filled_anew(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    target = asyncio.run(make_cluster(tmp_path / "other"))
+    create(place, "t", 2)
+    fill(place, "t", [rows(200)])
+    todo = _jobs(spark, place, target)
+    for topic, run in todo.items():
+        where = target if topic.startswith("copied") else place
+        assert run().is_right
+        delete(where, topic)
+        again = run()
+        assert again.is_right, again.problems
+        assert again.facts["rows"] == 200
+        assert values(where, topic) == values(place, "t")
+        assert run().slices == 0, "it is the same topic as before"
+
+
+def test_files_are_imported_again_into_a_topic_that_is_new(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    (tmp_path / "files").mkdir()
+    pq.write_table(pa.table({"value": [b"a", b"b"]}), tmp_path / "files" / "1.parquet")
+    create(place, "t", 2)
+
+    def run() -> Report:
+        return jobs.import_files(spark, place, Files(str(tmp_path / "files")), Import("t"))
+
+    assert run().facts["rows"] == 2
+    assert run().slices == 0
+    replace(place, "t", 3)
+    assert run().facts["rows"] == 2
+    assert values(place, "t") == [b"a", b"b"]
+
+
+def test_a_map_of_an_earlier_target_is_not_added_to(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    create(place, "t", 2)
+    fill(place, "t", [rows(200)])
+    old = Into("u", 3, str(tmp_path / "map"), _PACKING)
+    jobs.repartition(spark, place, "t", old)
+    delete(place, "u")
+
+    with pytest.raises(ConfigError, match="name another folder"):
+        jobs.repartition(spark, place, "t", old)
+    new = Into("u", 3, str(tmp_path / "map-2"), _PACKING)
+    assert jobs.repartition(spark, place, "t", new).facts["rows"] == 200
+    check_map(tmp_path / "map-2", {"t": contents(place, "t")}, {"u": contents(place, "u")})
+
+
+def test_copies_in_a_kafka_know_their_topics(
+    spark: SparkSession, place: Place, kafka: KafkaServer
+) -> None:
+    settings = ClientSettings(bootstrap=kafka.bootstrap)
+    copying = Copying(("a", "b"), "known.", "copy-known", slice_bytes=20_000)
+    for topic in ("a", "b"):
+        create(place, topic, 2)
+        fill(place, topic, [rows(200)])
+
+    def run() -> Report:
+        return jobs.copy_to_kafka(spark, place, settings, copying)
+
+    def check() -> None:
+        for topic in ("a", "b"):
+            there = contents(place, topic)
+            for partition in {index for index, *_ in there}:
+                mine = [(key, value) for index, _, key, value in there if index == partition]
+                found = asyncio.run(_read(kafka.bootstrap, f"known.{topic}", partition))
+                assert [(one.key, one.value) for one in found] == mine
+                runs = asyncio.run(_map(kafka.bootstrap, f"rookery-copy-known-{topic}", partition))
+                assert sum(one.records for one in runs) == len(mine)
+
+    assert run().facts["rows"] == 400
+    # The second topic's partitions are not taken for those that the first has got.
+    grow(place, "a", 3)
+    for topic in ("a", "b"):
+        fill(place, topic, [rows(300, 1_000)])
+    assert run().facts["rows"] == 600
+    check()
+    asyncio.run(_delete(kafka.bootstrap, "known.b"))
+    assert run().facts["rows"] == 500
+    check()
+    replace(place, "a", 3)
+    fill(place, "a", [rows(900, 5_000)])
+    with pytest.raises(Conflict, match="topic a was deleted and created again"):
+        run()
+
+
+async def _delete(bootstrap: str, topic: str) -> None:
+    async with Client(bootstrap) as client:
+        await client.admin.delete_topics([topic])
