@@ -14,6 +14,7 @@ from pyiceberg.table import Transaction
 
 from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError
+from rookery.tables.icebergexpiry import _Files
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, Table, TableSpec, UpkeepPolicy
 from tests.tables.independent import rows_of
@@ -112,3 +113,29 @@ def test_versions_between_those_of_each_hour_are_forgotten_with_their_files(tmp_
     for one in found.metadata.snapshots:
         assert len(found.scan(snapshot_id=one.snapshot_id).to_arrow()) > 0
     assert rows_of(spec) == [(batch,) for batch in range(12)]
+
+
+def test_upkeep_beside_commits_deletes_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")
+    table = open_table(spec)
+    for batch in range(30):
+        add(table, batch)
+    read = _Files.of
+    read_before: list[_Files] = []
+
+    def slowly(files: _Files, snapshots: Any) -> set[str]:
+        found = read(files, snapshots)
+        if not read_before:
+            read_before.append(files)
+            for batch in range(30, 55):
+                add(open_table(spec), batch)
+        return found
+
+    monkeypatch.setattr(_Files, "of", slowly)
+    done = table.upkeep(UpkeepPolicy(keep_ms=0, keep_versions=1, min_files=100), LATER)
+
+    assert done.versions_expired == 30
+    assert rows_of(spec) == [(batch,) for batch in range(55)]
+    assert not caplog.records

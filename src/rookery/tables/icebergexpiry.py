@@ -26,17 +26,22 @@ def expire(table: Table, policy: UpkeepPolicy, now: Time, done: Upkept) -> set[s
     Returns the addresses of all files that those need which are left.
     """
     files = _Files(table)
+    read = {one.snapshot_id for one in table.metadata.snapshots}
     before = files.of(table.metadata.snapshots)
-    old = _old(table, policy, now)
-    if not old:
-        return before
+    # That took a while, with commits in it. pyiceberg deletes the descriptions that a table has got
+    # rid of by the table as it was loaded: those which the commits have deleted already, once more.
+    table.refresh()
+    old = [one for one in _old(table, policy, now) if one in read]
     try:
-        with OneLook(table) as transaction:
-            ExpireSnapshots(transaction).by_ids(old).commit()
+        if old:
+            with OneLook(table) as transaction:
+                ExpireSnapshots(transaction).by_ids(old).commit()
     except CommitFailedException:
-        return before  # A batch was committed at this moment: there will be another time.
+        old = []  # A batch was committed at this moment: there will be another time.
     table.refresh()
     after = files.of(table.metadata.snapshots)
+    if not old:
+        return after
     done.versions_expired += len(old)
     for path in before - after:
         table.io.delete(path)
