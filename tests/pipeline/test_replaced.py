@@ -18,7 +18,7 @@ from rookery.pipeline.run import run_pipeline
 from rookery.pipeline.spec import Pipeline
 from rookery.testing.brokers import Host
 from tests.pipeline.logs import Log
-from tests.pipeline.test_run import NOW, birds, declared, delete_before, table
+from tests.pipeline.test_run import DECLARED, NOW, birds, declared, delete_before, table
 
 
 async def _delete(log: Log, folder: Path, topic: str) -> None:
@@ -65,7 +65,7 @@ def test_a_backfill_reads_no_other_topic(spark: SparkSession, log: Log, tmp_path
     late = replace(pipeline, source=replace(pipeline.source, starting_offsets="latest"))
     run_pipeline(spark, late, NOW)
     asyncio.run(_delete(log, tmp_path, "birds"))
-    log.write("birds", birds(100, 30))
+    log.write("birds", birds(100, 30), partitions=1)
 
     with pytest.raises(Conflict, match="birds was deleted and created again"):
         backfill(spark, skipping(late))
@@ -80,11 +80,35 @@ def test_a_rebuild_does_not_drop_rows_whose_records_are_gone(
     run_pipeline(spark, pipeline, NOW)
     asyncio.run(delete_before(log, tmp_path, 3))
 
-    with pytest.raises(Conflict, match=r"no longer has birds-0 offsets 0 to 2, birds-1 offsets 0"):
+    with pytest.raises(Conflict, match=r"birds-0 offsets 0 to 2, birds-1 offsets 0 to 2 can no"):
         rebuild(spark, pipeline)
     assert [row[0] for row in table(pipeline, "silver")] == list(range(20))
     rebuild(spark, skipping(pipeline))
     assert [row[0] for row in table(pipeline, "silver")] == list(range(6, 20))
+
+
+def test_a_topic_that_is_declared_again_goes_on_where_it_was(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    both = DECLARED.replace('["birds"]', '["birds", "fish"]')
+    fish = '[topics.fish]\nvalue = "json"\nschema = "id long, name string"\n\n[silver.checks]'
+    both = both.replace("[silver.checks]", fish)
+    log.write("birds", birds(0, 10))
+    log.write("fish", birds(100, 10))
+    run_pipeline(spark, declared(tmp_path, log, both), NOW)
+    log.write("birds", birds(10, 10))
+    log.write("fish", birds(110, 10))
+    alone = declared(tmp_path, log)
+    run_pipeline(spark, alone, NOW)
+    with pytest.raises(Conflict, match=r"topic fish can no longer be read, or are not declared"):
+        rebuild(spark, alone)
+    pipeline = declared(tmp_path, log, both)
+    run_pipeline(spark, pipeline, NOW)
+
+    expected = [*range(20), *range(100, 120)]
+    assert [row[0] for row in table(pipeline, "silver")] == expected
+    rebuild(spark, pipeline)
+    assert [row[0] for row in table(pipeline, "silver")] == expected
 
 
 def test_a_state_without_ids_goes_on_as_before(

@@ -129,10 +129,11 @@ def _check_whole(live: Engine) -> None:
         for partition, begin in begins.items()
         if begin > (known := first.starts.get(topic, {}).get(partition, 0))
     ]
+    gone += sorted(f"topic {one}" for one in live.ends() if one not in pipeline.source.topics)
     if gone:
         raise Conflict(
-            f"{what}: the log no longer has {', '.join(gone[:_SHOWN])}"
-            f"{' and more' if len(gone) > _SHOWN else ''}, so their rows would vanish from silver."
+            f"{what}: {', '.join(gone[:_SHOWN])}{' and more' if len(gone) > _SHOWN else ''} can no"
+            " longer be read, or are not declared any more: their rows would vanish from silver."
             ' If they may, set on-data-loss = "skip"'
         )
 
@@ -140,11 +141,12 @@ def _check_whole(live: Engine) -> None:
 def _slices(spark: SparkSession, engine: Engine, until: Reached, told: Told) -> dict[str, int]:
     rows: dict[str, int] = {}
     begin = engine.ends()
-    while (end := _next_slice(engine.pipeline, begin, until.ends)) != begin:
+    wanted = {one: until.ends[one] for one in engine.pipeline.source.topics if one in until.ends}
+    while (end := _next_slice(engine.pipeline, begin, wanted)) != begin:
+        _check_topics(engine, until)
         planned = _read(spark, engine.pipeline, begin, end)
-        # Behind the plan, which knows topics by their names: an id does not come back.
-        for topics in (until.topics, engine.reached().topics):
-            check_same(engine.pipeline.source, topics, f"pipeline {engine.pipeline.name!r}")
+        # The plan knows topics by their names; an id that is there behind it was there before.
+        _check_topics(engine, until)
         metrics = engine.run(planned, Reached(end, {**engine.reached().topics, **until.topics}))
         if metrics is not None:
             told(metrics)
@@ -152,6 +154,11 @@ def _slices(spark: SparkSession, engine: Engine, until: Reached, told: Told) -> 
                 rows[layer] = rows.get(layer, 0) + count
         begin = end
     return rows
+
+
+def _check_topics(engine: Engine, until: Reached) -> None:
+    for topics in (until.topics, engine.reached().topics):
+        check_same(engine.pipeline.source, topics, f"pipeline {engine.pipeline.name!r}")
 
 
 def _next_slice(pipeline: Pipeline, begin: Offsets, until: Offsets) -> Offsets:

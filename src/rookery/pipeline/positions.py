@@ -73,7 +73,8 @@ def lag(source: Source, reached: Reached) -> dict[str, int]:
 def batch_end(names: Mapping[bytes, str], before: Reached, offset: StreamOffset) -> Reached:
     """Return where a batch ends.
 
-    Its rows do not tell: behind the last of them there may be the ends of transactions.
+    Its rows do not tell: behind the last of them there may be the ends of transactions. Of a topic
+    that is not declared any more, it stays known how far it was read: it may come back.
 
     Args:
         names: of topics, by id.
@@ -81,7 +82,8 @@ def batch_end(names: Mapping[bytes, str], before: Reached, offset: StreamOffset)
         offset: what the source says.
     """
     known = {parse_uuid_text(one): name for name, one in before.topics.items()}
-    return _named({**known, **names}, offset.next)
+    ends, topics = _named({**known, **names}, offset.next)
+    return Reached({**before.ends, **ends}, {**before.topics, **topics})
 
 
 def _look(source: Source) -> tuple[BlockingLog, list[Subject]]:
