@@ -13,12 +13,16 @@ from rookery.client.client import Client
 from rookery.errors import Conflict
 from rookery.pipeline.backfill import backfill, rebuild
 from rookery.pipeline.manifests import Manifests
+from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import lag
-from rookery.pipeline.run import run_pipeline
+from rookery.pipeline.run import Pace, run_pipeline
 from rookery.pipeline.spec import Pipeline
 from rookery.testing.brokers import Host
 from tests.pipeline.logs import Log
 from tests.pipeline.test_run import DECLARED, NOW, birds, declared, delete_before, table
+
+_FISH = '[topics.fish]\nvalue = "json"\nschema = "id long, name string"\n\n[silver.checks]'
+BOTH = DECLARED.replace('["birds"]', '["birds", "fish"]').replace("[silver.checks]", _FISH)
 
 
 async def _delete(log: Log, folder: Path, topic: str) -> None:
@@ -87,22 +91,43 @@ def test_a_rebuild_does_not_drop_rows_whose_records_are_gone(
     assert [row[0] for row in table(pipeline, "silver")] == list(range(6, 20))
 
 
+def test_a_run_goes_on_with_the_other_topics_if_it_may(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    log.write("birds", birds(0, 10))
+    log.write("fish", birds(100, 10))
+    pipeline = skipping(declared(tmp_path, log, BOTH))
+    pace = Pace(interval_ms=100)
+    told: list[BatchMetrics] = []
+
+    def tell(metrics: BatchMetrics) -> None:
+        told.append(metrics)
+        if metrics.batch == 0:
+            asyncio.run(_delete(log, tmp_path, "fish"))
+            log.write("birds", birds(10, 10))
+        else:
+            pace.end.set()
+
+    run_pipeline(spark, pipeline, pace, tell)
+
+    assert [one.batch for one in told] == [0, 1]
+    assert told[1].lag == {"birds-0": 0, "birds-1": 0}
+    assert [row[0] for row in table(pipeline, "silver")] == [*range(20), *range(100, 110)]
+
+
 def test_a_topic_that_is_declared_again_goes_on_where_it_was(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
-    both = DECLARED.replace('["birds"]', '["birds", "fish"]')
-    fish = '[topics.fish]\nvalue = "json"\nschema = "id long, name string"\n\n[silver.checks]'
-    both = both.replace("[silver.checks]", fish)
     log.write("birds", birds(0, 10))
     log.write("fish", birds(100, 10))
-    run_pipeline(spark, declared(tmp_path, log, both), NOW)
+    run_pipeline(spark, declared(tmp_path, log, BOTH), NOW)
     log.write("birds", birds(10, 10))
     log.write("fish", birds(110, 10))
     alone = declared(tmp_path, log)
     run_pipeline(spark, alone, NOW)
     with pytest.raises(Conflict, match=r"topic fish can no longer be read, or are not declared"):
         rebuild(spark, alone)
-    pipeline = declared(tmp_path, log, both)
+    pipeline = declared(tmp_path, log, BOTH)
     run_pipeline(spark, pipeline, NOW)
 
     expected = [*range(20), *range(100, 120)]

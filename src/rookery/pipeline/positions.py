@@ -61,9 +61,13 @@ def check_same(source: Source, topics: Ids, what: str) -> None:
         raise Conflict(f"{what}: {_listed(replaced)} deleted and created again; the old is gone")
 
 
-def lag(source: Source, reached: Reached) -> dict[str, int]:
-    """Return how many records each partition has that were not read yet."""
-    _, subjects = _look(source)
+def lag(source: Source, reached: Reached, *, is_strict: bool = True) -> dict[str, int]:
+    """Return how many records each partition has that were not read yet.
+
+    Raises:
+        ConfigError: a topic does not exist, and that matters (`is_strict`).
+    """
+    _, subjects = _look(source, is_strict=is_strict)
     return {
         one.name: max(0, end_of(one.partition, is_committed=True) - _next(one, reached))
         for one in subjects
@@ -86,10 +90,10 @@ def batch_end(names: Mapping[bytes, str], before: Reached, offset: StreamOffset)
     return Reached({**before.ends, **ends}, {**before.topics, **topics})
 
 
-def _look(source: Source) -> tuple[BlockingLog, list[Subject]]:
+def _look(source: Source, *, is_strict: bool = True) -> tuple[BlockingLog, list[Subject]]:
     opened = blocking.shared(source.place())
     state = opened.run(opened.log.barrier())
-    return opened, Subscription(source.topics).find(state)
+    return opened, Subscription(source.topics).find(state, is_strict=is_strict)
 
 
 def _replaced(subjects: Iterable[Subject], topics: Ids) -> list[str]:
