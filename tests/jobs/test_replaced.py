@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,6 +114,23 @@ def test_a_target_that_is_gone_is_filled_anew(
         assert again.facts["rows"] == 200
         assert values(where, topic) == values(place, "t")
         assert run().slices == 0, "it is the same topic as before"
+
+
+def test_a_source_that_was_restored_from_an_old_copy_is_refused(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    target = asyncio.run(make_cluster(tmp_path / "other"))
+    create(place, "t", 1)
+    fill(place, "t", [rows(200)])
+    shutil.copytree(tmp_path / "cluster", tmp_path / "backup")
+    fill(place, "t", [rows(300, 200)])
+    assert jobs.copy(spark, place, target, Copying(("t",))).facts["rows"] == 500
+    shutil.rmtree(tmp_path / "cluster")
+    shutil.copytree(tmp_path / "backup", tmp_path / "cluster")
+    fill(place, "t", [rows(100, 1_000)])
+
+    with pytest.raises(Conflict, match="t-0 ends at offset 300, and was read to 500"):
+        jobs.copy(spark, place, target, Copying(("t",)))
 
 
 def test_files_are_imported_again_into_a_topic_that_is_new(

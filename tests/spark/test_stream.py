@@ -228,7 +228,7 @@ def test_a_log_that_has_less_than_was_read_is_refused(cluster: Cluster, tmp_path
         send(broker, "t", values(5))
 
     after = reader(cluster, failOnDataLoss="false")
-    with pytest.raises(Conflict, match="t-0 ends at offset 15, and this query is to go on at 20"):
+    with pytest.raises(Conflict, match="t-0 ends at offset 15, and was read to 20"):
         after.latestOffset(end, ReadAllAvailable())
     after.stop()
 

@@ -15,7 +15,7 @@ from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.log import DirectLog
-from rookery.errors import ConfigError
+from rookery.errors import ConfigError, Conflict
 from rookery.log import times
 
 EARLIEST: Final = -2
@@ -159,6 +159,21 @@ class Position:
                 "offsets and times must name every partition that is read, and no other; not so: "
                 f"{wrong}"
             )
+
+
+def check_reached(topic: str, partition: Partition, offset: int) -> None:
+    """See whether a log goes as far as it was read already.
+
+    Raises:
+        Conflict: it does not. The records that will come at those offsets are other ones.
+    """
+    if partition.next_offset < offset:
+        raise Conflict(
+            f"{topic}-{partition.index} ends at offset {partition.next_offset}, and was read to "
+            f"{offset}: the log was cut, or restored from an old copy. Begin anew (a stream with a "
+            "new checkpoint, a pipeline with a new state, a job with a new name) at an offset that "
+            "it has"
+        )
 
 
 def end_of(partition: Partition, *, is_committed: bool) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.offsets import end_of
+from rookery.direct.offsets import check_reached, end_of
 from rookery.direct.ordered import Span, SpanShare
 from rookery.direct.ordered import shares as span_shares
 from rookery.direct.plan import Cutting, OffsetRange, PlannedRange, Planner
@@ -102,7 +102,12 @@ class OffsetCutter(_Cutter):
         """Begin a run; return how many bytes there are behind a position."""
         self._known(position)
         self.until = self._ends()
-        return _size(self._plan(self._begins(position), self.until))
+        begins = self._begins(position)
+        for topic in find_topics(self.log, self.topics):
+            for partition in topic.partitions:
+                begin = begins[topic.name].get(str(partition.index), 0)
+                check_reached(topic.name, partition, begin)
+        return _size(self._plan(begins, self.until))
 
     def next(self, position: dict[str, Any], max_bytes: int) -> Slice | None:
         """Return what follows a position; None if nothing does, or nothing within the bound."""

@@ -24,7 +24,7 @@ from rookery.client.transactions import TransactionalWriter
 from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.host import check_host, host_mark
 from rookery.direct.layout import named_codec
-from rookery.direct.offsets import end_of
+from rookery.direct.offsets import check_reached, end_of
 from rookery.direct.place import Place
 from rookery.direct.plan import OffsetRange
 from rookery.errors import ApiError, Conflict, Error, ErrorCode, Unavailable
@@ -254,6 +254,7 @@ class _Copying:
         self._log.run(log.barrier())
         partition = log.state.topics.by_id[self._task.topic_id].partitions[self._task.partition]
         begin = partition.log_start if reached.next < 0 else reached.next
+        check_reached(self._task.topic, partition, begin)
         end = max(begin, end_of(partition, is_committed=True))
         return OffsetRange(self._task.topic_id, self._task.partition, begin, end)
 

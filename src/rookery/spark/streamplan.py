@@ -9,10 +9,10 @@ from rookery.cluster.state.partition import Partition
 from rookery.direct import pace
 from rookery.direct.grouped import publish
 from rookery.direct.log import DirectLog
-from rookery.direct.offsets import Subject, end_of
+from rookery.direct.offsets import Subject, check_reached, end_of
 from rookery.direct.pins import Pins
 from rookery.direct.plan import Gap, OffsetRange, PlannedRange, Planner
-from rookery.errors import Conflict, Error
+from rookery.errors import Error
 from rookery.model.uuid import uuid_text
 from rookery.spark.batchread import cutting
 from rookery.spark.gaps import handle_gaps
@@ -143,18 +143,10 @@ class StreamPlan:
         return StreamOffset(_but(start.next, gone), _but(start.origin, gone))
 
     def _check_within(self, start: StreamOffset) -> None:
-        """Refuse to wait until the log gets to where the query is: the records up to there are new.
-
-        No option lets it go on: there are records at offsets that it has read, but other ones.
-        """
+        """Refuse to wait until the log gets to where the query is; no option lets it go on."""
         for key, partition in self._partitions(start.next).items():
-            if partition.next_offset < start.next[key]:
-                name = f"{self._log.state.topics.by_id[key[0]].name}-{partition.index}"
-                raise Conflict(
-                    f"{name} ends at offset {partition.next_offset}, and this query is to go on at "
-                    f"{start.next[key]}: the log was cut, or restored from an old copy. Begin a "
-                    "new query, with a new checkpoint, at an offset that it has"
-                )
+            name = self._log.state.topics.by_id[key[0]].name
+            check_reached(name, partition, start.next[key])
 
     def _with_new(self, start: StreamOffset) -> StreamOffset:
         """Take up partitions that are new, from their beginning."""
