@@ -26,6 +26,10 @@ class Conflict(Error):  # noqa: N818 (the name says what happened; the base says
     """Someone else changed it first: read again, then retry."""
 
 
+class Gone(Conflict):
+    """What was prepared is not there any more, and nothing was done: prepare it again."""
+
+
 class Unavailable(Error):  # noqa: N818
     """A broker, store or log is out of reach: retry later."""
 

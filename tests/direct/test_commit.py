@@ -21,7 +21,7 @@ from rookery.direct.commit import commit, forget, last_commit
 from rookery.direct.log import DirectLog
 from rookery.direct.place import Place
 from rookery.direct.staging import abort
-from rookery.errors import ApiError, ConfigError, Conflict, Unavailable
+from rookery.errors import ConfigError, Conflict, Gone, Unavailable
 from rookery.formats.keys import object_key
 from rookery.log import snapshots
 from rookery.log.bins import ObjectBin
@@ -133,7 +133,7 @@ async def test_abort_after_a_commit_that_seemed_to_fail_loses_nothing(
 async def test_a_commit_that_comes_after_its_abort_is_refused(log: DirectLog) -> None:
     objects = await ids(log, rows(50))
     assert await abort(log, objects) == objects
-    with pytest.raises(Conflict, match="is not staged any more"):
+    with pytest.raises(Gone, match="is not staged any more"):
         await commit(log, BATCH, objects)
     assert await values_of(log) == []
 
@@ -168,7 +168,7 @@ async def test_a_deleted_topic_and_bounds_are_told(
     with pytest.raises(ConfigError, match="must not be negative"):
         await commit(log, Batch("s", "q", -1), objects)
     await log.propose([TopicDeleted(topic_id=log.state.topics.by_name["t"].id)])
-    with pytest.raises(ApiError, match="a topic was deleted meanwhile"):
+    with pytest.raises(Gone, match="a topic was deleted meanwhile"):
         await commit(log, BATCH, objects)
 
 

@@ -23,7 +23,7 @@ from rookery.cluster.state.sinkrules import (
 from rookery.cluster.state.sinks import Batch, Sink, Staged
 from rookery.direct.log import DirectLog
 from rookery.direct.staging import abort, propose
-from rookery.errors import ApiError, ConfigError, Conflict, Error, ErrorCode
+from rookery.errors import ApiError, ConfigError, Conflict, Error, ErrorCode, Gone
 from rookery.formats.keys import object_key
 from rookery.formats.manifest import EarlierObject, Manifest, ManifestSink, write_head
 
@@ -83,8 +83,8 @@ async def commit(
         takes_over: let this query go on where another one was, or go back to an earlier batch.
 
     Raises:
-        Conflict: the sink belongs to another query, is further than this batch, or the objects
-            were given up; nothing was committed.
+        Conflict: the sink belongs to another query, or is further than this batch.
+        Gone: the objects were given up, or their topic is gone; nothing was committed.
         ConfigError: it is more than a commit may hold.
         Unavailable: it is not known whether it was committed: do it again.
     """
@@ -157,12 +157,14 @@ def _refused(batch: Batch, outcome: Outcome) -> Conflict | ApiError:
             f"checkpoint was set back, or batchId is not the next one. {_TAKE_OVER}"
         )
     if code is ErrorCode.INVALID_TXN_STATE:
-        return Conflict(
+        return Gone(
             f"{what}: object {value} is not staged any more (another writer of the sink has "
             "committed, or too much time has passed), so nothing was committed: run it again"
         )
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return ApiError(code, f"{what}: a topic was deleted meanwhile; nothing was committed")
+        return Gone(
+            f"{what}: a topic was deleted meanwhile, so nothing was committed: run it again"
+        )
     if code is ErrorCode.POLICY_VIOLATION:
         return ApiError(code, f"sink {batch.sink_id!r}: the cluster has too many sinks")
     return ApiError(code, f"{what} cannot be committed: {code.name}")

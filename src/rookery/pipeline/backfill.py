@@ -8,7 +8,6 @@ reads sees the old table or the new one. A pipeline that runs meanwhile wins or 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -18,11 +17,9 @@ from rookery.pipeline.engine import Engine, Plan
 from rookery.pipeline.manifests import BACKFILL, Manifest, Manifests, Offsets, Reached, Staged
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import check_same, starts
-from rookery.pipeline.run import open_engine, read_options
+from rookery.pipeline.reread import rows_between
+from rookery.pipeline.run import open_engine, reading_again
 from rookery.pipeline.spec import Pipeline
-from rookery.pipeline.stored import StoredRows
-from rookery.spark.batchread import BatchReader
-from rookery.spark.options import ReadOptions
 from rookery.tables.folder import below
 from rookery.tables.port import DataFile
 
@@ -50,6 +47,7 @@ def backfill(
             ' run it with starting-offsets = "earliest"'
         )
     engine = _engine(pipeline, below(pipeline.state, BACKFILL), f"{pipeline.name}/{BACKFILL}")
+    engine.reread = reading_again(spark, engine)
     engine.recover()
     return _slices(spark, engine, origin.reached, told)
 
@@ -139,26 +137,21 @@ def _check_whole(live: Engine) -> None:
 
 
 def _slices(spark: SparkSession, engine: Engine, until: Reached, told: Told) -> dict[str, int]:
-    rows: dict[str, int] = {}
+    counts: dict[str, int] = {}
     begin = engine.ends()
     wanted = {one: until.ends[one] for one in engine.pipeline.source.topics if one in until.ends}
     while (end := _next_slice(engine.pipeline, begin, wanted)) != begin:
-        _check_topics(engine, until)
-        planned = _read(spark, engine.pipeline, begin, end)
-        # The plan knows topics by their names; an id that is there behind it was there before.
-        _check_topics(engine, until)
-        metrics = engine.run(planned, Reached(end, {**engine.reached().topics, **until.topics}))
+        reached = Reached(end, {**engine.reached().topics, **until.topics})
+        rows = rows_between(
+            spark, engine.pipeline, Reached(begin, engine.reached().topics), reached
+        )
+        metrics = engine.run(rows, reached)
         if metrics is not None:
             told(metrics)
             for layer, count in metrics.rows.items():
-                rows[layer] = rows.get(layer, 0) + count
+                counts[layer] = counts.get(layer, 0) + count
         begin = end
-    return rows
-
-
-def _check_topics(engine: Engine, until: Reached) -> None:
-    for topics in (until.topics, engine.reached().topics):
-        check_same(engine.pipeline.source, topics, f"pipeline {engine.pipeline.name!r}")
+    return counts
 
 
 def _next_slice(pipeline: Pipeline, begin: Offsets, until: Offsets) -> Offsets:
@@ -174,17 +167,6 @@ def _next_slice(pipeline: Pipeline, begin: Offsets, until: Offsets) -> Offsets:
         }
         for topic, ends in until.items()
     }
-
-
-def _read(spark: SparkSession, pipeline: Pipeline, begin: Offsets, end: Offsets) -> StoredRows:
-    given = read_options(pipeline.source)
-    starts = {topic: {one: begin[topic][one] for one in ends} for topic, ends in end.items()}
-    # Partitions that came to be later have nothing to be read here.
-    given["assign"] = json.dumps({topic: sorted(map(int, ends)) for topic, ends in end.items()})
-    given["startingOffsets"] = json.dumps(starts)
-    given["endingOffsets"] = json.dumps(end)
-    options = ReadOptions.of(given)
-    return StoredRows(spark, options, BatchReader(options).partitions())
 
 
 def _refuse_upsert(pipeline: Pipeline, what: str) -> None:

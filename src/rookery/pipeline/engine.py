@@ -6,6 +6,7 @@ is computed again. From then on it is only committed, as often as it takes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from rookery.clock import Clock, SystemClock
 from rookery.decode.port import DecoderSettings
-from rookery.errors import ConfigError
+from rookery.errors import ConfigError, Gone
 from rookery.pipeline.columns import sink_schema
 from rookery.pipeline.growing import Chosen, choose, may_grow
 from rookery.pipeline.manifests import (
@@ -32,11 +33,13 @@ from rookery.pipeline.spec import Pipeline, Sink
 from rookery.pipeline.task import REPORT, Report, StageTask
 from rookery.tables.latest import table_schema
 from rookery.tables.open import open_table
-from rookery.tables.port import BatchName
+from rookery.tables.port import BatchName, DataFile, Table
 from rookery.tables.upserting import Run, here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a task does with its part of a batch."""
@@ -49,6 +52,9 @@ class Rows(Protocol):
         """Return what work makes of each part."""
         ...
 
+
+Reread = Callable[[Reached, Reached], Rows]
+"""Returns the raw rows between two places once more."""
 
 Hook = Callable[[str], None]
 """Told before every step; tests end the process there."""
@@ -131,6 +137,8 @@ class Engine:
     """Only stage and write manifests; someone else commits."""
     run_tasks: Run = here
     """Where upserts are done."""
+    reread: Reread | None = None
+    """For rows that were staged and are gone; None: they cannot be read again."""
 
     @property
     def pipeline(self) -> Pipeline:
@@ -188,9 +196,9 @@ class Engine:
         return metrics
 
     def _staged(self, rows: Rows, batch: int) -> list[Report]:
-        task = self.plan.task(BatchName(self.identity, self.origin.query, batch), self.last)
-        found = rows.mapInArrow(task, REPORT).collect()
-        return [Report.read(row["report"]) for row in found]
+        return _reports(
+            self.plan, BatchName(self.identity, self.origin.query, batch), rows, self.last
+        )
 
     def _check_columns(self) -> None:
         """Refuse columns that a table cannot take while the batch can still be given up."""
@@ -206,7 +214,7 @@ class Engine:
         sinks = {}
         for number, schema in self.plan.sinks.items():
             files = tuple(file for one in reports for file in one.files.get(str(number), ()))
-            key = sink_key(self.pipeline.sinks[number])
+            key = self._key(number)
             sinks[key] = Staged(files, _in_hex(schema))
         seen = dict(self.last.seen) if self.last else {}
         for one in reports:
@@ -262,11 +270,35 @@ class Engine:
             with self._timed(metrics, f"commit {key}"):
                 if key in manifest.replaces:
                     table.replace(name, staged.files, staged.arrow_schema())
+                elif sink.format == "topic":
+                    self._commit_records(table, manifest, key)
                 else:
-                    upsert = None if sink.format == "topic" else upsert
                     table.commit(name, staged.files, staged.arrow_schema(), upsert)
             metrics.files[key] = [file.bytes for file in staged.files]
         self.hook("done")
+
+    def _commit_records(self, table: Table, manifest: Manifest, key: str) -> None:
+        """Commit to a topic, whose staged records do not wait for ever; nor may the topic."""
+        name, staged = batch_name(self.identity, manifest), manifest.sinks[key]
+        try:
+            table.commit(name, staged.files, staged.arrow_schema())
+        except Gone as error:
+            if self.reread is None:
+                raise
+            log.warning("%s: its records are read once more", error)
+            table.commit(name, self._restaged(manifest, key, self.reread), staged.arrow_schema())
+
+    def _restaged(self, manifest: Manifest, key: str, reread: Reread) -> list[DataFile]:
+        """Stage a batch once more for one of its topics."""
+        before = self.manifests.read(manifest.batch - 1) if manifest.batch else None
+        rows = reread((before or self.origin).reached, manifest.reached)
+        sinks = {n: one for n, one in self.plan.sinks.items() if self._key(n) == key}
+        name = batch_name(self.identity, manifest)
+        reports = _reports(replace(self.plan, sinks=sinks), name, rows, before)
+        return [file for one in reports for files in one.files.values() for file in files]
+
+    def _key(self, number: int) -> str:
+        return sink_key(self.pipeline.sinks[number])
 
     def _measure(
         self, metrics: BatchMetrics, manifest: Manifest, reports: Sequence[Report]
@@ -289,6 +321,12 @@ class Engine:
         begin = self.clock.monotonic_ms()
         yield
         metrics.phases_ms[phase] = self.clock.monotonic_ms() - begin
+
+
+def _reports(plan: Plan, name: BatchName, rows: Rows, before: Manifest | None) -> list[Report]:
+    """Run a batch's tasks: they stage what they make of its rows."""
+    found = rows.mapInArrow(plan.task(name, before), REPORT).collect()
+    return [Report.read(row["report"]) for row in found]
 
 
 def _in_hex(schema: pa.Schema) -> str:

@@ -13,10 +13,11 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from rookery.clock import SystemClock
-from rookery.pipeline.engine import Engine, Hook, Plan
+from rookery.pipeline.engine import Engine, Hook, Plan, Reread
 from rookery.pipeline.manifests import Manifests, Reached
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import batch_end, lag, next_batch, starts
+from rookery.pipeline.reread import read_options, rows_between
 from rookery.pipeline.routing import routed
 from rookery.pipeline.sparktasks import on_spark
 from rookery.pipeline.spec import Pipeline, Source
@@ -65,8 +66,14 @@ def open_engine(
         engine.hook = hook
     if spark is not None:
         engine.run_tasks = on_spark(spark)
+        engine.reread = reading_again(spark, engine)
     engine.recover()
     return engine
+
+
+def reading_again(spark: SparkSession, engine: Engine) -> Reread:
+    """Return what gives an engine rows of its source once more."""
+    return lambda begin, end: routed(engine.plan, rows_between(spark, engine.pipeline, begin, end))
 
 
 def run_pipeline(
@@ -97,16 +104,6 @@ def run_pipeline(
                 upkeep.after(metrics.batch)
     engine.finish()
     return engine
-
-
-def read_options(source: Source) -> dict[str, str]:
-    """Return the options that every batch is read with."""
-    options = source.place_options()
-    options["includeHeaders"] = "true"
-    options["onDataLoss"] = source.on_data_loss
-    if source.min_partitions:
-        options["minPartitions"] = str(source.min_partitions)
-    return options
 
 
 def _batches(

@@ -1,0 +1,65 @@
+"""Records between two places of a pipeline, read as they lie there: not the newest, but those."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from rookery.direct.offsets import EARLIEST
+from rookery.pipeline.manifests import Offsets, Reached
+from rookery.pipeline.positions import check_same
+from rookery.pipeline.spec import Pipeline, Source
+from rookery.pipeline.stored import StoredRows
+from rookery.spark.batchread import BatchReader
+from rookery.spark.options import ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def read_options(source: Source) -> dict[str, str]:
+    """Return the options that every batch is read with."""
+    options = source.place_options()
+    options["includeHeaders"] = "true"
+    options["onDataLoss"] = source.on_data_loss
+    if source.min_partitions:
+        options["minPartitions"] = str(source.min_partitions)
+    return options
+
+
+def rows_between(
+    spark: SparkSession, pipeline: Pipeline, begin: Reached, end: Reached
+) -> StoredRows:
+    """Plan what lies between two places.
+
+    Raises:
+        Conflict: a topic is not the one that it was; or records are gone, and that is no reason to
+            go on.
+    """
+    source, what = pipeline.source, f"pipeline {pipeline.name!r}"
+    for one in (begin, end):
+        check_same(source, one.topics, what)
+    given = read_options(source)
+    starts, ends = _moved(begin.ends, end.ends)
+    given["assign"] = json.dumps({topic: sorted(map(int, one)) for topic, one in ends.items()})
+    given["startingOffsets"] = json.dumps(starts)
+    given["endingOffsets"] = json.dumps(ends)
+    options = ReadOptions.of(given)
+    shares = BatchReader(options).partitions()
+    # The plan knows topics by their names; an id that is there behind it was there before.
+    for one in (begin, end):
+        check_same(source, one.topics, what)
+    return StoredRows(spark, options, shares)
+
+
+def _moved(begin: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
+    """Return both for the topics in which there is something between them.
+
+    A partition that came to be within begins with its first record.
+    """
+    moved = {topic: ends for topic, ends in end.items() if begin.get(topic) != ends}
+    starts = {
+        topic: {one: begin.get(topic, {}).get(one, EARLIEST) for one in ends}
+        for topic, ends in moved.items()
+    }
+    return starts, moved
