@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from rookery.cli.actions.pipeline import ended_by_signals
 from rookery.cli.main import main
 from rookery.pipeline.load import load
+from rookery.pipeline.run import Pace
 from tests.pipeline.logs import Log, Message
 from tests.tables.independent import rows_of
 
@@ -102,6 +104,38 @@ def test_a_run_that_is_killed_goes_on(log: Log, tmp_path: Path, capsys: Any) -> 
     assert len(rows_of(pipeline.sinks[2])) == 2
     assert rows_of(pipeline.gold[0].table()) == [(RECORDS - 2,)]
     _ask_for_the_rest(path, tmp_path, capsys)
+
+
+@pytest.mark.timeout(600)
+def test_a_run_ends_after_its_batch_when_it_is_told_to(log: Log, tmp_path: Path) -> None:
+    log.write("birds", [Message(b'{"id": 1, "name": "rook"}')])
+    path = declared(tmp_path, log)
+    flags = ["--interval", "0.2", *FLAGS[1:]]
+    told = tmp_path / ".rookery/birds/metrics.jsonl"
+    with subprocess.Popen(
+        command("run", str(path), *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        deadline = monotonic() + 300
+        while not told.exists():
+            assert running.poll() is None, "it ended by itself"
+            assert monotonic() < deadline
+            sleep(0.01)
+        running.send_signal(signal.SIGTERM)
+        answer, words = running.communicate(timeout=300)
+    assert running.returncode == 0, words.decode()
+    assert json.loads(answer) == {"batches": 1, "records": 1, "gold": ["total"]}
+    assert b"ending after this batch" in words
+    assert rows_of(load(path).gold[0].table()) == [(1,)]
+
+
+def test_a_second_interrupt_ends_it_at_once() -> None:
+    pace = Pace()
+    with ended_by_signals(pace):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert pace.end.wait(30)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def _ask_for_the_rest(path: Path, folder: Path, capsys: Any) -> None:

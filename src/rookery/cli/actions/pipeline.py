@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from signal import SIGINT, SIGTERM, signal
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import print_json
@@ -21,6 +24,8 @@ from rookery.tables.folder import Folder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rookery.pipeline.run import Pace
+
 
 def run(args: argparse.Namespace) -> int:
     """Run a pipeline, until it has read all or is interrupted."""
@@ -32,10 +37,33 @@ def run(args: argparse.Namespace) -> int:
     spark = _spark(args, pipeline)
     progress = _Progress(pipeline, is_json=args.json)
     pace = Pace(round(args.interval * 1000), args.available_now)
-    engine: Engine = run_pipeline(spark, pipeline, pace, progress.tell)
-    made = make_gold(spark, engine)
+    with ended_by_signals(pace):
+        engine: Engine = run_pipeline(spark, pipeline, pace, progress.tell)
+        made = make_gold(spark, engine)
     progress.end({"gold": made})
     return 0
+
+
+@contextmanager
+def ended_by_signals(pace: Pace) -> Iterator[None]:
+    """Let an interrupt or SIGTERM end a run after the batch under way; a second one, at once."""
+
+    def end() -> None:
+        pace.end.set()
+        print("ending after this batch; once more: at once", file=sys.stderr, flush=True)
+
+    def take(*_: object) -> None:
+        if pace.end.is_set():
+            raise KeyboardInterrupt
+        # Not in this thread, which may be waiting for that event, or printing.
+        Thread(target=end).start()
+
+    before = {number: signal(number, take) for number in (SIGINT, SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal(number, handler)
 
 
 def plan(args: argparse.Namespace) -> int:
