@@ -183,7 +183,10 @@ def test_damage_is_refused(cluster: Cluster) -> None:
         data[-20] ^= 1
         file.chmod(0o644)
         file.write_bytes(data)
-    with pytest.raises(Corrupt):
+    told = (
+        r"t-0 from offset 0 on: \S+/objects/\S+, byte \d+: .*CRC-32C does not match; `rookery fsck`"
+    )
+    with pytest.raises(Corrupt, match=told):
         read_all(cluster)
 
 

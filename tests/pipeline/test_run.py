@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rookery.client.client import Client
-from rookery.errors import Conflict
+from rookery.errors import Conflict, Corrupt
 from rookery.model.partition import TopicPartition
 from rookery.pipeline.engine import Engine
 from rookery.pipeline.load import load
@@ -168,6 +168,19 @@ async def delete_before(log: Log, folder: Path, offset: int) -> None:
                 {TopicPartition("birds", number): offset for number in range(2)}
             )
         host.stop()
+
+
+def test_damage_is_told_as_what_it_is(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+    log.write("birds", [Message(json.dumps({"id": 1, "name": "x" * 9000}).encode())] * 100)
+    pipeline = declared(tmp_path, log)
+    for path in Path(log.store.removeprefix("file://")).rglob("objects/*/*"):
+        data = bytearray(path.read_bytes())
+        data[-100] ^= 1
+        path.chmod(0o644)
+        path.write_bytes(data)
+
+    with pytest.raises(Corrupt, match=r"birds-\d from offset \d+ on: .*CRC-32C does not match"):
+        run_pipeline(spark, pipeline, NOW)
 
 
 def _has(told: list[BatchMetrics], rows: int, running: Future[Engine]) -> bool:

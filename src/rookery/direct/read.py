@@ -22,6 +22,7 @@ from rookery.direct.blocking import Kept, LoopThread, shared
 from rookery.direct.place import Place
 from rookery.direct.plan import Gap, PlannedRange, Planner
 from rookery.errors import Conflict, Corrupt
+from rookery.formats.keys import object_key
 from rookery.formats.segment import check_offsets
 from rookery.log.openfiles import Missing
 from rookery.log.origin import Handles
@@ -162,7 +163,7 @@ class RangeReader:
         under_way: deque[asyncio.Task[Loaded]] = deque()
         try:
             for load in _cut(one.rows):
-                under_way.append(asyncio.create_task(self._load(partition, load)))
+                under_way.append(asyncio.create_task(self._load(one, partition, load)))
                 if len(under_way) > _LOADS_AHEAD:
                     yield await under_way.popleft()
             while under_way:
@@ -172,7 +173,7 @@ class RangeReader:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    async def _load(self, partition: Partition, load: _Load) -> Loaded:
+    async def _load(self, wanted: PlannedRange, partition: Partition, load: _Load) -> Loaded:
         first, last = load.rows[0], load.rows[-1]
         if first.is_segment:
             data = await self._read.read(first.object_id, load.position, load.size)
@@ -187,10 +188,21 @@ class RangeReader:
         refined = [Refined(partition, row) for row in load.rows]
         await refine(refined, self._read.read)
         for one in refined:
+            if isinstance(one.error, Corrupt):
+                raise _located(wanted, one.row, one.error) from one.error
             if one.error is not None:
                 raise one.error
         data_parts = [part for one in refined for part in _joined(one.parts)]
         return Loaded(data_parts, first.base_offset, last.end_offset, is_part=False, is_last=True)
+
+
+def _located(wanted: PlannedRange, row: Row, error: Corrupt) -> Corrupt:
+    """Say where the damage is; what lies in segments, the decoder tells itself."""
+    key = object_key(row.object_id) if row.object_id > 0 else f"entry {-row.object_id}"
+    return Corrupt(
+        f"{wanted.topic}-{wanted.partition} from offset {row.base_offset} on: {key}, byte "
+        f"{row.position}: {error}; `rookery fsck` tells what else is damaged"
+    )
 
 
 def plan_again(

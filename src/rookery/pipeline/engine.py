@@ -31,6 +31,7 @@ from rookery.pipeline.manifests import (
 from rookery.pipeline.metrics import BatchMetrics, quantile
 from rookery.pipeline.spec import Pipeline, Sink
 from rookery.pipeline.task import REPORT, Report, StageTask
+from rookery.spark.failures import own_errors
 from rookery.tables.latest import table_schema
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, DataFile, Table
@@ -325,7 +326,8 @@ class Engine:
 
 def _reports(plan: Plan, name: BatchName, rows: Rows, before: Manifest | None) -> list[Report]:
     """Run a batch's tasks: they stage what they make of its rows."""
-    found = rows.mapInArrow(plan.task(name, before), REPORT).collect()
+    with own_errors():
+        found = rows.mapInArrow(plan.task(name, before), REPORT).collect()
     return [Report.read(row["report"]) for row in found]
 
 

@@ -87,7 +87,7 @@ def run_pipeline(
 
     Raises:
         Error: what went wrong in a batch; the next run goes on from there.
-        PySparkException: a task failed as often as Spark tries it.
+        PySparkException: a task failed for reasons of its own, as often as Spark tries it.
     """
     engine = open_engine(pipeline, hook, spark)
     upkeep = Beside(pipeline)

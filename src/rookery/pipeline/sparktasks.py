@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from rookery.spark.failures import own_errors
 from rookery.tables.upserting import Run, Task, here
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def on_spark(spark: SparkSession, small_bytes: int = _SMALL_BYTES) -> Run:
         rows = [(at, bytearray(pickle.dumps(task))) for at, task in enumerate(tasks)]
         frame = spark.createDataFrame(rows, _TASKS)
         frame = frame.repartition(min(len(rows), _MAX_PARTITIONS), "at")
-        found = frame.mapInArrow(_run_all, _RESULTS).collect()
+        with own_errors():
+            found = frame.mapInArrow(_run_all, _RESULTS).collect()
         return [pickle.loads(row.result) for row in sorted(found, key=lambda row: row.at)]  # noqa: S301 (our own)
 
     return run
