@@ -110,9 +110,9 @@ class Admin:
                 validate_only=validate_only,
             )
             answer = await tries.call(link, CREATE_TOPICS, version, request, request_ms)
-            for row in answer.topics:
-                if tries.explain(row.error_code, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    continue
+            exists = ErrorCode.TOPIC_ALREADY_EXISTS
+            left = [r for r in answer.topics if not tries.settles(r.name, r.error_code, exists)]
+            for row in left:
                 _check(row.error_code, f"create topic {row.name!r}", row.error_message)
 
         names = [topic.name for topic in topics]
@@ -137,10 +137,13 @@ class Admin:
                 timeout_ms=request_ms,
             )
             answer = await tries.call(link, DELETE_TOPICS, version, request, request_ms)
+            gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for row in answer.responses:
                 self._router.metadata.forget(row.name or "")
-                if tries.explain(row.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                    continue
+            left = [
+                r for r in answer.responses if not tries.settles(r.name or "", r.error_code, gone)
+            ]
+            for row in left:
                 _check_there(row.error_code, f"delete topic {row.name!r}", row.error_message)
 
         await self._change(f"delete topics {names}", ask, timeout_ms)
@@ -163,7 +166,7 @@ class Admin:
             answer = await tries.call(link, CREATE_PARTITIONS, version, request, request_ms)
             self._router.metadata.forget(topic)
             for row in answer.results:
-                if tries.explain(row.error_code, ErrorCode.INVALID_PARTITIONS):
+                if tries.settles(topic, row.error_code, ErrorCode.INVALID_PARTITIONS):
                     continue
                 _check_there(row.error_code, f"add partitions to {topic!r}", row.error_message)
 
@@ -271,10 +274,11 @@ class Admin:
 
 
 class _Tries:
-    """The tries of one change: one that went unanswered may have been made all the same."""
+    """The tries of one change: what an earlier one has done, or may have done, counts."""
 
     def __init__(self) -> None:
         self._is_in_doubt = False
+        self._done: set[str] = set()
 
     async def call(
         self,
@@ -291,9 +295,17 @@ class _Tries:
             self._is_in_doubt = True
             raise
 
-    def explain(self, code: ErrorCode, done: ErrorCode) -> bool:
-        """Tell whether a code may say no more than that an earlier try has done it."""
-        return self._is_in_doubt and code is done
+    def settles(self, name: str, code: ErrorCode, done: ErrorCode) -> bool:
+        """Tell whether something is done: by this try, or by an earlier one (`done` says so)."""
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            # The broker did not wait for the end; the controller goes on all the same.
+            self._is_in_doubt = True
+        is_done = code is ErrorCode.NONE or (
+            code is done and (self._is_in_doubt or name in self._done)
+        )
+        if is_done:
+            self._done.add(name)
+        return is_done
 
 
 def _check(code: ErrorCode, what: str, message: str | None) -> None:
