@@ -7,6 +7,7 @@ that stops or kills a server starts it again, or makes a `KafkaServer` for itsel
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 # A shell lets what runs in the background ignore interrupts; what tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Of what they start, too, it shall be known where it crashed.
+os.environ.setdefault("PYTHONFAULTHANDLER", "1")
 
 # A short run is over before the optimizing compiler has paid for itself.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

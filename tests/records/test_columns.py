@@ -438,7 +438,8 @@ class TestFaults:
         with pytest.raises(Corrupt, match="record count"):
             read(sealed(packed, attributes=1, record_count=huge, last_offset_delta=huge))
 
-        assert pa.default_memory_pool().bytes_allocated() == before
+        # What other tests have left may be freed at any time.
+        assert pa.default_memory_pool().bytes_allocated() <= before
         assert pa.default_memory_pool().max_memory() == peak
 
     def test_a_stated_header_count_allocates_nothing(self) -> None:

@@ -25,7 +25,7 @@ from rookery.cluster.port import (
 from rookery.errors import ConfigError, Unavailable
 
 try:
-    import grpc  # noqa: F401 (asked for here, so that the advice can be given)
+    from rookery.cluster.etcd.rpc import grpc  # noqa: F401 (asked for here, so that the advice can be given)
 except ImportError as error:
     raise ConfigError("a cluster log in etcd needs grpcio: pip install 'rookery[etcd]'") from error
 

@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import grpc
-
 from rookery.cluster.etcd.address import Address
 from rookery.cluster.etcd.messages import (
     AUTHENTICATE,
@@ -21,6 +19,7 @@ from rookery.cluster.etcd.messages import (
     read_token,
 )
 from rookery.cluster.etcd.refusal import StaleToken, refusal
+from rookery.cluster.etcd.rpc import grpc
 from rookery.errors import Unavailable
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import grpc
-
 from rookery.cluster.etcd.address import Address
+from rookery.cluster.etcd.rpc import grpc
 from rookery.errors import Conflict, Corrupt, Unavailable
 
 
