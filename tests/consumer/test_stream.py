@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -317,8 +318,11 @@ def test_a_stream_has_one_reader_and_one_process(topics: Logs) -> None:
     topic = filled(topics, "misuse", [0])
     stream = rookery.read(topics.bootstrap, topic).open()
 
-    with stream._lock, pytest.raises(Misuse, match="one reader"):
-        next(stream)
+    with ThreadPoolExecutor(1) as other:
+        other.submit(stream._lock.acquire).result()
+        with pytest.raises(Misuse, match="one reader"):
+            next(stream)
+        other.submit(stream._lock.release).result()
     child = os.fork()
     if not child:
         try:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from rookery.consumer.faults import Misuse
@@ -23,7 +23,6 @@ class Background(LoopThread):
         super().__init__("rookery-consumer")
         self._source: Source | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._calls: set[Future[Any]] = set()
         self._is_over = False
         self._pid = os.getpid()
 
@@ -36,20 +35,10 @@ class Background(LoopThread):
         if self._is_over:
             work.close()
             raise Misuse("the stream is closed; make another one")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        self._calls.add(future)
         try:
-            return future.result()
+            return super().run(work)
         except CancelledError:
             raise Misuse("the stream was closed meanwhile; make another one") from None
-        finally:
-            future.cancel()  # nobody waits for it any more
-            self._calls.discard(future)
-
-    def _interrupt(self) -> None:
-        """Have all threads return that wait in `run`."""
-        for call in list(self._calls):
-            call.cancel()
 
     async def own(self, source: Source) -> None:
         """Close a source in the end."""
@@ -67,7 +56,7 @@ class Background(LoopThread):
         if self._is_over or os.getpid() != self._pid:
             return
         self._is_over = True
-        self._interrupt()
+        self.interrupt()
         if threading.current_thread() is self._thread:
             # The garbage collector may run anywhere, here too.
             self._ending = asyncio.ensure_future(self._end_and_stop())
@@ -76,7 +65,7 @@ class Background(LoopThread):
             super().run(self._end())
         finally:
             self.close()
-            self._interrupt()
+            self.interrupt()
 
     async def _end_and_stop(self) -> None:
         await self._end()

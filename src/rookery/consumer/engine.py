@@ -19,7 +19,7 @@ from rookery.consumer.arrow import Numbers
 from rookery.consumer.batch import Batch, Committer
 from rookery.consumer.block import Block
 from rookery.consumer.checkpoint import NO_TIME, Checkpoint, Mark
-from rookery.consumer.faults import OutOfMemory, Unheard
+from rookery.consumer.faults import Misuse, OutOfMemory, Unheard
 from rookery.consumer.intake import Intake
 from rookery.consumer.marks import Marks
 from rookery.consumer.merge import Bound, Merge, Piece
@@ -28,6 +28,7 @@ from rookery.consumer.outlet import Going, Outlet
 from rookery.consumer.output import Shape
 from rookery.consumer.settings import StreamSettings, ms
 from rookery.consumer.shelf import ENDLESS, Shelf, Shelves, State
+from rookery.errors import Error
 from rookery.model.partition import TopicPartition
 
 # Proof that a partition is empty is good for so long: without answers nothing is known.
@@ -66,6 +67,10 @@ class Engine:
         self._looked_at = 0
         self._ready_since: int | None = None
         self._blocked_since: int | None = None
+        self._is_amid = False
+        self._checkpoint_before = self.marks.maker()
+        self.made: Batch | None = None
+        """The next batch; it stays here until it is taken, also if who asked was interrupted."""
         self.committer: Committer
         """Who commits for batches."""
         self.shelf_of: list[Shelf] = []
@@ -102,7 +107,7 @@ class Engine:
         self.shelf_of.append(shelf)
         self.marks.join(one.place, mark)
         self._shape.join(one.place)
-        with self._shelves.news:
+        with self._shelves.lock:
             self._shelves.by_place[one.place] = shelf
             self._shelves.changed.append(shelf)
             self._shelves.tell()
@@ -127,7 +132,7 @@ class Engine:
         self._settle(self._outlet.ready.forget(shelf.index))
         self._merge.leave(shelf.index)
         self.marks.is_gone.add(shelf.index)
-        with self._shelves.news:
+        with self._shelves.lock:
             shelf.is_gone = True
             shelf.chunks.clear()
             self._shelves.by_place.pop(shelf.place, None)
@@ -135,37 +140,65 @@ class Engine:
 
     # The loop.
 
-    def next(self, wait_ms: int | None = None) -> Batch | None:
-        """Return the next batch; None when all was handed out, or the time to wait is over.
+    def make(self, wait_ms: int | None = None) -> None:
+        """Have the next batch in `made`, unless all was handed out or the time to wait is over.
 
         Raises:
             Error: a partition's fault, when nothing can be handed out without it.
+            Misuse: an earlier call was interrupted where nobody can go on.
         """
         give_up_at = None if wait_ms is None else self._clock.monotonic_ms() + wait_ms
-        while not self.is_finished and not self.is_interrupted:
+        while self.made is None and not self.is_finished and not self.is_interrupted:
             seen = self._shelves.arrivals()
-            with self._guard:
-                found = self._step()
-            if isinstance(found, Batch):
-                return found
-            if found:
-                left = found
+            left = self._whole_step()
+            if left:
                 if give_up_at is not None:
                     left = min(left, give_up_at - self._clock.monotonic_ms())
                     if left <= 0:
-                        return None
+                        return
                 self._shelves.wait(seen, left)
-        return None
 
-    def _step(self) -> Batch | int:
-        """Do what can be done; return a batch, or how long to wait for news at most."""
-        if self._shelves.failure is not None:
-            raise self._shelves.failure
+    def checkpoint(self) -> Checkpoint:
+        """Return where the stream stands behind the last batch that was taken.
+
+        Raises:
+            Misuse: as `make`.
+        """
+        self._check_whole()
+        maker = self.marks.maker() if self.made is None else self._checkpoint_before
+        return maker()
+
+    def _whole_step(self) -> int:
+        """Do a step; remember if something other than an error of ours has come between."""
+        with self._guard:
+            self._check_whole()
+            if self._shelves.failure is not None:
+                raise self._shelves.failure
+            self._is_amid = True
+            try:
+                left = self._step()
+            except Error:
+                self._is_amid = False  # asking again tries again
+                raise
+            self._is_amid = False
+            return left
+
+    def _check_whole(self) -> None:
+        # An interrupt comes between any two lines: rows may be on their way from here to there.
+        if self._is_amid:
+            raise Misuse(
+                "the stream was interrupted while it put rows in order; close it, and begin another"
+                " one at the checkpoint of the last batch"
+            )
+
+    def _step(self) -> int:
+        """Do what can be done, and make a batch of it; return how long to wait for news at most."""
         has_moved = self._advance()
         now = self._clock.monotonic_ms()
         is_over = self._is_over()
         if self._may_emit(now, is_over=is_over, has_moved=has_moved):
-            return self._hand_out(self._outlet.next())
+            self.made = self._hand_out(self._outlet.next())
+            return 0
         if is_over and not (self._outlet.ready.size and not self._outlet.is_spent):
             self.is_finished = True
             return 0
@@ -249,6 +282,7 @@ class Engine:
 
     def _hand_out(self, going: Going) -> Batch:
         rows = going.rows
+        self._checkpoint_before = self.marks.maker()
         self._outlet.count(rows)
         if going.is_late.any():
             for index, count in enumerate(np.bincount(rows.indices[going.is_late]).tolist()):
@@ -295,7 +329,7 @@ class Engine:
         for shelf in [self.shelf_of[bound.partition]] if is_held else self.shelf_of:
             if shelf.fault is not None and not shelf.chunks:
                 fault = shelf.fault
-                with self._shelves.news:
+                with self._shelves.lock:
                     shelf.fault = None  # asking again tries again
                 self._shelves.need([])
                 raise fault

@@ -92,7 +92,7 @@ class Feed:
                 pause_ms = self._start()
                 await self._pause(pause_ms)
         except Exception as error:
-            with self._shelves.news:
+            with self._shelves.lock:
                 self._shelves.failure = error
                 self._shelves.tell()
             if not isinstance(error, Error):
@@ -114,7 +114,7 @@ class Feed:
         if self._is_occupied():
             return _LONG_WAIT_MS
         now = self._clock.monotonic_ms()
-        with self._shelves.news:
+        with self._shelves.lock:
             open_ones = [one for one in self._shelves.by_place.values() if not one.is_exhausted]
             ready = [
                 one
@@ -138,7 +138,7 @@ class Feed:
         shelves, lanes = self._shelves, self._lanes
         if not self._busy or not self._busy.issuperset(lanes.values()):
             return False
-        with shelves.news:
+        with shelves.lock:
             return lanes.keys() >= shelves.by_place.keys()
 
     def _find_lanes(self, ready: list[Shelf]) -> None:
@@ -231,7 +231,7 @@ class Feed:
         except Error as error:
             answers = [Answer(one.place, one.offset, error=error) for one in request.wants]
         finally:
-            with self._shelves.news:
+            with self._shelves.lock:
                 self._reserved -= request.max_bytes
                 self._busy.discard(request.lane)
                 for shelf in request.shelves:
@@ -239,7 +239,7 @@ class Feed:
             self._wake.set()
         told = {answer.place: answer for answer in answers}
         is_alone = len(request.wants) == 1
-        with self._shelves.news:
+        with self._shelves.lock:
             for shelf, want in zip(request.shelves, request.wants, strict=True):
                 if shelf.position == want.offset and not shelf.is_gone:
                     answer = told.get(shelf.place, Answer(shelf.place, want.offset))
@@ -354,11 +354,11 @@ class Feed:
                 self._source.find({shelf.place: LATEST}),
             )
         except Error as error:
-            with self._shelves.news:
+            with self._shelves.lock:
                 self._on_error(shelf, error)
             return
         earliest, latest = first[shelf.place], last[shelf.place]
-        with self._shelves.news:
+        with self._shelves.lock:
             shelf.retry_at = 0
             if shelf.position > latest:
                 shelf.fault = LogTruncated(shelf.place, shelf.position, latest)
@@ -384,7 +384,7 @@ class Feed:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            with self._shelves.news:
+            with self._shelves.lock:
                 self._shelves.failure = error
                 self._shelves.tell()
 

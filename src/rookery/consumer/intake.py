@@ -12,7 +12,7 @@ from rookery.consumer.output import Shape
 from rookery.consumer.settings import StreamSettings
 from rookery.consumer.shelf import ENDLESS, Shelf, Shelves
 from rookery.consumer.table import ORDER
-from rookery.errors import ApiError, Corrupt
+from rookery.errors import ApiError, Corrupt, Error
 
 
 class Intake:
@@ -39,9 +39,9 @@ class Intake:
         except (Corrupt, ApiError) as error:
             self._on_fault(shelf, chunk, error)
             return 0
-        except BaseException:
-            # It is not the data's fault (a registry is down, Ctrl-C): the next try has it again.
-            with self._shelves.news:
+        except Error:
+            # It is not the data's fault (a registry is down): the next try has it again.
+            with self._shelves.lock:
                 shelf.chunks.appendleft(chunk)
             raise
         change, rows = -chunk.size, 0
@@ -82,7 +82,7 @@ class Intake:
             shelf.decoded_to = chunk.end
             self._shelves.settle(shelf, -chunk.size)
             return
-        with self._shelves.news:
+        with self._shelves.lock:
             freed = chunk.size + sum(one.size for one in shelf.chunks)
             shelf.chunks.clear()
             self._shelves.charge(shelf, -freed)

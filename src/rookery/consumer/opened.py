@@ -163,7 +163,7 @@ class Opened:
         return {place: Mark(offset) for place, offset in first.items()}
 
     def _fail(self, error: Exception) -> None:
-        with self.shelves.news:
+        with self.shelves.lock:
             self.shelves.failure = error
             self.shelves.tell()
 

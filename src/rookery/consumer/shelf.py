@@ -11,8 +11,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from queue import Empty, SimpleQueue
 
 from rookery.consumer.block import Chunk
 from rookery.consumer.checkpoint import NO_TIME
@@ -153,7 +155,8 @@ class Shelves:
         """How many bytes they may hold."""
         self.spill = spill
         """Where chunks go that do not fit."""
-        self.news = threading.Condition()
+        # No Condition: its `__enter__` is Python, and an interrupt in it leaves the lock taken.
+        self.lock = threading.RLock()
         self.by_place: dict[TopicPartition, Shelf] = {}
         self.held = 0
         """Bytes of chunks and blocks."""
@@ -168,6 +171,8 @@ class Shelves:
         self._wake_feed: Callable[[], None] = _nothing
         self._is_hungry = False
         self._arrivals = 0
+        self._is_awaited = False
+        self._bell: SimpleQueue[None] = SimpleQueue()
 
     def on_room(self, wake: Callable[[], None]) -> None:
         """Have the feed told when there is room again."""
@@ -188,7 +193,7 @@ class Shelves:
 
     def pop(self, shelf: Shelf) -> Chunk | None:
         """Take the next chunk; its bytes count until `charge` says otherwise."""
-        with self.news:
+        with self.lock:
             if not shelf.chunks:
                 return None
             chunk = shelf.chunks.popleft()
@@ -200,7 +205,7 @@ class Shelves:
 
     def settle(self, shelf: Shelf, change: int) -> None:
         """Count a change of what is held, and let the feed know if there is room for more."""
-        with self.news:
+        with self.lock:
             self.charge(shelf, change)
             is_hungry = self._is_hungry and self.held < self.memory
             if is_hungry:
@@ -215,28 +220,33 @@ class Shelves:
     def tell(self) -> None:
         """Wake the reader; the lock must be held."""
         self._arrivals += 1
-        self.news.notify_all()
+        if self._is_awaited:
+            self._is_awaited = False
+            self._bell.put(None)
 
     def take_changed(self) -> list[Shelf]:
         """Return those that something was heard of since the last call."""
-        with self.news:
+        with self.lock:
             changed, self.changed = self.changed, []
         return changed
 
     def arrivals(self) -> int:
         """Return a number that grows with every news."""
-        with self.news:
+        with self.lock:
             return self._arrivals
 
     def wait(self, seen: int, timeout_ms: float) -> None:
-        """Wait for news that are newer than `seen`."""
-        with self.news:
-            if self._arrivals == seen:
-                self.news.wait(max(timeout_ms, 0) / 1000)
+        """Wait for news that are newer than `seen`; now and then it ends without any."""
+        with self.lock:
+            if self._arrivals != seen:
+                return
+            self._is_awaited = True
+        with suppress(Empty):
+            self._bell.get(timeout=max(timeout_ms, 0) / 1000)
 
     def need(self, needed: list[Shelf]) -> None:
         """Say what the merge waits for, and have it fetched."""
-        with self.news:
+        with self.lock:
             is_news = needed != self.needed
             self.needed = needed
         if is_news:
@@ -256,7 +266,7 @@ class Shelves:
         The first of the partitions give all that they have not decoded before the next ones do.
         """
         freed = 0
-        with self.news:
+        with self.lock:
             for shelf in shelves:
                 freed += self._store(shelf, room - freed)
                 while freed < room and shelf.chunks:

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["OrderedStream", "Subscription"]
+
+_ELSEWHERE: Final = "the stream is being read elsewhere; one reader at a time"
 
 
 class OrderedStream:
@@ -58,12 +60,12 @@ class OrderedStream:
         self._clock = clock or SystemClock()
         self._made_at = int(self._clock.now_ms())
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        # Its owner may take it again, which an interrupt may have kept from giving it back.
+        self._lock = threading.RLock()
         self._background: Background | None = None
         self._opened: Opened | None = None
         self._is_closed = False
         self._last: Batch | None = None
-        self._unseen: Batch | None = None
         self._side: list[pa.RecordBatch] = []
 
     # Opening and closing.
@@ -174,15 +176,16 @@ class OrderedStream:
         while not work.done():
             with suppress(asyncio.CancelledError, Exception):
                 await asyncio.shield(work)
-        if work.cancelled() or work.exception() is not None or work.result() is None:
+        if work.cancelled() or work.exception() is not None or self._opened is None:
             return
-        self._unseen, self._last = work.result(), None
+        if (batch := work.result()) is not None:
+            self._opened.engine.made, self._last = batch, None
 
     def _interrupt(self) -> None:
         """Have a thread return that waits for a batch, or for the stream to open."""
         if self._opened is not None:
             self._opened.engine.is_interrupted = True
-            with self._opened.shelves.news:
+            with self._opened.shelves.lock:
                 self._opened.shelves.tell()
         elif self._background is not None:
             self._background.end()
@@ -191,7 +194,7 @@ class OrderedStream:
         self, wait_ms: int | None, is_cancelled: threading.Event | None = None
     ) -> Batch | None:
         if not self._lock.acquire(blocking=False):
-            raise Misuse("the stream is being read elsewhere; one reader at a time")
+            raise Misuse(_ELSEWHERE)
         try:
             opened = self._get(is_cancelled)
             if self._settings.commit == "on_next" and self._last is not None:
@@ -201,14 +204,16 @@ class OrderedStream:
             # Likewise: it is seen here, or by the engine.
             if self._is_interrupted(is_cancelled):
                 return None
-            batch, self._unseen = self._unseen, None
-            if batch is None:
-                batch = opened.engine.next(wait_ms)
+            opened.engine.make(wait_ms)
             opened.bar.show(self._progress(opened), is_over=opened.engine.is_finished)
-            self._last = batch
-            return batch
+            is_made = opened.engine.made is not None
         finally:
             self._lock.release()
+        # Nothing is called from here on, so that an interrupt comes before it is taken, or behind.
+        self._last, opened.engine.made = opened.engine.made, None
+        if is_made and self._last is None:
+            raise Misuse(_ELSEWHERE)
+        return self._last
 
     # Other forms.
 
@@ -267,7 +272,7 @@ class OrderedStream:
     @property
     def checkpoint(self) -> Checkpoint:
         """Where the stream stands behind the last batch handed out."""
-        return self._get().engine.marks.maker()()
+        return self._get().engine.checkpoint()
 
     @property
     def frontier(self) -> int | None:

@@ -9,6 +9,8 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from rookery.direct.log import DirectLog
@@ -18,11 +20,62 @@ from rookery.net.loop import loop_factory
 T = TypeVar("T")
 
 
+class _Call(Generic[T]):
+    """A coroutine that one thread waits for while another one runs it.
+
+    Not a Future of `concurrent.futures`: it has a Condition, and an interrupt in the midst of that
+    leaves its lock taken, so that the other thread would wait for ever. What is used here of a
+    queue is one instruction each. The task stays where it ran, too: an interrupt that comes while
+    one is let go is lost.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self._ended: SimpleQueue[tuple[BaseException | None, list[T]]] = SimpleQueue()
+        self.is_done = False
+
+    def begin(self) -> None:
+        """Begin, on the loop."""
+        self._task = asyncio.get_running_loop().create_task(self._work)
+        self._task.add_done_callback(self._end)
+
+    def give_up(self) -> None:
+        """Cancel it, on the loop; it has begun, for calls come in order."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def interrupt(self) -> None:
+        """Have whoever waits return, from any thread."""
+        self._ended.put((CancelledError(), []))
+
+    def result(self) -> T:
+        """Wait for the result, in the other thread."""
+        error, found = self._ended.get()
+        try:
+            if error is not None:
+                raise error
+            self.is_done = True
+            return found[0]
+        finally:
+            del error  # it knows this frame
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        self._task = None
+        if task.cancelled():
+            self.interrupt()
+        elif (error := task.exception()) is not None:
+            self._ended.put((error, []))
+        else:
+            self._ended.put((None, [task.result()]))
+
+
 class LoopThread:
     """A thread that runs an event loop until it is closed."""
 
     def __init__(self, name: str = "rookery-direct") -> None:
         self._loop = loop_factory()()
+        self._calls: set[_Call[Any]] = set()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -31,13 +84,25 @@ class LoopThread:
         self._loop.run_forever()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there; wait for it and return what it returns."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Run a coroutine there; wait for it and return what it returns.
+
+        Raises:
+            CancelledError: somebody has called `interrupt`.
+        """
+        call = _Call(work)
+        self._calls.add(call)
         try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # nobody waits for it any more
-            raise
+            self._loop.call_soon_threadsafe(call.begin)
+            return call.result()
+        finally:
+            self._calls.discard(call)
+            if not call.is_done and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(call.give_up)  # nobody waits for it any more
+
+    def interrupt(self) -> None:
+        """Have all threads return that wait in `run`."""
+        for call in list(self._calls):
+            call.interrupt()
 
     def iterate(self, items: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
         """Yield what an asynchronous iterator yields, which lives on the loop."""
