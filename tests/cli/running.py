@@ -64,7 +64,7 @@ class Rookery:
 
     def topic(self, *args: str) -> str:
         """Create a topic that no other test uses."""
-        name = f"topic-{next(_numbers)}"
+        name = f"cli-{next(_numbers)}"
         self("topics", "create", name, *args)
         return name
 

@@ -67,7 +67,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 def new_topic(bootstrap: str, partitions: int = 1, **configs: str) -> str:
     """Create a topic that no other test uses, with our own client."""
-    name = f"topic-{next(_numbers)}"
+    name = f"clients-{next(_numbers)}"
     settings = {key.replace("_", "."): value for key, value in configs.items()}
 
     async def create() -> None:
