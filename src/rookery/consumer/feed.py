@@ -92,9 +92,7 @@ class Feed:
                 pause_ms = self._start()
                 await self._pause(pause_ms)
         except Exception as error:
-            with self._shelves.lock:
-                self._shelves.failure = error
-                self._shelves.tell()
+            self._shelves.fail(error)
             if not isinstance(error, Error):
                 log.exception("the feed has ended")
         finally:
@@ -384,9 +382,7 @@ class Feed:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            with self._shelves.lock:
-                self._shelves.failure = error
-                self._shelves.tell()
+            self._shelves.fail(error)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

@@ -111,7 +111,7 @@ class Opened:
             look_ms = ms(self._settings.discover)
             await self._run(ClassicMember(self._source.client, group, self._topics, look_ms))
         except Error as error:
-            self._fail(error)
+            self.shelves.fail(error)
 
     async def _run(self, member: Member | ClassicMember) -> None:
         self.commits.member = member
@@ -138,7 +138,7 @@ class Opened:
         try:
             await asyncio.to_thread(told, places)
         except Exception as error:  # noqa: BLE001 (whatever it is, whoever reads shall know)
-            self._fail(error)
+            self.shelves.fail(error)
 
     async def _discover(self) -> None:
         """Look for partitions that were added, and read them from their beginning."""
@@ -153,7 +153,7 @@ class Opened:
             except (ApiError, Unavailable) as error:
                 log.debug("could not look for new partitions: %s", error)
             except Error as error:
-                self._fail(error)
+                self.shelves.fail(error)
                 return
 
     async def _beginnings(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Mark]:
@@ -161,11 +161,6 @@ class Opened:
             return {}
         first = await self._source.find(dict.fromkeys(places, EARLIEST))
         return {place: Mark(offset) for place, offset in first.items()}
-
-    def _fail(self, error: Exception) -> None:
-        with self.shelves.lock:
-            self.shelves.failure = error
-            self.shelves.tell()
 
     def finish(self) -> None:
         """Let everything go."""

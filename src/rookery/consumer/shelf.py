@@ -224,6 +224,12 @@ class Shelves:
             self._is_awaited = False
             self._bell.put(None)
 
+    def fail(self, error: BaseException) -> None:
+        """Tell the reader that nothing more will come, and why."""
+        with self.lock:
+            self.failure = error
+            self.tell()
+
     def take_changed(self) -> list[Shelf]:
         """Return those that something was heard of since the last call."""
         with self.lock:

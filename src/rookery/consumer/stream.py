@@ -60,7 +60,7 @@ class OrderedStream:
         self._clock = clock or SystemClock()
         self._made_at = int(self._clock.now_ms())
         self._pid = os.getpid()
-        # Its owner may take it again, which an interrupt may have kept from giving it back.
+        # Reentrant, for an interrupt may have kept its owner from giving it back.
         self._lock = threading.RLock()
         self._background: Background | None = None
         self._opened: Opened | None = None

@@ -33,7 +33,6 @@ class _Call(Generic[T]):
         self._work = work
         self._task: asyncio.Task[T] | None = None
         self._ended: SimpleQueue[tuple[BaseException | None, list[T]]] = SimpleQueue()
-        self.is_done = False
 
     def begin(self) -> None:
         """Begin, on the loop."""
@@ -55,7 +54,6 @@ class _Call(Generic[T]):
         try:
             if error is not None:
                 raise error
-            self.is_done = True
             return found[0]
         finally:
             del error  # it knows this frame
@@ -94,10 +92,12 @@ class LoopThread:
         try:
             self._loop.call_soon_threadsafe(call.begin)
             return call.result()
+        except BaseException:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(call.give_up)  # nobody waits for it any more
+            raise
         finally:
             self._calls.discard(call)
-            if not call.is_done and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(call.give_up)  # nobody waits for it any more
 
     def interrupt(self) -> None:
         """Have all threads return that wait in `run`."""
