@@ -8,7 +8,7 @@ NATIVE := $(wildcard src/rookery/*/*.pyx src/rookery/*/*.pxd)
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo test check bench fuzz long crash faults killing soak spark42 large clean
+.PHONY: help demo test check bench fuzz long crash faults killing soak stock spark42 large clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ killing: $(READY) $(PEERS) ## Kill every kind of Spark process 50 times under a 
 
 soak: $(READY) $(PEERS) ## Give the light daemon of Spark's workers 30 000 tasks
 	@$(BIN)/python -m tests.spark.soak
+
+stock: $(READY) $(PEERS) ## Let Spark's own Kafka connector read and write our broker
+	@$(BIN)/pytest -q tests/spark/test_stock_connector.py
 
 spark42: $(READY) $(PEERS) ## Run the tests of Spark on pyspark 4.2, too
 	@scripts/spark42
