@@ -151,6 +151,27 @@ async def test_the_limits_hold_for_what_follows(
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
+async def test_a_first_batch_beyond_its_limit_leaves_less_to_the_others(
+    served: ServedBroker, topic: str, is_cold: bool
+) -> None:
+    large, small = batch(b"x" * 300_000), batch(b"x" * 10_000)
+    async with raw(served) as client:
+        await client.produce(topic, large)
+        for partition in (1, 2):
+            for _ in range(20):
+                await client.produce(topic, small, partition=partition)
+        if is_cold:
+            forget_tail(served)
+        offsets = {(topic, partition): 0 for partition in range(3)}
+        response = await client.fetch_all(
+            offsets, partition_max_bytes=100_000, max_bytes=len(large) + 5 * len(small)
+        )
+        sizes = [len(bytes_of(one)) for one in response.responses[0].partitions]
+
+    assert sizes == [len(large), 5 * len(small), 0]
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
 async def test_sixty_batches_of_30_kb_are_read_to_the_end(
     served: ServedBroker, topic: str, is_cold: bool
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import Any, Final, NamedTuple
 
+from rookery.broker import configs
 from rookery.broker.call import Call
 from rookery.broker.leaders import other_leader
 from rookery.broker.sessions import Session, Watched
@@ -142,7 +143,7 @@ class Look:
         self.answers.append((watched, answer))
         readable = stable if self.request.isolation_level else end
         if offset < readable and (self.left > 0 or not self.size):
-            self._take(answer, key, partition, watched)
+            self._take(answer, topic, watched)
 
     def _is_told(self, watched: Watched, partition: Partition) -> bool:
         """Whether the client knows all there is to say; most of a large session is like that."""
@@ -152,10 +153,9 @@ class Look:
             and watched.log_start == partition.log_start
         )
 
-    def _take(
-        self, answer: PartitionData, key: Key, partition: Partition, watched: Watched
-    ) -> None:
+    def _take(self, answer: PartitionData, topic: Topic, watched: Watched) -> None:
         """Take records from memory, or note that they must be read."""
+        key, partition = (topic.id, watched.index), topic.partitions[watched.index]
         limit = min(self.left, watched.max_bytes)
         is_first = not self.size
         is_committed = self.request.isolation_level
@@ -168,7 +168,9 @@ class Look:
         )
         if records is None:
             self.cold.append(wanted)
-            size = wanted.available(max(limit, 1))
+            # The first batch comes whole; its size is not known yet, but what bounds it is.
+            most = configs.of(self.call.state, topic).max_message_bytes if is_first else 0
+            size = max(wanted.available(max(limit, 1)), min(wanted.least(), most))
         else:
             size = records.size
             if size:
