@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -15,7 +16,8 @@ Array: TypeAlias = "pa.Array[Any]"
 Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 _SMALL: Final = 48 * 1024
-_GIANT: Final = 1024 * 1024
+_LARGE: Final = 1024 * 1024
+_GIANT: Final = 4 * 1024 * 1024
 
 Number = TypeVar("Number", bound=np.dtype[Any])
 
@@ -34,12 +36,15 @@ def appended(numbers: np.ndarray[Any, Number], value: int) -> np.ndarray[Any, Nu
 def fresh(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return memory; what is in it is chance.
 
-    Between these sizes Arrow's is best: it keeps what was let go for the next, where the C library
-    gives it back to the system, which has to clean it. Smaller blocks the C library keeps, too, and
-    of giants it is better not to keep any.
+    From small to large Arrow's is best: it keeps what was let go for the next, where the C library
+    gives it back to the system, which has to clean it. Smaller blocks the C library keeps, too.
+    Giants come from the system and go back to it: among other blocks they would leave gaps that
+    nothing fits into.
     """
-    if _SMALL <= size < _GIANT:
+    if _SMALL <= size < _LARGE:
         return np.frombuffer(memoryview(pa.allocate_buffer(size)), np.uint8)
+    if size >= _GIANT:
+        return np.frombuffer(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS), np.uint8)
     return np.empty(size, np.uint8)
 
 

@@ -306,7 +306,7 @@ class Engine:
                 freed[piece.run.index] = freed.get(piece.run.index, 0) + block.size
         for index, size in freed.items():
             if not self.shelf_of[index].is_gone:
-                self._shelves.settle(self.shelf_of[index], -size)
+                self._shelves.free(self.shelf_of[index], size)
 
     # Waiting.
 
@@ -419,4 +419,5 @@ class Engine:
             return State.UNKNOWN
         if self._merge.is_idle(shelf.index):
             return State.IDLE
-        return State.FETCHING if shelf.is_fetching or not shelf.held else State.HELD
+        is_read = not shelf.is_exhausted and not shelf.is_passed_over
+        return State.FETCHING if is_read or not shelf.held else State.HELD

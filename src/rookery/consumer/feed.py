@@ -54,6 +54,8 @@ class _Request(NamedTuple):
     shelves: list[Shelf]
     wants: list[Want]
     max_bytes: int
+    reserved: int
+    """What the answer may take: a batch comes whole, also if it is larger than asked for."""
     wait_ms: int
 
 
@@ -125,7 +127,6 @@ class Feed:
                 for shelf in request.shelves:
                     shelf.is_fetching = True
                 self._busy.add(request.lane)
-                self._reserved += request.max_bytes
         for request in requests:
             self._spawn(self._fetch(request))
         waits = [one.retry_at - now for one in open_ones if one.retry_at > now]
@@ -164,9 +165,13 @@ class Feed:
         ahead = min(self._shelves.memory // 2, _MAX_AHEAD)
         share = max(ahead // max(len(open_ones), 1), 1)
         requests = []
-        for lane, many in by_lane.items():
-            request = self._request(lane, many, share, now)
+        # Those that the merge waits for are asked first: the room may not be enough for all.
+        urgent = [self._lanes.get(shelf.place) for shelf in self._shelves.needed]
+        for lane in dict.fromkeys([*urgent, *by_lane]):
+            many = by_lane.get(lane, [])
+            request = self._request(lane, many, share, now) if many else None
             if request is not None:
+                self._reserved += request.reserved
                 requests.append(request)
         return requests
 
@@ -176,6 +181,9 @@ class Feed:
         """Choose what to ask one broker for; the lock is held."""
         room = self._shelves.memory - self._shelves.held - self._reserved
         chosen = self._chosen(shelves, share, room)
+        picked = set(chosen)
+        for one in shelves:
+            one.is_passed_over = one not in picked
         if not chosen:
             self._shelves.be_hungry()
             return None
@@ -186,19 +194,20 @@ class Feed:
         each = max(1, min(each, _MAX_PARTITION, max_bytes))
         max_bytes = min(max_bytes, each * len(chosen))
         wants = [Want(one.place, one.position, each, one.leader_epoch) for one in chosen]
-        is_all = len(chosen) == len(shelves)
-        return _Request(lane, chosen, wants, max_bytes, self._wait_ms(chosen, now, is_all=is_all))
+        reserved = max(max_bytes, *(one.batch_bytes for one in chosen))
+        wait_ms = self._wait_ms(chosen, now, is_all=len(chosen) == len(shelves))
+        return _Request(lane, chosen, wants, max_bytes, reserved, wait_ms)
 
     def _chosen(self, shelves: list[Shelf], share: int, room: int) -> list[Shelf]:
         here = set(shelves)
         needed = [one for one in self._shelves.needed if one in here]
-        suspects = [one for one in needed if one.is_suspect]
-        if suspects:
-            return suspects[:1]
         if room <= 0:
             # One batch is allowed for, and not more than one: it is the merge's last way out.
             is_over = self._reserved or not needed or self._shelves.is_over(needed[0])
             return [] if is_over else needed[:1]
+        suspects = [one for one in needed if one.is_suspect]
+        if suspects:
+            return suspects[:1]
         first = set(needed)
         # What is larger than the room would come whole all the same.
         ahead = [
@@ -230,7 +239,7 @@ class Feed:
             answers = [Answer(one.place, one.offset, error=error) for one in request.wants]
         finally:
             with self._shelves.lock:
-                self._reserved -= request.max_bytes
+                self._reserved -= request.reserved
                 self._busy.discard(request.lane)
                 for shelf in request.shelves:
                     shelf.is_fetching = False

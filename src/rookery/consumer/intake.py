@@ -44,7 +44,8 @@ class Intake:
             with self._shelves.lock:
                 shelf.chunks.appendleft(chunk)
             raise
-        change, rows = -chunk.size, 0
+        sizes: list[int] = []
+        rows = 0
         for kept in many:
             if kept.left:
                 placed = self._merge.add(shelf.index, kept, kept.ordering, kept.offsets)
@@ -52,12 +53,10 @@ class Intake:
                 if self._settings.lateness:
                     kept.before = placed.before
                     kept.size += kept.before.nbytes
-                change += kept.size
-                shelf.block_bytes = max(shelf.block_bytes, kept.size)
+                sizes.append(kept.size)
                 rows += kept.left
         shelf.decoded_to = chunk.end
-        if change:
-            self._shelves.settle(shelf, change)
+        self._shelves.open(shelf, chunk, sizes)
         self._merge.set_done(shelf.index, is_done=shelf.is_done)
         return rows
 
@@ -80,7 +79,7 @@ class Intake:
         if isinstance(error, Corrupt) and self._settings.on_corrupt == "skip":
             shelf.lost += chunk.end - chunk.begin
             shelf.decoded_to = chunk.end
-            self._shelves.settle(shelf, -chunk.size)
+            self._shelves.open(shelf, chunk, [])
             return
         with self._shelves.lock:
             freed = chunk.size + sum(one.size for one in shelf.chunks)

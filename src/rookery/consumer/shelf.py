@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -79,6 +79,8 @@ class Shelf:
     fault: Error | None = None
     """Why it cannot be read; it is raised when the merge can go no further."""
     is_fetching: bool = False
+    is_passed_over: bool = False
+    """Whether the feed left it out when it chose last what to ask for."""
     is_gone: bool = False
     """Whether it was taken from us, or left out."""
     lost: int = 0
@@ -100,13 +102,16 @@ class Shelf:
     batch_bytes: int = 0
     """The largest chunk so far: about what one more will take."""
 
+    opened: int = 0
+    """Bytes of its blocks."""
     block_bytes: int = 0
-    """The largest block so far: what is compressed may be many times its chunk."""
+    """The largest block since it had none: what is compressed may be many times its chunk."""
 
     @property
     def largest(self) -> int:
         """About the largest batch that it holds."""
-        return min(self.held, max(self.batch_bytes, self.block_bytes))
+        chunks = self.held - self.opened
+        return max(min(chunks, self.batch_bytes), min(self.opened, self.block_bytes))
 
     @property
     def is_exhausted(self) -> bool:
@@ -192,7 +197,7 @@ class Shelves:
         self.peak = max(self.peak, self.held)
 
     def pop(self, shelf: Shelf) -> Chunk | None:
-        """Take the next chunk; its bytes count until `charge` says otherwise."""
+        """Take the next chunk; its bytes count until `open` or `charge` says otherwise."""
         with self.lock:
             if not shelf.chunks:
                 return None
@@ -203,14 +208,29 @@ class Shelves:
             self.charge(shelf, whole.size - chunk.size)
             return whole
 
-    def settle(self, shelf: Shelf, change: int) -> None:
-        """Count a change of what is held, and let the feed know if there is room for more."""
+    def open(self, shelf: Shelf, chunk: Chunk, sizes: Sequence[int]) -> None:
+        """Count blocks, by their sizes, instead of the chunk that they were made of."""
         with self.lock:
-            self.charge(shelf, change)
-            is_hungry = self._is_hungry and self.held < self.memory
-            if is_hungry:
+            before = shelf.block_bytes if shelf.opened else 0
+            shelf.block_bytes = max([before, *sizes])
+            shelf.opened += sum(sizes)
+            self.charge(shelf, sum(sizes) - chunk.size)
+        self._tell_of_room()
+
+    def free(self, shelf: Shelf, size: int) -> None:
+        """Count blocks no more that nothing is left of."""
+        with self.lock:
+            shelf.opened -= size
+            self.charge(shelf, -size)
+        self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
+        """Let the feed know if it waits for room and there is some."""
+        with self.lock:
+            is_due = self._is_hungry and self.held < self.memory
+            if is_due:
                 self._is_hungry = False
-        if is_hungry:
+        if is_due:
             self._wake_feed()
 
     def be_hungry(self) -> None:

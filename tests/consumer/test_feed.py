@@ -1,0 +1,138 @@
+"""What the feed asks for stays within the memory, however many brokers there are to be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import cast
+
+from rookery.clock import SystemClock
+from rookery.consumer import budget
+from rookery.consumer.feed import Feed
+from rookery.consumer.settings import StreamSettings
+from rookery.consumer.shelf import Shelf, Shelves
+from rookery.consumer.source import Answer, Source, Want
+from rookery.model.partition import TopicPartition
+from rookery.records.batch import parse, stamp_into
+from rookery.testing.clock import SeededRandom
+from rookery.testing.kafkalogs import NOON, packed, rows
+
+MIB = 1 << 20
+GIANT = 8 * MIB
+MEMORY = 64 * MIB
+BATCH = packed(rows([NOON], bytes(GIANT)))
+
+
+class Giants:
+    """Every partition is nothing but giants; an answer has the first that was asked for, whole."""
+
+    def __init__(self, brokers: int) -> None:
+        self._brokers = brokers
+        self.asked: list[tuple[Hashable, list[int]]] = []
+        """Broker and partitions of each fetch."""
+
+    async def locate(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Hashable]:
+        return {place: place.partition % self._brokers for place in places}
+
+    async def fetch(
+        self, lane: Hashable, wants: Sequence[Want], max_bytes: int, wait_ms: int
+    ) -> list[Answer]:
+        del max_bytes, wait_ms
+        self.asked.append((lane, [want.place.partition for want in wants]))
+        await asyncio.sleep(0)
+        first, *others = wants
+        batch = bytearray(BATCH)
+        stamp_into(batch, first.offset, 0)
+        answers = [
+            Answer(first.place, first.offset, memoryview(batch), [parse(batch)], (), 100, 100)
+        ]
+        return answers + [Answer(one.place, one.offset, high_watermark=100) for one in others]
+
+
+@asynccontextmanager
+async def fed(source: Giants, shelves: Shelves) -> AsyncIterator[None]:
+    """Have the shelves filled until nothing more is asked for."""
+    settings = StreamSettings(memory=MEMORY)
+    feed = Feed(cast("Source", source), shelves, settings, SystemClock(), SeededRandom(1))
+    running = asyncio.create_task(feed.run())
+    try:
+        fetches = -1
+        while fetches != feed.fetches:
+            fetches = feed.fetches
+            for _ in range(20):
+                await asyncio.sleep(0)
+        yield
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+def stand(count: int, *, needed: Sequence[int]) -> tuple[Shelves, list[Shelf]]:
+    """Return empty shelves for partitions, some of which the merge waits for."""
+    shelves = Shelves(budget.of_rows(MEMORY))
+    many = [Shelf(TopicPartition("giants", n), n, 0, 0) for n in range(count)]
+    shelves.by_place.update({one.place: one for one in many})
+    shelves.need([many[number] for number in needed])
+    return shelves, many
+
+
+async def test_giants_of_many_brokers_take_the_memory_and_one_batch_each() -> None:
+    shelves, _ = stand(12, needed=range(12))
+
+    async with fed(Giants(3), shelves):
+        pass
+
+    # Nobody knows of the first of each broker before it comes.
+    assert shelves.memory < shelves.peak <= shelves.memory + 3 * (GIANT + MIB)
+
+
+async def test_giants_that_are_known_take_the_memory_and_one_batch() -> None:
+    shelves, many = stand(12, needed=range(12))
+    for shelf in many:
+        shelf.batch_bytes = len(BATCH)
+
+    async with fed(Giants(3), shelves):
+        pass
+
+    assert shelves.memory < shelves.peak <= shelves.memory + GIANT + MIB
+
+
+async def test_who_was_passed_over_for_want_of_room_waits_for_room() -> None:
+    shelves, many = stand(4, needed=range(4))
+    for shelf in many:
+        shelf.is_suspect, shelf.batch_bytes = True, len(BATCH)
+    shelves.charge(many[0], shelves.memory + GIANT)
+    source = Giants(2)
+
+    async with fed(source, shelves):
+        assert source.asked == []
+        assert all(shelf.is_passed_over for shelf in many)
+
+
+async def test_what_the_merge_waits_for_is_asked_for_first() -> None:
+    shelves, many = stand(4, needed=[3])
+    for shelf in many:
+        shelf.batch_bytes = len(BATCH)
+    shelves.charge(many[0], shelves.memory - 10 * MIB)
+    source = Giants(4)
+
+    async with fed(source, shelves):
+        assert source.asked[0] == (3, [3])
+        assert {lane for lane, _ in source.asked} == {3}  # there was no room for others
+
+
+async def test_the_largest_that_is_held_is_not_the_largest_there_ever_was() -> None:
+    shelves, [shelf] = stand(1, needed=[0])
+    async with fed(Giants(1), shelves):
+        held = shelf.held
+        assert shelf.largest == shelf.batch_bytes
+        chunk = shelves.pop(shelf)
+        assert chunk is not None
+        shelves.open(shelf, chunk, [5 * GIANT])
+        assert shelf.largest == 5 * GIANT
+        shelves.free(shelf, 5 * GIANT)
+
+        assert shelf.largest == shelf.batch_bytes
+        assert shelf.held == held - chunk.size
