@@ -12,7 +12,7 @@ from rookery.client.settings import ClientSettings, Sasl
 from rookery.errors import ApiError, ConfigError
 from rookery.security.tls import ClientTls
 from rookery.testing.kafka import KafkaServer
-from tests.direct.logs import BASE, Cluster, Sent, create, send
+from tests.direct.logs import BASE, Cluster, Sent, create, send, send_by_turns
 
 
 @pytest.fixture
@@ -49,6 +49,17 @@ def test_segments_are_read_like_what_came_before_them(cluster: Cluster) -> None:
     after = rookery.read(cluster.place, "t").to_table()
 
     assert after.equals(before)
+
+
+def test_what_a_producer_commits_after_an_abort_is_read(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        committed = send_by_turns(broker, "turns")
+
+    assert rookery.read(cluster.place, "turns").to_table()["value"].to_pylist() == committed
+    cluster.rewrite("turns")
+    table = rookery.read(cluster.place, "turns", memory=1 << 20).to_table()
+    assert table["value"].to_pylist() == committed
 
 
 def test_objects_go_on_from_a_checkpoint(cluster: Cluster) -> None:

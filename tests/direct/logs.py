@@ -150,6 +150,23 @@ def send_aborted(broker: ServedBroker, topic: str, rows: Sequence[Sent], name: s
     producer.abort_transaction(30)
 
 
+def send_by_turns(broker: ServedBroker, topic: str) -> list[bytes]:
+    """Have one producer abort and commit transactions; return what it has committed."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "turns"})
+    producer.init_transactions(30)
+    committed: list[bytes] = []
+    for number, is_good in enumerate([False, True, True, False, False, True]):
+        rows = [b"%d %d" % (number, row) + bytes(500) for row in range(40)]
+        producer.begin_transaction()
+        for row in rows:
+            producer.produce(topic, row, partition=0)
+            if row[2:4] in {b"10", b"20", b"30"}:
+                producer.flush(30)
+        (producer.commit_transaction if is_good else producer.abort_transaction)(30)
+        committed += rows if is_good else []
+    return committed
+
+
 def values(count: int, size: int = 100, partitions: int = 1) -> list[Sent]:
     """Make rows that all differ."""
     return [

@@ -11,7 +11,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from rookery.direct.offsets import LATEST, Position
-from rookery.direct.plan import Gap, PlannedRange, Planner
+from rookery.direct.plan import Cutting, Gap, PlannedRange, Planner
 from rookery.errors import Corrupt
 from rookery.log.settings import RewriteSettings
 from rookery.records import _columns_twin, columns
@@ -31,6 +31,7 @@ from tests.direct.logs import (
     read_all,
     send,
     send_aborted,
+    send_by_turns,
     until,
     values,
     wanted,
@@ -105,6 +106,21 @@ def test_aborted_records_are_left_out_unless_asked_for(cluster: Cluster) -> None
     assert [row.offset for row in both] == [0, 1, 2, 4, 5, 7, 8]
     cluster.rewrite()
     assert read_all(cluster) == rows
+
+
+def test_what_a_producer_commits_after_an_abort_is_read(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        committed = send_by_turns(broker, "t")
+    rows = read_all(cluster)
+    assert [row.value for row in rows] == committed
+
+    # Each piece tells by itself: that of a task, and of a segment.
+    cluster.rewrite()
+    with cluster.log as log:
+        planner = Planner(log.log)
+        shares = log.run(planner.tasks(planned(log), Cutting(max_records=7)))
+    assert len(shares) > 20
+    assert [row for share in shares for row in read(cluster.place, share)] == rows
 
 
 def test_an_open_transaction_ends_what_is_read(cluster: Cluster) -> None:

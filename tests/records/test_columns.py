@@ -234,9 +234,11 @@ class TestTransactions:
         )
 
     @staticmethod
-    def offsets(aborted: list[tuple[int, int]], start: int = 0) -> Iterator[int]:
-        source = Fetched("t", 0, TestTransactions.log(), start, aborted=aborted)
-        for rows in decode([source], Reading(("offset",))):
+    def offsets(
+        aborted: list[tuple[int, int, int]], start: int = 0, *, log: bytes | None = None
+    ) -> Iterator[int]:
+        data = TestTransactions.log() if log is None else log
+        for rows in decode([Fetched("t", 0, data, start, aborted=aborted)], Reading(("offset",))):
             yield from map(int, rows.column(0).to_numpy())
 
     def test_control_batches_are_left_out(self) -> None:
@@ -244,14 +246,29 @@ class TestTransactions:
 
     @pytest.mark.parametrize("start", range(10))
     def test_aborted_records_are_left_out_until_their_marker(self, start: int) -> None:
-        found = list(self.offsets([(2, 7), (1, 0)], start))
+        found = list(self.offsets([(2, 7, END), (1, 0, END)], start))
 
         assert found == [offset for offset in (1, 2, 4, 9) if offset >= start]
+
+    def test_a_known_end_counts_where_the_marker_is_not_there(self) -> None:
+        batches = b.outline(self.log())
+        without = b"".join(
+            self.log()[one.position : one.end] for one in batches if not one.is_control
+        )
+        aborted = [(2, 7, 8), (1, 0, 3)]
+
+        assert list(self.offsets(aborted, log=without)) == [1, 2, 4, 9]
+
+        # Also where a piece begins behind the whole transaction, or within it.
+        for first in range(len(batches)):
+            piece = self.log()[batches[first].position :]
+            found = list(self.offsets(aborted, log=piece))
+            assert found == [offset for offset in (1, 2, 4, 9) if offset >= first]
 
     def test_a_malformed_marker_is_refused(self) -> None:
         attributes = b.TRANSACTIONAL | b.CONTROL
         data = sealed(b"\x02\0\0", attributes=attributes, producer_id=1)
-        source = Fetched("t", 0, data, aborted=[(1, 0)])
+        source = Fetched("t", 0, data, aborted=[(1, 0, END)])
 
         with pytest.raises(Corrupt, match="control record is malformed"):
             list(decode([source]))

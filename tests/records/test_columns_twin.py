@@ -15,7 +15,7 @@ from rookery.records import batch as b
 from rookery.records import columns
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS, Codec
-from rookery.records.reading import COLUMNS, HEADERS, Fetched, Reading
+from rookery.records.reading import COLUMNS, END, HEADERS, Fetched, Reading
 from rookery.records.writing import Writing
 
 native = pytest.importorskip("rookery.records._columns")
@@ -72,7 +72,11 @@ fetches = st.builds(
     data=st.just(b""),
     from_offset=st.just(0) | st.integers(0, 12),
     until_offset=st.just(2**63 - 1) | st.integers(0, 12),
-    aborted=st.just(()) | st.lists(st.tuples(st.integers(-1, 2), st.integers(0, 12)), max_size=3),
+    aborted=st.just(())
+    | st.lists(
+        st.tuples(st.integers(-1, 2), st.integers(0, 12), st.integers(0, 12) | st.just(END)),
+        max_size=3,
+    ),
 )
 
 

@@ -72,8 +72,8 @@ class PlannedRange:
     """What the segments among the objects are called."""
     epochs: tuple[tuple[int, int], ...]
     cleaned_to: int
-    aborted: tuple[tuple[int, int], ...]
-    """Producer ids and first offsets of aborted transactions."""
+    aborted: tuple[tuple[int, int, int], ...]
+    """Of aborted transactions: producer id, first offset, and the marker's, which is in no row."""
     is_committed: bool = True
     """Whether records of aborted transactions are left out."""
 
@@ -210,11 +210,13 @@ class Planner:
             self.gaps.append(Gap(topic, partition.index, max(begin, end), wanted.end, reason))
         return begin, end
 
-    def _aborted(self, partition: Partition, begin: int, end: int) -> tuple[tuple[int, int], ...]:
+    def _aborted(
+        self, partition: Partition, begin: int, end: int
+    ) -> tuple[tuple[int, int, int], ...]:
         if not self._is_committed:
             return ()
         found = aborted.within(partition.aborted, begin, end)
-        return tuple((one.producer_id, one.first_offset) for one in found)
+        return tuple((one.producer_id, one.first_offset, one.last_offset) for one in found)
 
     async def _narrow(self, one: PlannedRange, time_ms: int) -> PlannedRange:
         """Leave out what the indexes of segments say is not wanted."""

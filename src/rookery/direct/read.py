@@ -40,6 +40,7 @@ _LOAD_BYTES: Final = 8 * 1024 * 1024
 _LOAD_ROWS: Final = 2_000
 _LOADS_AHEAD: Final = 3
 _PLANS: Final = 10
+_MARKER: Final = 2  # of an aborted transaction
 
 
 OnGaps = Callable[[Sequence[Gap]], object]
@@ -132,8 +133,9 @@ class RangeReader:
             try:
                 for data, end in self._batches(rest):
                     if len(data):
+                        aborted = [one for one in rest.aborted if one[_MARKER] >= position]
                         yield Fetched(
-                            rest.topic, rest.partition, data, rest.begin, rest.end, rest.aborted
+                            rest.topic, rest.partition, data, rest.begin, rest.end, aborted
                         )
                     position = max(position, end)
             except Missing:

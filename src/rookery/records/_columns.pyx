@@ -590,7 +590,7 @@ cdef class Decoder:
     cdef dict _topics
     cdef object _names
     cdef list _bits, _types, _owners, _owner_views, _aborted
-    cdef set _aborting
+    cdef dict _aborting
     cdef View _view
     cdef Section *_sections
     cdef int64_t _section_count, _section_cap, _pending_bytes, _pending_rows, _position
@@ -630,7 +630,7 @@ cdef class Decoder:
         self._aborting = None
         if fetched.aborted:
             self._aborted = sorted(fetched.aborted, key=lambda entry: entry[1], reverse=True)
-            self._aborting = set()
+            self._aborting = {}  # by producer: the offset of its marker
 
     def take(self):
         while True:
@@ -689,24 +689,27 @@ cdef class Decoder:
             return
         # Nothing else in the header is believed before this, lest a flipped bit hide records.
         self._check(p, size, offset)
-        if self._is_hidden(p, size, offset + delta, attributes):
+        if self._is_hidden(p, size, offset, offset + delta, attributes):
             return
         if offset + delta >= self._from_offset:
             self._add(p, size, attributes)
 
     cdef bint _is_hidden(
-        self, const uint8_t *p, int64_t size, int64_t last_offset, int attributes
+        self, const uint8_t *p, int64_t size, int64_t offset, int64_t last_offset, int attributes
     ) except -1:
+        cdef int64_t marker
         if self._aborted is None:
             return (attributes & IS_CONTROL) != 0
-        producer = get_i64(p + 43)
         while self._aborted and self._aborted[len(self._aborted) - 1][1] <= last_offset:
-            self._aborting.add(self._aborted.pop()[0])
+            producer, _, marker = self._aborted.pop()
+            self._aborting[producer] = marker
+        producer = get_i64(p + 43)
+        marker = self._aborting.get(producer, -1)
         if attributes & IS_CONTROL:
-            if producer in self._aborting and self._is_abort(p, size, attributes):
-                self._aborting.discard(producer)
+            if offset <= marker and self._is_abort(p, size, attributes):
+                del self._aborting[producer]
             return True
-        return (attributes & TRANSACTIONAL) != 0 and producer in self._aborting
+        return (attributes & TRANSACTIONAL) != 0 and offset <= marker
 
     cdef bint _is_abort(self, const uint8_t *p, int64_t size, int attributes) except -1:
         records = self._inflate(p, size, attributes)

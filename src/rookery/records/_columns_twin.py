@@ -77,7 +77,7 @@ class Decoder:
         self._position = 0
         self._topics.setdefault(fetched.topic, len(self._topics))
         self._aborted = sorted(fetched.aborted, key=lambda entry: entry[1], reverse=True)
-        self._aborting: set[int] = set()
+        self._aborting: dict[int, int] = {}  # by producer: the offset of its marker
 
     def take(self) -> pa.RecordBatch | None:
         while True:
@@ -145,13 +145,14 @@ class Decoder:
 
     def _is_hidden(self, batch: memoryview, header: BatchHeader) -> bool:
         while self._aborted and self._aborted[-1][1] <= header.last_offset:
-            self._aborting.add(self._aborted.pop()[0])
-        is_aborting = header.producer_id in self._aborting
+            producer, _, marker = self._aborted.pop()
+            self._aborting[producer] = marker
+        is_aborting = header.base_offset <= self._aborting.get(header.producer_id, -1)
         if header.is_control:
             if is_aborting and self._is_abort(
                 bytes(self._records(batch, header)), header.base_offset
             ):
-                self._aborting.discard(header.producer_id)
+                del self._aborting[header.producer_id]
             return True
         return header.is_transactional and is_aborting
 

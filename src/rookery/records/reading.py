@@ -48,8 +48,10 @@ class Fetched:
     """Record batches of one topic-partition, one after another, as a fetch or a segment has them.
 
     A fetch returns whole batches: only records with `from_offset` <= offset < `until_offset` are
-    read. `aborted` lists (producer id, first offset) of aborted transactions, as a Fetch response
-    does; their records are left out. Control batches always are.
+    read. `aborted` lists aborted transactions, whose records are left out: producer id, first
+    offset, and the offset of the marker that ends it. A Fetch response does not tell that one
+    (`END`), but has the marker itself; elsewhere it may lie apart from the records behind it.
+    Control batches are always left out.
     """
 
     topic: str
@@ -57,7 +59,7 @@ class Fetched:
     data: Buffer
     from_offset: int = 0
     until_offset: int = END
-    aborted: Sequence[tuple[int, int]] = ()
+    aborted: Sequence[tuple[int, int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
