@@ -148,7 +148,6 @@ def read_all(
         "bootstrap.servers": bootstrap,
         "group.id": "reader",
         "enable.auto.commit": False,
-        "enable.partition.eof": True,
         "fetch.wait.max.ms": 10,
         "fetch.error.backoff.ms": 10,
         "queued.max.messages.kbytes": 65_536,
@@ -158,17 +157,33 @@ def read_all(
     found = [one[: max(0, len(one) - _READ_AGAIN)] for one in known]
     consumer = Consumer(options)
     try:
+        ends = [_end(consumer, TopicPartition(topic, at)) for at in range(partitions)]
         consumer.assign([TopicPartition(topic, at, len(one)) for at, one in enumerate(found)])
-        _read_to_ends(consumer, found)
+        _read_to(ends, consumer, found)
     finally:
         consumer.close()
     return found
 
 
-def _read_to_ends(consumer: Consumer, found: list[list[int]]) -> None:
-    left = set(range(len(found)))
+def _end(consumer: Consumer, place: TopicPartition) -> int:
+    """Ask where a partition ends.
+
+    An empty fetch does not tell: who answers it may be a moment behind who has acknowledged.
+    """
     deadline = monotonic() + 2 * _PATIENCE
-    while left:
+    while True:
+        try:
+            _, end = consumer.get_watermark_offsets(place, timeout=10)
+        except KafkaException as error:
+            if monotonic() > deadline or not _is_passing(error.args[0]):
+                raise
+        else:
+            return end
+
+
+def _read_to(ends: list[int], consumer: Consumer, found: list[list[int]]) -> None:
+    deadline = monotonic() + 2 * _PATIENCE
+    while left := [at for at, end in enumerate(ends) if len(found[at]) < end]:
         if monotonic() > deadline:
             raise TimeoutError(f"could not read partitions {left} to their ends")
         for message in consumer.consume(1_000, 0.2):
@@ -176,15 +191,22 @@ def _read_to_ends(consumer: Consumer, found: list[list[int]]) -> None:
             error = message.error()
             if error is None:
                 found[partition].append(_checked(message, len(found[partition])))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard(partition)
-            elif not error.retriable() and error.code() not in _PASSING:
+            elif not _is_passing(error):
                 raise KafkaException(error)
+
+
+def _is_passing(error: KafkaError) -> bool:
+    return error.retriable() or error.code() in _PASSING
 
 
 # What a client that begins while the brokers come back may be told meanwhile.
 _PASSING: Final = frozenset(
-    (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    (
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    )
 )
 
 
