@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _PARTITIONS = 2
 _KEYS = 200
 # The broker's own caretaker is off: what is done to the log is done by the jobs.
-_FLAGS = ("--caretaker", "off")
+_ALONE = ("--caretaker", "off")
+_WITH_CARETAKER = ("--upkeep-interval-ms", "20")
 
 
 class _Producing:
@@ -69,10 +70,12 @@ class _Producing:
 
 
 @contextmanager
-def _cluster(tmp_path: Path, topic: str, **configs: str) -> Iterator[tuple[Host, Place]]:
+def _cluster(
+    tmp_path: Path, topic: str, flags: tuple[str, ...] = _ALONE, **configs: str
+) -> Iterator[tuple[Host, Place]]:
     store = tmp_path / "store"
     store.mkdir()
-    with Host(tmp_path / "host", store=f"file://{store}", flags=_FLAGS) as host:
+    with Host(tmp_path / "host", store=f"file://{store}", flags=flags) as host:
         asyncio.run(_create(host.bootstrap, topic, configs))
         yield host, Place(store=f"file://{store}")
 
@@ -108,6 +111,30 @@ def test_compact_beside_producers(spark: SparkSession, tmp_path: Path) -> None:
         stored = {(*at, *what) for at, what in producing.stored.items()}
         assert set(found) <= stored
         host.stop()
+        check_clean(place)
+
+
+def test_jobs_beside_producers_and_a_caretaker(spark: SparkSession, tmp_path: Path) -> None:
+    configs = {
+        "cleanup_policy": "compact", "max_compaction_lag_ms": "1",
+        "min_cleanable_dirty_ratio": "0.0",
+    }  # fmt: skip
+    with _cluster(tmp_path, "t", _WITH_CARETAKER, **configs) as (host, place):
+        producing = _Producing(host.bootstrap, "t")
+        producing.start()
+        try:
+            for _ in range(4):
+                producing.wait_for(len(producing.stored) + 1_000)
+                for report in (jobs.compact(spark, place), jobs.merge(spark, place)):
+                    assert report.is_right, report.problems
+        finally:
+            producing.stop()
+
+        expected: dict[bytes, tuple[int, int, bytes]] = {}
+        for (partition, offset), (key, value) in sorted(producing.stored.items()):
+            expected[key] = partition, offset, value
+        host.stop()
+        assert last_by_key(contents(place, "t")) == expected
         check_clean(place)
 
 

@@ -11,12 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from rookery import jobs
+from rookery.clock import SystemClock
 from rookery.direct.layout import Packing
 from rookery.direct.place import Place
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs import Files, Import, Run
+from tests.direct.sinking import read_partition
 from tests.jobs.killing import kill_after_progress, run_job
-from tests.jobs.world import check_clean, contents, create
+from tests.jobs.world import check_clean, contents, create, with_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +50,7 @@ def test_json_lines_become_values_in_their_order(
 
     (tmp_path / "part-3.json").write_text('{"user": "new"}\n')
     again = jobs.import_files(spark, place, files, into)
+    assert again.is_right, again.problems
     assert again.facts["rows"] == 1
     assert len(contents(place, "events")) == 3_001
 
@@ -85,6 +88,81 @@ def test_parquet_rows_become_records(spark: SparkSession, place: Place, tmp_path
         jobs.import_files(spark, place, Files(str(tmp_path / "none")), Import("t", name="y"))
     with pytest.raises(ConfigError, match="max_bytes"):
         jobs.import_files(spark, place, files, Import("t", name="z"), Run(max_bytes=10))
+
+
+_TIMES = [1_700_000_000_123_456, None, 1_700_000_001_000_000]
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_times_are_stored_as_they_are_proved(
+    spark: SparkSession, place: Place, tmp_path: Path, kind: str
+) -> None:
+    create(place, "t", 1, message_timestamp_type=kind)
+    times = pa.array(_TIMES, pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"value": ["a", "b", "c"], "timestamp": times}), tmp_path / "1.parquet")
+    lines = ['{"at": "2023-11-14T22:13:20.123456"}', '{"at": "yesterday"}', "{}", '{"at": 1000}']
+    (tmp_path / "lines.json").write_text("\n".join(lines) + "\n")
+    began = SystemClock().now_ms()
+
+    for files in (
+        Files(str(tmp_path / "1.parquet")),
+        Files(str(tmp_path / "lines.json"), "json", timestamp="at"),
+    ):
+        report = jobs.import_files(spark, place, files, Import("t", packing=_PACKING))
+        assert report.is_right, report.problems
+        assert report.before == report.after
+
+    found = [one.timestamp for one in with_log(place, lambda log: read_partition(log, 0))]
+    if kind == "CreateTime":
+        assert [found[0], found[2], found[6]] == [1_700_000_000_123, 1_700_000_001_000, 1000]
+        assert all(time >= began for time in (found[1], found[4], found[5]))
+
+
+def test_columns_that_only_some_files_have_are_kept(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    for day in (1, 2):
+        (tmp_path / f"day=0{day}").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "day=01" / "a.parquet")
+    pq.write_table(pa.table({"id": [2], "new": ["x"]}), tmp_path / "day=02" / "b.parquet")
+
+    def rows_of(topic: str, path: str, **columns: str) -> list[object]:
+        files = Files(path, **columns)  # type: ignore[arg-type] # the columns are text
+        report = jobs.import_files(spark, place, files, Import(topic, 1, packing=_PACKING))
+        assert report.is_right, report.problems
+        return [(key, json.loads(value or b"")) for _, _, key, value in contents(place, topic)]
+
+    whole = [
+        (b"01", {"id": 1, "day": "01"}),
+        (b"02", {"id": 2, "new": "x", "day": "02"}),
+    ]
+    assert rows_of("folder", str(tmp_path), key="day") == whole
+    assert rows_of("pattern", f"{tmp_path}/day=*/*.parquet", key="day") == whole
+    assert rows_of("file", f"{tmp_path}/day=01/a.parquet") == [(None, {"id": 1})]
+
+
+def test_files_that_do_not_go_together_are_refused(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    tables = {
+        "types": [pa.table({"id": [1]}), pa.table({"id": ["one"]})],
+        "values": [pa.table({"value": ["a"]}), pa.table({"id": [1]})],
+        "folders/a=1": [pa.table({"id": [1]})],
+        "folders/b=1": [pa.table({"id": [1]})],
+    }
+    for folder, some in tables.items():
+        (tmp_path / folder).mkdir(parents=True)
+        for number, table in enumerate(some):
+            pq.write_table(table, tmp_path / folder / f"{number}.parquet")
+
+    for folder, told in (
+        ("types", "a column of another type"),
+        ("values", "1.parquet has no column value"),
+        ("folders", "in folders of other names"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            jobs.import_files(spark, place, Files(str(tmp_path / folder)), Import(folder, 1))
+        assert not contents(place, folder)
 
 
 def test_an_import_that_is_killed_goes_on(place: Place, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from rookery.jobs.proof import Proof, prove
 from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
 from rookery.jobs.tasks import Failed, outcome
 from rookery.log.openfiles import Missing
+from rookery.store.prices import Prices
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,17 @@ def test_a_report_shows_the_proof_and_what_is_wrong() -> None:
     assert "wrong" in lines[-2]
 
 
+def test_a_report_tells_what_should_be_known_and_nothing_of_keys_that_were_not_looked_at() -> None:
+    report = Report(Plan("expire"), before=Proof(3, 15), after=Proof(3, 15), notes=["others did"])
+    report.check()
+
+    lines = list(report_text(report, 1.25))
+
+    assert lines[1] == "  before: 3 rows, checksum 000000000000000f"
+    assert lines[-2:] == ["  note: others did", "all is well"]
+    assert report.as_json(Prices())["notes"] == ["others did"]
+
+
 def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with Showing("scrub", is_json=True, is_quiet=False) as showing:
         showing.step(Step(5, 10, "half"))
@@ -85,6 +97,9 @@ def test_a_budget_must_not_be_negative() -> None:
         Run(max_bytes=-1)
     assert Run(max_bytes=10).choose([4, 6, 1]) == 2
     assert Run().choose([4, 6, 1]) == 3
+    with pytest.raises(ConfigError, match=r"merge: max_bytes=10 .* a: allow 11 bytes"):
+        Run(max_bytes=10).check_budget("merge", "a", 11)
+    Run().check_budget("merge", "a", 11)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +154,13 @@ def test_a_proof_sees_one_changed_value(column: str) -> None:
     after = before.set_column(before.schema.get_field_index(column), column, values)
 
     assert prove([after]) != prove([before])
+
+
+def test_a_proof_has_times_as_kafka_has_them() -> None:
+    finer = pa.array([1_700_000_000_123_456], pa.timestamp("us", "UTC"))
+    kept = pa.array([1_700_000_000_123], pa.timestamp("ms", "UTC"))
+
+    assert prove([_rows([1], timestamp=finer)]) == prove([_rows([1], timestamp=kept)])
 
 
 def test_a_proof_tells_null_from_empty() -> None:

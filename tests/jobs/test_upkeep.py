@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,16 @@ import pyarrow as pa
 import pytest
 
 from rookery import jobs
+from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
 from rookery.direct.place import Place
-from rookery.errors import ConfigError
+from rookery.errors import ConfigError, Unavailable
 from rookery.formats.keys import object_key
-from rookery.jobs import Run
+from rookery.jobs import Run, expiring, scrubbing
 from rookery.jobs.report import Step
+from rookery.log.fsck.fault import Fault, Kind
+from rookery.log.settings import RewriteSettings
 from tests.direct.sinking import rows
+from tests.jobs.test_replaced import delete
 from tests.jobs.world import (
     check_clean,
     contents,
@@ -47,8 +52,14 @@ def test_scrub_reads_everything_and_goes_on_where_it_was(spark: SparkSession, pl
     assert first.done_bytes + second.done_bytes == planned.plan.bytes
     assert first.facts["records"] + second.facts["records"] == 50_000  # type: ignore[operator]
     assert steps[-1].done_bytes == steps[-1].total_bytes
+    for report in (first, second):
+        assert report.before == report.after
+        assert report.after is not None
+        assert report.after.rows == report.facts["rows"] > 0  # type: ignore[operator]
     # All was scrubbed, so the next one begins anew.
     assert jobs.scrub(spark, place, Run(dry_run=True)).plan.bytes == planned.plan.bytes
+    with pytest.raises(ConfigError, match=r"scrub: max_bytes=10 is too little .* allow \d+ bytes"):
+        jobs.scrub(spark, place, Run(max_bytes=10))
 
 
 def test_scrub_names_every_damaged_object(spark: SparkSession, place: Place) -> None:
@@ -64,6 +75,44 @@ def test_scrub_names_every_damaged_object(spark: SparkSession, place: Place) -> 
     assert path.name in problem
     assert report.facts["faults"] == 1
     assert 0 < report.facts["records"] < 6_000  # type: ignore[operator] # those that are sound
+    assert report.before is not None
+    assert report.after is not None
+    assert report.before.rows > report.after.rows > 0
+
+
+def test_what_a_scrub_has_found_is_told_also_if_it_is_killed(
+    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(place, "t")
+    fill(place, "t", [rows(500, start) for start in range(0, 3_000, 500)])
+    path, data = min(_objects(place).items())
+    path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    monkeypatch.setattr(scrubbing, "_TASK_BYTES", 1000)
+
+    def end(step: Step) -> None:
+        raise Unavailable(f"after {step.done_bytes} bytes")
+
+    with pytest.raises(Unavailable, match="after"):
+        jobs.scrub(spark, place, Run(progress=end))
+    path.write_bytes(data)
+    second = jobs.scrub(spark, place)
+
+    [problem] = second.problems
+    assert path.name in problem
+    assert second.facts["faults"] == 1
+    # It was told, and is not there any more.
+    assert jobs.scrub(spark, place, restart=True).is_right
+
+
+def test_many_faults_fit_the_place_where_a_scrub_keeps_them() -> None:
+    faults = scrubbing._Faults({})
+    faults.add([Fault(Kind.CORRUPT, "k" * 300, "x" * 900)] * 3_000)
+
+    kept = scrubbing._Faults(faults.position())
+
+    assert len(json.dumps(faults.position())) < MAX_SOURCE_OFFSETS
+    assert kept.count == 3_000
+    assert 0 < len(kept.texts) < len(faults.texts) < 3_000
 
 
 def test_compact_keeps_the_last_record_of_every_key(spark: SparkSession, place: Place) -> None:
@@ -97,6 +146,8 @@ def test_compact_within_a_budget_ends_after_some_runs(spark: SparkSession, place
     fill(place, "t", [rows(2_000, start) for start in range(0, 20_000, 2_000)])
     before = contents(place, "t")
     whole = jobs.compact(spark, place, run=Run(dry_run=True)).plan.bytes
+    with pytest.raises(ConfigError, match=r"compact: max_bytes=10 .* t-\d: allow \d+ bytes"):
+        jobs.compact(spark, place, run=Run(max_bytes=10))
 
     runs = 0
     while jobs.compact(spark, place, run=Run(dry_run=True)).plan.bytes and runs < 20:
@@ -141,6 +192,29 @@ def test_merge_makes_few_objects_of_many(spark: SparkSession, place: Place) -> N
     assert not jobs.merge(spark, place, run=Run(dry_run=True)).plan.parts
 
 
+def test_merge_within_a_budget_ends_after_some_runs(spark: SparkSession, place: Place) -> None:
+    create(place, "t", 1)
+    fill(place, "t", [rows(500, start) for start in range(0, 10_000, 500)])
+    before = contents(place, "t")
+    settings = RewriteSettings(
+        merge_bytes=30_000, segment_bytes=200_000, segment_min_bytes=100_000, row_bytes=20_000
+    )
+    parts = jobs.merge(spark, place, run=Run(dry_run=True), settings=settings).plan.parts
+    assert len(parts) > 2
+
+    first = jobs.merge(spark, place, run=Run(max_bytes=parts[0].bytes), settings=settings)
+    with pytest.raises(ConfigError, match=r"merge: max_bytes=10 is too little .* allow \d+ bytes"):
+        jobs.merge(spark, place, run=Run(max_bytes=10), settings=settings)
+    second = jobs.merge(spark, place, settings=settings)
+
+    assert first.is_right, first.problems
+    assert 0 < first.done_bytes <= parts[0].bytes
+    assert first.plan.left_bytes == sum(one.bytes for one in parts[1:])
+    assert second.is_right, second.problems
+    assert contents(place, "t") == before
+    check_clean(place)
+
+
 def test_expire_lets_go_of_what_is_too_much(spark: SparkSession, place: Place) -> None:
     create(place, "t", 1, retention_bytes="20000")
     create(place, "kept", 1)
@@ -158,7 +232,52 @@ def test_expire_lets_go_of_what_is_too_much(spark: SparkSession, place: Place) -
     assert starts["kept"] == 0
     assert 0 < starts["t"] < 5_000
     assert len(contents(place, "t")) == 5_000 - starts["t"]
+    assert report.before == report.after
+    assert report.after is not None
+    assert report.after.rows == 5_000 - starts["t"] + 500
+    assert not report.notes
     assert jobs.expire(None, place).plan.bytes == 0
+
+
+def test_expire_within_a_budget_ends_after_some_runs(place: Place) -> None:
+    for topic in ("t", "u"):
+        create(place, topic, 1, retention_bytes="20000")
+        fill(place, topic, [rows(500, start) for start in range(0, 5_000, 500)])
+    size = jobs.expire(None, place, ["t"], Run(dry_run=True)).plan.bytes
+
+    with pytest.raises(ConfigError, match=rf"expire: max_bytes=10 .* t-0 .* allow {size} bytes"):
+        jobs.expire(None, place, run=Run(max_bytes=10))
+    first = jobs.expire(None, place, run=Run(max_bytes=size))
+    second = jobs.expire(None, place, run=Run(max_bytes=size))
+
+    for report in (first, second):
+        assert report.is_right, report.problems
+        assert report.done_bytes == size
+    assert first.plan.left_bytes == size
+    assert not second.plan.left
+    assert not jobs.expire(None, place).plan.parts
+
+
+def test_expire_says_what_others_did_meanwhile(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for topic in ("t", "u"):
+        create(place, topic, 1, retention_bytes="20000")
+        fill(place, topic, [rows(500, start) for start in range(0, 5_000, 500)])
+    expire = expiring._expire
+
+    def and_others(task: expiring._Task) -> int:
+        done = expire(task)
+        delete(place, "u")
+        return done
+
+    monkeypatch.setattr(expiring, "_expire", and_others)
+    report = jobs.expire(None, place)
+
+    assert report.is_right, report.problems
+    assert report.notes == ["others let go of more meanwhile, so it was not compared: u-0"]
+    assert report.after is not None
+    assert report.after.rows == len(contents(place, "t"))
 
 
 def _objects(place: Place) -> dict[Path, bytes]:

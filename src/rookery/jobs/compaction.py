@@ -4,14 +4,16 @@
     own that counts only if its rows are still the ones that were read
 
 How far a partition is compacted is part of the state, so a run that is killed anywhere is simply
-begun again. If a broker's caretaker was faster, the partition is looked at anew.
+begun again. If a broker's caretaker was faster, the partition is looked at anew; if it went further
+than the job, or records were deleted meanwhile, the two proofs are of different things and are not
+compared, which the report says.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rookery.clock import SystemClock, SystemRandom
+from rookery.clock import SystemRandom
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blocking import BlockingLog, shared
@@ -19,7 +21,8 @@ from rookery.direct.host import check_host, host_mark
 from rookery.direct.log import DirectLog
 from rookery.direct.place import Place
 from rookery.direct.plan import OffsetRange
-from rookery.errors import ConfigError, Conflict, Corrupt
+from rookery.errors import ConfigError, Conflict, Corrupt, Gone
+from rookery.jobs.clocks import trusted_now
 from rookery.jobs.limits import limits_of
 from rookery.jobs.proof import COLUMNS, Proof, prove_latest
 from rookery.jobs.reading import plan_ranges, read
@@ -52,6 +55,8 @@ class _Task(NamedTuple):
     partition: int
     bound: int
     """The first offset that is left alone."""
+    now_ms: int
+    """The time, by the driver's clock: others are not asked."""
     has_proof: bool
     size: int
     """Bytes that are read for it, about."""
@@ -65,6 +70,11 @@ class _Done(NamedTuple):
     after: Proof
     fault: str = ""
     """Why it could not be done."""
+    note: str = ""
+    """Why the proofs are not compared."""
+
+
+_NOTHING: Final = Proof(exact_keys=0)
 
 
 def compact(
@@ -79,28 +89,29 @@ def compact(
         run: budget, dry run, proof, progress.
 
     Raises:
-        ConfigError: a topic is not there, or not compacted.
+        ConfigError: a topic is not there, or not compacted; this host's clock is wrong, or the
+            budget too little.
         Unavailable: the log cannot be read or written.
     """
     run = run or Run()
     with BlockingLog(place, "job-compact") as log:
-        chosen, left = _fitting(_dirty(log.log.state, topics), run.max_bytes)
+        now_ms = log.run(trusted_now(log.log))
+        chosen, left = _fitting(_dirty(log.log.state, topics, now_ms), run)
         report = Report(_plan(chosen, left), is_dry=run.dry_run)
         if not run.dry_run:
             host = host_mark(place)
-            tasks = [_task(place, host, one, has_proof=run.proof) for one in chosen]
+            tasks = [_task(place, host, one, now_ms, has_proof=run.proof) for one in chosen]
             _work(spark, log, tasks, run, report)
         return report
 
 
-def _dirty(state: State, topics: Sequence[str]) -> list[Dirt]:
+def _dirty(state: State, topics: Sequence[str], now_ms: int) -> list[Dirt]:
     """Return what can be compacted, the dirtiest partition first."""
-    now = SystemClock().now_ms()
     found = [
         dirt
         for topic in _chosen(state, topics)
         for partition in topic.partitions
-        if (dirt := dirt_of(topic, partition, limits_of(state, topic), now))
+        if (dirt := dirt_of(topic, partition, limits_of(state, topic), now_ms))
     ]
     return sorted(found, key=lambda one: (-one.ratio, one.topic.name, one.partition.index))
 
@@ -126,10 +137,13 @@ def _cost(dirt: Dirt) -> int:
     return dirt.clean_bytes + 2 * dirt.dirty_bytes
 
 
-def _fitting(found: list[Dirt], max_bytes: int) -> tuple[list[Dirt], list[Dirt]]:
+def _fitting(found: list[Dirt], run: Run) -> tuple[list[Dirt], list[Dirt]]:
     """Choose what fits a budget, of a large partition its first part; return also what is left."""
-    if not max_bytes:
+    if not run.max_bytes or not found:
         return found, []
+    least = min(found, key=_least)
+    run.check_budget(NAME, f"{least.topic.name}-{least.partition.index}", _least(least))
+    max_bytes = run.max_bytes
     chosen, left = [], []
     for one in found:
         part = _cut(one, max_bytes)
@@ -139,6 +153,11 @@ def _fitting(found: list[Dirt], max_bytes: int) -> tuple[list[Dirt], list[Dirt]]
         if part is None or part.bound < one.bound:
             left.append(one if part is None else _rest(one, part))
     return chosen, left
+
+
+def _least(dirt: Dirt) -> int:
+    """Return how much is read at least, with the first row alone."""
+    return dirt.clean_bytes + 2 * dirt.first.size
 
 
 def _cut(dirt: Dirt, max_bytes: int) -> Dirt | None:
@@ -172,16 +191,16 @@ def _part(one: Dirt) -> Part:
     return Part(what, _cost(one), f"{one.ratio:.0%} dirty")
 
 
-def _task(place: Place, host: str, dirt: Dirt, *, has_proof: bool) -> _Task:
+def _task(place: Place, host: str, dirt: Dirt, now_ms: int, *, has_proof: bool) -> _Task:
     index, bound = dirt.partition.index, dirt.bound
-    return _Task(place, host, dirt.topic.id, index, bound, has_proof, _cost(dirt))
+    return _Task(place, host, dirt.topic.id, index, bound, now_ms, has_proof, _cost(dirt))
 
 
 def _work(
     spark: SparkSession, log: BlockingLog, tasks: list[_Task], run: Run, report: Report
 ) -> None:
     total = sum(task.size for task in tasks)
-    before, after = Proof(exact_keys=0), Proof(exact_keys=0)
+    before = after = _NOTHING
     replaced = 0
     wave = 4 * slots(spark)
     for start in range(0, len(tasks), wave):
@@ -191,6 +210,7 @@ def _work(
             replaced += done.replaced
             report.done_bytes += task.size
             report.problems += [done.fault] if done.fault else []
+            report.notes += [done.note] if done.note else []
         report.slices += 1
         run.progress(Step(report.done_bytes, total, f"{replaced:,} bytes replaced"))
     log.run(log.log.barrier())
@@ -208,13 +228,18 @@ def _compact(task: _Task) -> _Done:
     log = shared(task.place)
     start = log.run(_log_start(log.log, task))
     if start is None:
-        return _Done(0, Proof(exact_keys=0), Proof(exact_keys=0))
+        return _Done(0, _NOTHING, _NOTHING)
     try:
         before = _prove(task, start)
         replaced = log.run(_clean(log.log, task))
         after = _prove(task, start)
     except Corrupt as error:  # the other partitions are none the worse for it
-        return _Done(0, Proof(exact_keys=0), Proof(exact_keys=0), f"not compacted: {error}")
+        return _Done(0, _NOTHING, _NOTHING, f"not compacted: {error}")
+    if isinstance(before, Gone) or isinstance(after, Gone):
+        gone = before if isinstance(before, Gone) else after
+        return _Done(replaced, _NOTHING, _NOTHING, note=f"not compared: {gone}")
+    if task.has_proof and (further := log.run(_further(log.log, task))):
+        return _Done(replaced, _NOTHING, _NOTHING, note=further)
     return _Done(replaced, before, after)
 
 
@@ -224,13 +249,29 @@ async def _log_start(log: DirectLog, task: _Task) -> int | None:
     return None if partition is None else partition.log_start
 
 
-def _prove(task: _Task, start: int) -> Proof:
-    """Sum up the last record of every key, which compaction must not change."""
+async def _further(log: DirectLog, task: _Task) -> str:
+    """Say whether others have compacted beyond the bound: a key's last record may be there now."""
+    await log.barrier()
+    topic = log.state.topics.by_id.get(task.topic_id)
+    partition = log.state.topics.partition(task.topic_id, task.partition)
+    if topic is None or partition is None or partition.cleaned_to <= task.bound:
+        return ""
+    return (
+        f"{topic.name}-{partition.index} was not compared: others have compacted it up to offset "
+        f"{partition.cleaned_to} meanwhile"
+    )
+
+
+def _prove(task: _Task, start: int) -> Proof | Gone:
+    """Sum up the last record of every key, which compaction must not change; or say why not."""
     if not task.has_proof or start >= task.bound:
-        return Proof(exact_keys=0)
+        return _NOTHING
     wanted = OffsetRange(task.topic_id, task.partition, start, task.bound)
-    ranges = plan_ranges(task.place, [wanted])
-    return prove_latest(lambda: read(task.place, ranges, _PROVED))
+    try:
+        ranges = plan_ranges(task.place, [wanted])
+        return prove_latest(lambda: read(task.place, ranges, _PROVED))
+    except Gone as error:
+        return error
 
 
 async def _clean(log: DirectLog, task: _Task) -> int:
@@ -258,7 +299,7 @@ async def _clean(log: DirectLog, task: _Task) -> int:
         )
         cleaning = CleaningTask(
             dirt,
-            log.clock.now_ms(),
+            task.now_ms,
             limits_of(log.state, dirt.topic).delete_retention_ms,
             CompactionSettings().map_bytes,
             SystemRandom().token(SEED_BYTES),
@@ -282,7 +323,7 @@ def _dirt(state: State, task: _Task) -> Dirt | None:
     partition = state.topics.partition(task.topic_id, task.partition)
     if topic is None or partition is None or partition.cleaned_to >= task.bound:
         return None
-    found = dirt_of(topic, partition, limits_of(state, topic), SystemClock().now_ms())
+    found = dirt_of(topic, partition, limits_of(state, topic), task.now_ms)
     if found is None or found.start >= task.bound:
         return None
     return found._replace(bound=min(found.bound, task.bound))

@@ -1,15 +1,28 @@
-"""Rows of files as records: which columns become key, value, time and headers."""
+"""Rows of files as records: which columns become key, value, time and headers.
+
+The columns of Parquet are those of all files of a slice, and of the folders they lie in if these
+are called `name=value` as Hive does it: a column that only some files have is null in the others.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from rookery.errors import ConfigError
 from rookery.jobs.loading import FILE, START
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+_ROLES: Final = ("key", "value", "timestamp")
+# What a pattern of Hadoop's has and a name has not.
+_PATTERN: Final = re.compile(r"[*?\[{\\]")
+# Else `hour=03` would be a number in one slice, and text in the next one, which has `hour=none`.
+_FOLDERS_AS_TEXT: Final = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +74,11 @@ def _from_json(
 def _from_parquet(
     spark: SparkSession, paths: list[str], files: Files
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415
-    from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
-    try:
-        table = spark.read.parquet(*paths)
-        names = table.columns
-    except (PySparkException, Py4JError) as error:  # with pages of Java's
-        raise ConfigError(
-            f"import: {paths[0]} or one behind it is no Parquet file; if these are JSON lines, "
-            "say so (--format json)"
-        ) from error
-    wanted = {"key": files.key, "value": files.value, "timestamp": files.timestamp}
+    table = _table(spark, paths, files)
+    names = table.columns
+    wanted = {name: getattr(files, name) for name in _ROLES}
     missing = [name for name in wanted.values() if name and name not in names]
     if missing:
         raise ConfigError(f"import: there is no column {', '.join(missing)}; there are {names}")
@@ -83,11 +88,81 @@ def _from_parquet(
         source = chosen or (name if name in names else "")
         if source:
             columns[name] = _cast(name, source, kinds[source])
-    if "value" not in columns:
+    if "value" in columns:
+        _check_values(spark, paths, files.value or "value", names)
+    else:
         columns["value"] = sql.to_json(sql.struct("*"))
     if "headers" in names:
         columns["headers"] = sql.col("headers")
     return _selected(table, columns)
+
+
+def _table(spark: SparkSession, paths: list[str], files: Files) -> DataFrame:
+    """Open Parquet files, with the columns of all of them and of their folders."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    reader = spark.read.option("mergeSchema", "true")
+    if _has_columns(paths, files.path):
+        reader = reader.option("basePath", _folder(files.path))
+    try:
+        with changed(spark, _FOLDERS_AS_TEXT):
+            table = reader.parquet(*paths)
+            table.columns  # noqa: B018 (over Connect, nothing is looked at before)
+    except (PySparkException, Py4JError) as error:  # with pages of Java's
+        raise ConfigError(f"import: {paths[0]} or one behind it {_trouble(str(error))}") from error
+    return table
+
+
+def _trouble(text: str) -> str:
+    """Say why files cannot be opened together."""
+    if "CANNOT_MERGE" in text:
+        return "has a column of another type than the others; import them one by one"
+    if "irectory structures" in text or "artition column" in text:
+        return "lies in folders of other names (name=value) than the others; import them one by one"
+    return "is no Parquet file; if these are JSON lines, say so (--format json)"
+
+
+def _folder(path: str) -> str:
+    """Return the folder from which on folders' names are columns: that before any pattern."""
+    parts = path.split("/")
+    fixed = next((at for at, part in enumerate(parts) if _PATTERN.search(part)), len(parts))
+    return "/".join(parts[:fixed]) or ("/" if path.startswith("/") else ".")
+
+
+def _has_columns(paths: list[str], path: str) -> bool:
+    """Whether files lie in folders that may be columns; one that was named itself does not."""
+    is_named = len(paths) == 1 and paths[0].rpartition("/")[2] == path.rpartition("/")[2]
+    return not is_named and any("=" in one.rpartition("/")[0] for one in paths)
+
+
+def _check_values(spark: SparkSession, paths: list[str], value: str, names: list[str]) -> None:
+    """Refuse files without the column that is the value: their rows would delete their keys."""
+    if set(names) <= {*_ROLES, "headers", value}:
+        return
+    for path in paths:
+        columns = spark.read.parquet(path).columns
+        if value not in columns and f"/{value}=" not in path:
+            raise ConfigError(
+                f"import: {path} has no column {value}, which is the value in files beside it; "
+                f"there are {columns}; import them one by one"
+            )
+
+
+@contextmanager
+def changed(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Have some of Spark's settings otherwise for a while."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 def _cast(name: str, column: str, kind: str) -> Column:

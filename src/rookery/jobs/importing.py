@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,10 +21,10 @@ from rookery.direct.commit import Commit
 from rookery.direct.host import host_mark
 from rookery.direct.layout import Packing
 from rookery.direct.place import Place
-from rookery.direct.targets import find_target
+from rookery.direct.targets import Target, find_target
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.jobs.cutting import SLICE_BYTES
-from rookery.jobs.filerows import Files, records_of
+from rookery.jobs.filerows import Files, changed, records_of
 from rookery.jobs.loading import Load, Loaded, load
 from rookery.jobs.progress import Ledger
 from rookery.jobs.proof import Proof
@@ -39,6 +38,11 @@ if TYPE_CHECKING:
 NAME: Final = "import"
 _TRIES: Final = 3
 _TASK_BYTES: Final = 64 * 1024 * 1024
+# Spark puts no two parts of files into one task then: their order could not be told.
+_ONE_SPLIT_A_TASK: Final = {
+    "spark.sql.files.maxPartitionBytes": str(_TASK_BYTES),
+    "spark.sql.files.openCostInBytes": str(_TASK_BYTES),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +109,10 @@ class _Importing:
         _check_same(found[:done], done, at.position)
         rest = found[done:]
         count = run.choose(one.size for one in rest)
-        if rest and not count:
-            raise ConfigError(
-                f"max_bytes={run.max_bytes}: the next file, {rest[0].path}, has {rest[0].size} "
-                "bytes; allow as many"
-            )
+        if rest:
+            run.check_budget(NAME, rest[0].path, rest[0].size)
         report = Report(_plan(self._into.topic, rest, count), is_dry=run.dry_run)
         if not run.dry_run and count:
-            into = self._into
-            self._log.run(find_target(self._log.log, into.topic, into.create_partitions))
             self._work(report, found, range(done, done + count), run, at.batch_id, at.position)
         return report
 
@@ -134,12 +133,15 @@ class _Importing:
         batch_id: int,
         position: dict[str, Any],
     ) -> None:
+        into = self._into
+        target = self._log.run(find_target(self._log.log, into.topic, into.create_partitions))
         before, after = Proof(), Proof()
         rows = int(position.get("rows", 0))
         total = sum(one.size for one in found[wanted.start : wanted.stop])
-        for some in _slices(found, wanted, self._into.slice_bytes):
+        for some in _slices(found, wanted, into.slice_bytes):
             paths = [found[index].path for index in some]
-            records, proved = records_of(self._spark, paths, self._files)
+            records, columns = records_of(self._spark, paths, self._files)
+            proved = _provable(columns, target)
             loaded = self._load(records, batch_id, proved)
             mine = sum((one.proof for one in loaded), Proof())
             rows += mine.rows
@@ -165,7 +167,7 @@ class _Importing:
         packing = replace(self._into.packing, topic=self._into.topic)
         task = Load(self._place, self._host, batch, packing, proved)
         for attempt in range(_TRIES):
-            with _one_split_a_task(self._spark):
+            with changed(self._spark, _ONE_SPLIT_A_TASK):
                 found = rows.mapInArrow(partial(load, task), "result binary").collect()
             results = [pickle.loads(row["result"]) for row in found]  # noqa: S301 (our own)
             errors = [one.error for one in results if isinstance(one, Failed)]
@@ -218,32 +220,17 @@ def _slices(found: list[_File], wanted: range, most: int) -> Iterator[range]:
     yield range(begin, wanted.stop)
 
 
-@contextmanager
-def _one_split_a_task(spark: SparkSession) -> Iterator[None]:
-    """Have Spark put no two parts of files into one task: their order could not be told."""
-    wanted = {
-        "spark.sql.files.maxPartitionBytes": str(_TASK_BYTES),
-        "spark.sql.files.openCostInBytes": str(_TASK_BYTES),
-    }
-    before = {name: spark.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
-
-
 def _plan(topic: str, files: list[_File], count: int) -> Plan:
     size = sum(one.size for one in files[:count])
     parts = (Part(f"{count} files to {topic}", size),) if count else ()
     rest = sum(one.size for one in files[count:])
     left = (Part(f"{len(files) - count} files", rest),) if rest else ()
     return Plan(NAME, parts, left, Requests(puts=size // Packing().object_bytes + 1))
+
+
+def _provable(columns: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    """Return what is the same in the topic: not the time, where the topic gives its own."""
+    return tuple(one for one in columns if one != "timestamp" or not target.is_append_time)
 
 
 def _check_commit(commit: Commit, rows: int) -> None:

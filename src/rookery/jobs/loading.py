@@ -59,10 +59,11 @@ def _load(task: Load, batches: Iterable[pa.RecordBatch]) -> Loaded | None:
     order = str(first.column(FILE)[0].as_py()), int(first.column(START)[0].as_py() or 0)
     log = shared(task.place)
     staging = Staging(log.log, task.batch, task.packing)
+    now_ms = log.log.clock.now_ms()
 
     def sent() -> Iterator[pa.RecordBatch]:
         for batch in _chain(first, filled):
-            records = batch.drop_columns([FILE, START])
+            records = timed(batch.drop_columns([FILE, START]), now_ms)
             log.run(staging.add(records))
             yield records.select(list(task.proved))
 
@@ -74,6 +75,16 @@ def _load(task: Load, batches: Iterable[pa.RecordBatch]) -> Loaded | None:
         log.run(staging.abort())
         raise
     return Loaded(order, [one.object_id for one in objects], proof)
+
+
+def timed(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
+    """Give rows without a time the one of the import, so that what is stored is what is proved."""
+    place = rows.schema.get_field_index("timestamp")
+    if place < 0 or not rows.column(place).null_count:
+        return rows
+    kind = rows.schema.field(place).type
+    now = pa.scalar(now_ms, pa.timestamp("ms", tz=kind.tz)).cast(kind)
+    return rows.set_column(place, "timestamp", rows.column(place).fill_null(now))
 
 
 def _chain(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

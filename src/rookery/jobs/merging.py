@@ -5,7 +5,8 @@
 
 An event counts only for rows that are still the ones that were read, so neither a broker's
 caretaker nor a second run can be harmed, nor a killed run leave anything worse than an object that
-nothing names.
+nothing names. If records were deleted or compacted meanwhile, what was there before and what is
+there now are different things and are not compared, which the report says.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.host import check_host, host_mark
 from rookery.direct.log import DirectLog
 from rookery.direct.place import Place
-from rookery.direct.plan import OffsetRange
-from rookery.errors import ConfigError, Corrupt
+from rookery.direct.plan import OffsetRange, rows_of
+from rookery.errors import ConfigError, Corrupt, Gone
+from rookery.jobs.limits import limits_of
 from rookery.jobs.proof import COLUMNS, Proof, prove
 from rookery.jobs.reading import plan_ranges, read
 from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
@@ -61,6 +63,8 @@ class _Done(NamedTuple):
     after: Proof
     damaged: list[tuple[int, int]]
     """Object ids and positions of rows that cannot be read."""
+    note: str = ""
+    """Why the proofs are not compared."""
 
 
 def merge(
@@ -80,7 +84,7 @@ def merge(
         settings: how large merged objects and segments are.
 
     Raises:
-        ConfigError: a topic is not there.
+        ConfigError: a topic is not there, or the budget is too little.
         Unavailable: the log cannot be read or written.
     """
     run, settings = run or Run(), settings or RewriteSettings()
@@ -116,6 +120,8 @@ class _Merge:
     def run(self, topics: Sequence[str]) -> Report:
         state = self._log.log.state
         jobs = self._jobs(state, topics)
+        if jobs:
+            self._run.check_budget(NAME, _part(jobs[0]).what, jobs[0].size)
         count = self._run.choose(job.size for job in jobs)
         objects = len({one for job in jobs for one in _inputs(state, job)})
         report = Report(_plan(jobs, count, objects), is_dry=self._run.dry_run)
@@ -137,6 +143,7 @@ class _Merge:
                 proofs = proofs[0] + one.before, proofs[1] + one.after
                 rewritten += one.rewritten
                 self._damaged.update(one.damaged)
+                report.notes += [one.note] if one.note else []
             if not any(one.rewritten for one in done):
                 break  # nothing to do, or nothing that can be done now
         report.facts["rewritten_bytes"] = rewritten
@@ -212,12 +219,16 @@ def _of_topics(state: State, job: Job, topics: Sequence[str]) -> Job | None:
 
 
 def _plan(jobs: list[Job], count: int, objects: int) -> Plan:
-    parts = [Part(f"{job.kind} of {len(_ranges(job))} ranges", job.size) for job in jobs]
+    parts = list(map(_part, jobs))
     size = sum(part.bytes for part in parts[:count])
     puts = sum(1 if isinstance(job, MergeJob) else 3 for job in jobs[:count])
     requests = Requests(size // _READ_BYTES + objects, puts)
     facts: dict[str, object] = {"objects": objects}
     return Plan(NAME, tuple(parts[:count]), tuple(parts[count:]), requests, facts)
+
+
+def _part(job: Job) -> Part:
+    return Part(f"{job.kind} of {len(_ranges(job))} ranges", job.size)
 
 
 # In the tasks.
@@ -226,13 +237,24 @@ def _plan(jobs: list[Job], count: int, objects: int) -> Plan:
 def _rewrite(task: _Task) -> _Done:
     check_host(task.place, task.host)
     log = shared(task.place)
+    known = _lying(log.run(log.log.barrier()), task.job)
     before = _prove(task)
-    rewritten, damaged = log.run(_carry_out(log.log, task))
-    return _Done(rewritten, before, _prove(task), damaged)
+    rewritten, damaged, made = log.run(_carry_out(log.log, task))
+    after = _prove(task)
+    if isinstance(before, Gone) or isinstance(after, Gone):
+        gone = before if isinstance(before, Gone) else after
+        return _Done(rewritten, Proof(), Proof(), damaged, f"not compared: {gone}")
+    log.run(log.log.barrier())
+    if task.has_proof and (note := _compacted(log.log.state, task.job, known, made)):
+        return _Done(rewritten, Proof(), Proof(), damaged, note)
+    return _Done(rewritten, before, after, damaged)
 
 
-def _prove(task: _Task) -> Proof:
-    """Sum up the committed records at the offsets of a job, which it must not change."""
+def _prove(task: _Task) -> Proof | Gone:
+    """Sum up the committed records at the offsets of a job, which it must not change.
+
+    Where some of them are gone by now, say so instead.
+    """
     if not task.has_proof:
         return Proof()
     wanted = [
@@ -243,19 +265,48 @@ def _prove(task: _Task) -> Proof:
         return prove(read(task.place, plan_ranges(task.place, wanted), _PROVED))
     except Corrupt:
         return Proof()  # the job itself leaves such rows alone, and says which
+    except Gone as error:
+        return error
 
 
-async def _carry_out(log: DirectLog, task: _Task) -> tuple[int, list[tuple[int, int]]]:
+def _compacted(state: State, job: Job, known: dict[Range, set[int]], made: set[int]) -> str:
+    """Say whether others may have taken records out: some lie in objects that we did not make."""
+    for one, objects in _lying(state, job).items():
+        topic = state.topics.by_id[one.topic_id]
+        if limits_of(state, topic).is_compacted and not objects <= known.get(one, set()) | made:
+            return f"{topic.name}-{one.partition} was not compared: others rewrote it meanwhile"
+    return ""
+
+
+def _lying(state: State, job: Job) -> dict[Range, set[int]]:
+    """Return the objects that the offsets of a job lie in, however they are cut into rows."""
+    found = {}
+    for one in _ranges(job):
+        partition = state.topics.partition(one.topic_id, one.partition)
+        if partition is not None and partition.base_offsets:
+            rows = rows_of(partition, one.base_offset, one.end_offset)
+            found[one] = {row.object_id for row in rows}
+    return found
+
+
+async def _carry_out(log: DirectLog, task: _Task) -> tuple[int, list[tuple[int, int]], set[int]]:
+    """Return how many bytes were rewritten, what is damaged, and the objects that were made."""
     numbers = await log.numbers()
     await log.barrier()
+    made: set[int] = set()
+
+    def next_id() -> int:
+        made.add(number := numbers())
+        return number
+
     rewriter = Rewriter(
         replica=log.replica,
         read=log.read,
         store=log.store,
         clock=log.clock,
-        next_id=numbers,
+        next_id=next_id,
         namespace=log.namespace,
         settings=task.settings,
     )
     # Rows that have changed since they were planned for are left: the next plan sees them anew.
-    return await rewriter.rewrite(task.job), sorted(rewriter.damage)
+    return await rewriter.rewrite(task.job), sorted(rewriter.damage), made

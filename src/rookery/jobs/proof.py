@@ -65,9 +65,10 @@ class Proof:
         return self.exact_keys if self.exact_keys >= 0 else _estimate(self.sketch)
 
     def text(self) -> str:
-        """Tell it to people."""
+        """Tell it to people; nothing of keys where none were looked at."""
         sign = "" if self.exact_keys >= 0 else "≈"
-        return f"{self.rows:,} rows, {sign}{self.keys:,} keys, checksum {self.checksum:016x}"
+        keys = f" {sign}{self.keys:,} keys," if sign != "≈" or self.sketch else ""
+        return f"{self.rows:,} rows,{keys} checksum {self.checksum:016x}"
 
     def as_json(self) -> dict[str, object]:
         """Return it for scripts."""
@@ -159,7 +160,8 @@ def _column(column: pa.Array[Any]) -> Hashes:
     if pa.types.is_list(kind):
         return _lists(column)
     if pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp("ms", tz=kind.tz)).cast(pa.int64())
+        # As records are written: Kafka knows no finer time, so the rest is cut off.
+        column = column.cast(pa.timestamp("ms", tz=kind.tz), safe=False).cast(pa.int64())
         kind = column.type
     if pa.types.is_integer(kind):
         numbers = column.fill_null(-2).to_numpy(zero_copy_only=False).astype(np.int64)

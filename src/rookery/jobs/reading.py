@@ -11,7 +11,7 @@ from rookery.direct.blocking import shared
 from rookery.direct.place import Place
 from rookery.direct.plan import Gap, OffsetRange, PlannedRange, Planner
 from rookery.direct.read import reader
-from rookery.errors import Conflict
+from rookery.errors import ConfigError, Gone
 from rookery.records.reading import Reading
 
 _BATCH_BYTES: Final = 16 * 1024 * 1024
@@ -22,7 +22,7 @@ def plan_ranges(place: Place, wanted: Sequence[OffsetRange]) -> list[PlannedRang
     """Plan offsets by the newest state, in this process.
 
     Raises:
-        Conflict: some of them are not there any more.
+        Gone: some of them are not there any more.
     """
     log = shared(place)
     planner = Planner(log.log)
@@ -43,17 +43,24 @@ def read(
     """Yield the committed records of ranges, one range after the other.
 
     Raises:
-        Conflict: some of them are not there any more.
+        Gone: some of them are not there any more.
         Corrupt, Unavailable: they cannot be read.
+        ConfigError: one is too large for a job.
     """
     reading = Reading(columns, max_bytes=_BATCH_BYTES, max_rows=_BATCH_ROWS)
-    return reader(place).columns(ranges, reading, refuse)
+    try:
+        yield from reader(place).columns(ranges, reading, refuse)
+    except ConfigError as error:
+        raise ConfigError(
+            f"jobs take no record of more than {_BATCH_BYTES} bytes; consume it, and produce it "
+            f"anew ({error})"
+        ) from error
 
 
 def refuse(gaps: Sequence[Gap]) -> None:
     """Refuse to go on without records.
 
     Raises:
-        Conflict: always.
+        Gone: always.
     """
-    raise Conflict(f"records that the job wants are gone: {'; '.join(map(str, gaps[:5]))}")
+    raise Gone(f"records that the job wants are gone: {'; '.join(map(str, gaps[:5]))}")

@@ -111,6 +111,18 @@ class Run:
             count += 1
         return count
 
+    def check_budget(self, job: str, what: str, size: int) -> None:
+        """Refuse a budget that the next thing does not fit: run after run would do nothing.
+
+        Raises:
+            ConfigError: it does not fit; the text says how much it needs.
+        """
+        if 0 < self.max_bytes < size:
+            raise ConfigError(
+                f"{job}: max_bytes={self.max_bytes} is too little for what comes next, {what}: "
+                f"allow {size} bytes or more (--max-bytes)"
+            )
+
 
 @dataclass(slots=True)
 class Report:
@@ -125,6 +137,8 @@ class Report:
     facts: dict[str, object] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     """What is wrong; none if all is well."""
+    notes: list[str] = field(default_factory=list)
+    """What is not wrong, and should be known: what others have changed meanwhile."""
 
     @property
     def is_right(self) -> bool:
@@ -152,6 +166,7 @@ class Report:
             "slices": self.slices,
             **{name: one.as_json() for name, one in proofs.items() if one is not None},
             **self.facts,
+            "notes": self.notes,
             "problems": self.problems,
             "ok": self.is_right,
         }

@@ -4,25 +4,33 @@
                         ▲                                                    │
                         └──────────── cursor, in the cluster log ◄───────────┘
 
-A run that is killed, or has used up its budget, is begun again where it was. What is rewritten
-meanwhile is checked by who rewrites it, and again as part of the new object when its turn comes.
+A run that is killed, or has used up its budget, is begun again where it was. What it had found is
+kept with the cursor until a run has come to its end and told of it: else a run that is killed would
+take what it knew with it. What is rewritten meanwhile is checked by who rewrites it, and again as
+part of the new object when its turn comes.
+
+The proof is of the rows of the cluster log: those that it names in the objects of a task, and those
+of them that were read and are sound. Where others move rows meanwhile, both are of one version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from rookery.direct.blocking import BlockingLog, Kept
 from rookery.direct.host import check_host, host_mark
 from rookery.direct.log import DirectLog
 from rookery.direct.place import Place
 from rookery.jobs.progress import Ledger
+from rookery.jobs.proof import Proof, prove
 from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
 from rookery.jobs.tasks import run_tasks, slots
 from rookery.log.fsck.fault import Fault
 from rookery.log.fsck.objects import ObjectCheck, Suspect
-from rookery.log.fsck.rows import Rows
+from rookery.log.fsck.rows import Rows, Span
 from rookery.log.fsck.sources import Sources
 
 if TYPE_CHECKING:
@@ -34,6 +42,9 @@ _TASKS_PER_SLOT: Final = 2
 _READ_BYTES: Final = 4 * 1024 * 1024
 _ROUNDS: Final = 5
 _MAX_FAULTS: Final = 1000
+# What is kept with the cursor, so that it fits an entry of the cluster log.
+_KEPT_FAULTS: Final = 100
+_KEPT_CHARACTERS: Final = 500
 
 
 class _Object(NamedTuple):
@@ -56,10 +67,34 @@ class _Task(NamedTuple):
 class _Checked(NamedTuple):
     """What a task has found."""
 
-    rows: int
     records: int
-    bytes: int
     faults: list[Fault]
+    named: Proof
+    """Of the rows that the cluster log names in its objects."""
+    sound: Proof
+    """Of those that nothing is wrong with."""
+
+
+class _Faults:
+    """What was found and is not told yet, also by runs before this one."""
+
+    def __init__(self, position: dict[str, Any]) -> None:
+        self.texts: list[str] = list(position.get("faults", ()))
+        self.count = int(position.get("fault_count", 0))
+
+    def add(self, faults: list[Fault]) -> None:
+        self.count += len(faults)
+        room = _MAX_FAULTS - len(self.texts)
+        self.texts += [
+            f"{one.kind} {one.key}: {one.text} → {one.advice}" for one in faults[: max(room, 0)]
+        ]
+
+    def position(self) -> dict[str, Any]:
+        """Return what is kept with the cursor: as much as there is room for, and how many."""
+        if not self.count:
+            return {}
+        kept = [text[:_KEPT_CHARACTERS] for text in self.texts[:_KEPT_FAULTS]]
+        return {"faults": kept, "fault_count": self.count}
 
 
 def scrub(
@@ -70,11 +105,12 @@ def scrub(
     Args:
         spark: where the tasks run.
         place: where the log lies.
-        run: budget, dry run, progress.
+        run: budget, dry run, proof, progress.
         restart: begin with the first object, wherever the last run stopped.
 
     Raises:
-        ConfigError, Unavailable: the log cannot be opened or read.
+        ConfigError: the log cannot be opened, or the budget is too little.
+        Unavailable: the log cannot be read.
     """
     run = run or Run()
     with BlockingLog(place, "job-scrub") as log:
@@ -97,10 +133,13 @@ class _Scrub:
         at = self._log.run(self._ledger.read())
         cursor = (False, -1) if restart else _cursor(at.position)
         found = _behind(self._log.log, cursor)
+        if found:
+            self._run.check_budget(NAME, f"object {found[0].object_id}", found[0].bytes)
         count = self._run.choose(one.bytes for one in found)
         report = Report(self._plan(found, count), is_dry=self._run.dry_run)
         if not self._run.dry_run:
-            self._work(report, at.batch_id, cursor, sum(one.bytes for one in found[:count]))
+            size = sum(one.bytes for one in found[:count])
+            self._work(report, at.batch_id, cursor, size, _Faults(at.position))
         return report
 
     def _plan(self, found: list[_Object], count: int) -> Plan:
@@ -110,30 +149,40 @@ class _Scrub:
         left = (Part(f"{len(found) - count} objects", rest),) if rest else ()
         return Plan(NAME, parts, left, Requests(gets=count * 3 + size // _READ_BYTES))
 
-    def _work(self, report: Report, batch_id: int, cursor: tuple[bool, int], size: int) -> None:
-        totals = {"rows": 0, "records": 0, "faults": 0}
-        faults: list[Fault] = []
+    def _work(
+        self, report: Report, batch_id: int, cursor: tuple[bool, int], size: int, faults: _Faults
+    ) -> None:
+        records = 0
+        named, sound = Proof(), Proof()
         while report.done_bytes < size:
             slice_ = self._next(cursor, size - report.done_bytes)
             if not slice_:
                 break
             tasks = [_Task(self._place, self._host, ids) for ids in _shares(slice_)]
             for one in run_tasks(self._spark, _check, tasks):
-                totals["rows"] += one.rows
-                totals["records"] += one.records
-                faults += one.faults[: _MAX_FAULTS - len(faults)]
-                totals["faults"] += len(one.faults)
+                records += one.records
+                faults.add(one.faults)
+                named, sound = named + one.named, sound + one.sound
             cursor = slice_[-1].order
             report.done_bytes += sum(one.bytes for one in slice_)
             report.slices += 1
-            self._log.run(self._ledger.commit(batch_id, {"after": list(cursor)}))
+            self._log.run(self._ledger.commit(batch_id, _position(cursor) | faults.position()))
             batch_id += 1
-            text = f"{totals['records']:,} records checked, {totals['faults']:,} faults"
+            text = f"{records:,} records checked, {faults.count:,} faults"
             self._run.progress(Step(report.done_bytes, size, text))
-        if not _behind(self._log.log, cursor):  # that was all: the next run begins anew
-            self._log.run(self._ledger.commit(batch_id, {}))
-        report.facts |= totals
-        report.problems += [f"{one.kind} {one.key}: {one.text} → {one.advice}" for one in faults]
+        self._end(batch_id, cursor, faults)
+        report.facts |= {"rows": named.rows, "records": records, "faults": faults.count}
+        report.problems += faults.texts
+        if self._run.proof:
+            report.before, report.after = named, sound
+        if not faults.count:  # else they say it better
+            report.check()
+
+    def _end(self, batch_id: int, cursor: tuple[bool, int], faults: _Faults) -> None:
+        """Note that all is told, and that the next run begins anew if there is no more."""
+        is_last = not _behind(self._log.log, cursor)
+        if is_last or faults.count:
+            self._log.run(self._ledger.commit(batch_id, {} if is_last else _position(cursor)))
 
     def _next(self, cursor: tuple[bool, int], left: int) -> list[_Object]:
         """Return the next slice of the objects that there are now."""
@@ -146,6 +195,10 @@ class _Scrub:
                 break
             slice_.append(one)
         return slice_
+
+
+def _position(cursor: tuple[bool, int]) -> dict[str, Any]:
+    return {"after": list(cursor)}
 
 
 def _cursor(position: dict[str, Any]) -> tuple[bool, int]:
@@ -194,15 +247,58 @@ def _check(task: _Task) -> _Checked:
 async def _check_objects(log: DirectLog, object_ids: frozenset[int]) -> _Checked:
     await log.barrier()
     rows = Rows.of(log.state, object_ids.__contains__)
-    checked = [0, 0]
+    checked = 0
 
-    def note(size: int, records: int) -> None:
-        checked[0] += size
-        checked[1] += records
+    def note(_size: int, records: int) -> None:
+        nonlocal checked
+        checked += records
 
     suspects = await _suspects(log, rows, note)
-    faults = await _confirmed(log, suspects)
-    return _Checked(rows.count(), checked[1], checked[0], faults)
+    named = _places(rows)
+    found = await _confirmed(log, suspects)
+    spans = {one.span for one in found}
+    sound = [one for one in named if not _is_within(one, spans)]
+    return _Checked(checked, [one.fault for one in found], _prove(named), _prove(sound))
+
+
+class _Named(NamedTuple):
+    """A row as the cluster log names it."""
+
+    span: Span
+    object_id: int
+    position: int
+    size: int
+
+
+def _places(rows: Rows) -> list[_Named]:
+    """Return the rows; the state is about to move on."""
+    return [
+        _Named(one.span, one.row.object_id, one.row.position, one.row.size)
+        for object_id in rows.objects
+        for one in rows.in_object(object_id)
+    ]
+
+
+def _is_within(one: _Named, spans: Collection[Span]) -> bool:
+    return any(
+        one.span[:2] == other[:2]
+        and one.span.base_offset < other.end_offset
+        and other.base_offset < one.span.end_offset
+        for other in spans
+    )
+
+
+def _prove(rows: list[_Named]) -> Proof:
+    """Sum up rows by what they hold, and where."""
+    values = [b"%b %d %d %d %d" % (*one.span[:2], *one[1:]) for one in rows]
+    bases = [one.span.base_offset for one in rows]
+    ends = [one.span.end_offset for one in rows]
+    columns = {
+        "offset": pa.array(bases, pa.int64()),
+        "timestamp": pa.array(ends, pa.int64()),
+        "value": pa.array(values, pa.binary()),
+    }
+    return prove([pa.record_batch(columns)])
 
 
 async def _suspects(log: DirectLog, rows: Rows, note: Any) -> list[Suspect]:
@@ -213,9 +309,9 @@ async def _suspects(log: DirectLog, rows: Rows, note: Any) -> list[Suspect]:
     return await ObjectCheck(sources, log.state, rows, {}, note, is_quick=False).run()
 
 
-async def _confirmed(log: DirectLog, suspects: list[Suspect]) -> list[Fault]:
+async def _confirmed(log: DirectLog, suspects: list[Suspect]) -> list[Suspect]:
     """Look at suspects in newer states, until they are where they were: they may have moved."""
-    faults: list[Fault] = []
+    found: list[Suspect] = []
     for _ in range(_ROUNDS):
         if not suspects:
             break
@@ -223,6 +319,6 @@ async def _confirmed(log: DirectLog, suspects: list[Suspect]) -> list[Fault]:
         await log.barrier()
         rows = Rows.within(log.state, {one.span for one in suspects})
         again = await _suspects(log, rows, lambda *_: None)
-        faults += [one.fault for one in again if one[1:] in before]
+        found += [one for one in again if one[1:] in before]
         suspects = [one for one in again if one[1:] not in before]
-    return faults + [one.fault for one in suspects]
+    return found + suspects

@@ -95,11 +95,16 @@ def report_text(report: Report, seconds: float) -> Iterator[str]:
         yield f"  after:  {report.after.text()}"
     if plan.left_bytes:
         yield f"  left for the next run: {size_text(plan.left_bytes)}"
-    for problem in report.problems[:_SHOWN]:
-        yield f"  wrong: {problem}"
-    if len(report.problems) > _SHOWN:
-        yield f"  … and {len(report.problems) - _SHOWN:,} more"
+    yield from _lines("note", report.notes)
+    yield from _lines("wrong", report.problems)
     yield "all is well" if report.is_right else "not all is well"
+
+
+def _lines(word: str, texts: list[str]) -> Iterator[str]:
+    for text in texts[:_SHOWN]:
+        yield f"  {word}: {text}"
+    if len(texts) > _SHOWN:
+        yield f"  … and {len(texts) - _SHOWN:,} more"
 
 
 def _parts(parts: tuple[Part, ...], word: str) -> Iterator[str]:

@@ -1,0 +1,105 @@
+"""Whether this host's clock may decide what is old enough to go (correctness 28).
+
+A host that is eight days ahead would let go of all that has a retention of seven. So, before it
+deletes anything, a job compares its clock with those of others, as brokers do, and refuses to begin
+if they differ by more than ten seconds:
+
+- with the brokers that live: with the median of their last stamps. Who lives has said so within the
+  last seconds; if the stamps are older than that, the job listens for as long as a broker may be
+  silent before others take it for dead.
+- with the last entry of the cluster log, if no broker lives. That may be old for the best of
+  reasons, so that a clock ahead of it cannot be told from a log that was at rest. But no clock that
+  is right can be behind it.
+
+Tasks get the time from the driver, so that the clocks of executors decide nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from statistics import median_low
+from typing import Final
+
+from rookery.clock import Time
+from rookery.cluster.entry import read_entry
+from rookery.cluster.port import Trimmed
+from rookery.direct.log import DirectLog
+from rookery.errors import ConfigError
+
+MAX_SKEW_MS: Final = 10_000
+"""As brokers have it."""
+_SILENCE_MS: Final = 10_000
+"""How long a broker may be silent; it says that it lives every three seconds."""
+_LOOK_SECONDS: Final = 0.25
+
+
+async def trusted_now(log: DirectLog, silence_ms: int = _SILENCE_MS) -> Time:
+    """Return the time, if this host's clock can be trusted.
+
+    Args:
+        log: of the cluster, whose clock is asked.
+        silence_ms: how long to listen for brokers of which nothing was heard lately.
+
+    Raises:
+        ConfigError: the clock is wrong.
+        Unavailable: the cluster log is out of reach.
+    """
+    await log.barrier()
+    skews = [skew for _, skew in _brokers(log).values()]
+    if skews and median_low(skews) > MAX_SKEW_MS:
+        skews = await _heard(log, silence_ms)
+    if skews:
+        _check(log, median_low(skews), "that of the brokers")
+    elif (last := await _last_stamp(log)) is not None:
+        _check(log, min(log.clock.now_ms() - last, 0), "the last entry of the cluster log")
+    return log.clock.now_ms()
+
+
+def _brokers(log: DirectLog) -> dict[int, tuple[int, int]]:
+    """Return the last sequence of each broker, and how far we are ahead of its stamp."""
+    brokers, now = log.state.brokers, log.clock.now_ms()
+    return {
+        one.incarnation: (brokers.sequences[one.incarnation], now - brokers.stamps[one.incarnation])
+        for one in brokers.by_node.values()
+    }
+
+
+async def _heard(log: DirectLog, silence_ms: int) -> list[int]:
+    """Listen until every broker has said something, or must be dead; return the skews of those."""
+    before = _brokers(log)
+    skews: dict[int, int] = {}
+    until = log.clock.monotonic_ms() + silence_ms
+    while log.clock.monotonic_ms() < until:
+        await asyncio.sleep(_LOOK_SECONDS)
+        await log.barrier()
+        now = _brokers(log)
+        for incarnation, (sequence, skew) in now.items():
+            if before.get(incarnation, (sequence,))[0] != sequence:
+                skews.setdefault(incarnation, skew)
+        if skews.keys() >= now.keys():
+            break
+    return list(skews.values())
+
+
+async def _last_stamp(log: DirectLog) -> int | None:
+    """Return the time of the last entry; None if all entries are trimmed."""
+    cluster_log = log.handles.cluster_log
+    number = await cluster_log.head()
+    try:
+        entries = await cluster_log.read(max(number - 1, 0))
+    except Trimmed:
+        return None
+    return read_entry(*entries[-1]).stamp_ms if entries else None
+
+
+def _check(log: DirectLog, ahead_ms: int, other: str) -> None:
+    if abs(ahead_ms) <= MAX_SKEW_MS:
+        return
+    word = "ahead of" if ahead_ms > 0 else "behind"
+    now = datetime.fromtimestamp(log.clock.now_ms() / 1000, UTC)
+    raise ConfigError(
+        f"this host's clock says {now:%Y-%m-%d %H:%M:%S} UTC, which is {abs(ahead_ms) / 1000:,.0f} "
+        f"seconds {word} {other}: what is old cannot be told by it, so nothing was deleted; set "
+        "the clock and run the job again"
+    )

@@ -1,0 +1,134 @@
+"""Jobs delete nothing by a clock that is wrong (correctness 28)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rookery import jobs
+from rookery.clock import SystemClock
+from rookery.cluster.events.brokers import BrokerBeat, BrokerRegistered
+from rookery.cluster.replica import Replica
+from rookery.direct.log import DirectLog
+from rookery.direct.place import Place
+from rookery.errors import ConfigError
+from rookery.jobs.clocks import trusted_now
+from rookery.log.origin import Handles
+from rookery.testing.clock import ManualClock
+from tests.direct.sinking import rows
+from tests.jobs.world import contents, create, fill
+
+_DAY_MS = 86_400_000
+_SILENCE_MS = 300
+
+
+class _Late:
+    """This host's clock, off by so much."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self._clock = SystemClock()
+        self._ahead_ms = ahead_ms
+        self.monotonic_ms = self._clock.monotonic_ms
+        self.boottime_ms = self._clock.boottime_ms
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + self._ahead_ms
+
+
+@asynccontextmanager
+async def broker(place: Place, ahead_ms: int, node_id: int = 1) -> AsyncIterator[Replica]:
+    """Have a broker registered, whose clock is off by so much; it does not leave in order."""
+    handles = Handles(place.origin())
+    clock = ManualClock(SystemClock().now_ms() + ahead_ms)
+    replica = Replica(handles.cluster_log, clock)
+    await replica.open(follow=False)
+    event = BrokerRegistered(process_id=bytes([node_id] * 16), node_id=node_id, host="h", port=1)
+    await replica.register(event)
+    try:
+        yield replica
+    finally:
+        await replica.close()
+        await handles.close()
+
+
+async def beat(replica: Replica) -> None:
+    """Say that the broker lives, again and again."""
+    while True:
+        await replica.propose([BrokerBeat()])
+        await asyncio.sleep(0.02)
+
+
+async def ask(place: Place) -> int:
+    async with DirectLog.open(place, "tests") as log:
+        return await trusted_now(log, _SILENCE_MS)
+
+
+@pytest.mark.parametrize("ahead_ms", [0, 9_000, -9_000])
+async def test_a_clock_that_is_near_those_of_brokers_is_trusted(
+    place: Place, ahead_ms: int
+) -> None:
+    async with broker(place, ahead_ms):
+        assert abs(await ask(place) - SystemClock().now_ms()) < 5_000
+
+
+async def test_a_clock_far_ahead_of_live_brokers_is_refused(place: Place) -> None:
+    async with broker(place, -8 * _DAY_MS) as replica:
+        beating = asyncio.create_task(beat(replica))
+        with pytest.raises(ConfigError, match=r"seconds ahead of that of the brokers.*nothing was"):
+            await ask(place)
+        beating.cancel()
+
+
+async def test_most_brokers_have_it(place: Place) -> None:
+    async with broker(place, _DAY_MS), broker(place, 0, 2), broker(place, 100, 3):
+        await ask(place)
+
+
+async def test_old_stamps_of_brokers_that_are_dead_say_nothing(place: Place) -> None:
+    async with broker(place, -8 * _DAY_MS):
+        pass
+    await ask(place)
+
+
+async def test_without_brokers_a_log_may_have_been_at_rest(place: Place) -> None:
+    later = DirectLog(place, "tests", _Late(8 * _DAY_MS))  # type: ignore[arg-type] # plain ints
+    await later.start()
+    try:
+        assert await trusted_now(later, _SILENCE_MS) > SystemClock().now_ms()
+    finally:
+        await later.close()
+
+
+def test_nothing_is_deleted_by_a_clock_that_is_behind(place: Place) -> None:
+    create(place, "t", 1, retention_bytes="1000")
+    create(place, "c", 1, cleanup_policy="compact")
+    fill(place, "t", [rows(500, start) for start in range(0, 2_000, 500)])
+    before = contents(place, "t")
+
+    async def register() -> None:
+        async with broker(place, 3_600_000):
+            pass
+
+    asyncio.run(register())
+
+    with pytest.raises(ConfigError, match="behind that of the brokers"):
+        jobs.expire(None, place, ["t"])
+    with pytest.raises(ConfigError, match="behind that of the brokers"):
+        jobs.compact(None, place, ["c"])  # type: ignore[arg-type] # it does not get that far
+    assert contents(place, "t") == before
+
+
+def test_nothing_is_deleted_by_a_clock_behind_the_last_entry(place: Place) -> None:
+    async def work() -> None:
+        behind = DirectLog(place, "tests", _Late(-60_000))  # type: ignore[arg-type] # plain ints
+        await behind.start()
+        try:
+            await trusted_now(behind, _SILENCE_MS)
+        finally:
+            await behind.close()
+
+    with pytest.raises(ConfigError, match="behind the last entry of the cluster log"):
+        asyncio.run(work())
