@@ -8,9 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.client.fetch import FetchSettings, Isolation
-from rookery.client.transactions import TransactionalWriter
+from rookery.client.transactions import TooLarge, TransactionalWriter
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.partition import TopicPartition
 from rookery.records.compression import CODECS
@@ -112,3 +113,56 @@ async def test_without_an_id_what_is_written_counts_at_once(
 
     assert (first.base_offset, second.base_offset) == (0, 100)
     assert await _committed(client, place, 200) == _values(0, 200)
+
+
+async def test_a_large_record_has_a_batch_of_its_own(
+    server: tuple[Client, TopicPartition],
+) -> None:
+    client, place = server
+    zstd = next(codec for codec in CODECS.values() if codec.name == "zstd")
+    writer = TransactionalWriter(client, f"large-{place.topic}", codec=zstd)
+    await writer.start()
+    values = [b"a", bytes(1_020_000), b"b", b"c", bytes(3_000_000)]
+
+    await writer.begin([place])
+    written = await writer.write(place, pa.record_batch({"value": values}))
+    await writer.commit()
+
+    assert [one.records for one in written] == [1, 1, 2, 1]
+    assert await _committed(client, place, 5) == values
+
+
+async def test_batches_become_as_small_as_a_topic_wants_them(
+    server: tuple[Client, TopicPartition],
+) -> None:
+    client, place = server
+    topic = f"small-{place.topic}"
+    configs = {"max.message.bytes": "20000"}
+    await client.admin.create_topics([NewTopic(name=topic, partitions=2, configs=configs)])
+    place = TopicPartition(topic, 1)
+    writer = TransactionalWriter(client, f"small-{place.topic}")
+    await writer.start()
+    values = [b"%05d" % n + bytes(n % 1000) for n in range(500)]
+
+    await writer.begin([place])
+    written = await writer.write(place, pa.record_batch({"value": values}))
+    await writer.commit()
+
+    assert sum(one.records for one in written) == 500
+    assert 6 < len(written) < 40
+    assert await _committed(client, place, 500) == values
+
+
+async def test_the_row_that_is_too_large_is_named(
+    server: tuple[Client, TopicPartition],
+) -> None:
+    client, place = server
+    writer = TransactionalWriter(client, f"over-{place.topic}")
+    await writer.start()
+
+    for size in (2_000_000, 64 << 20):  # for the topic, and for anyone
+        await writer.begin([place])
+        with pytest.raises(TooLarge) as refusal:
+            await writer.write(place, pa.table({"value": [*_values(0), bytes(size), b"more"]}))
+        await writer.abort()
+        assert refusal.value.row == 100

@@ -225,6 +225,47 @@ async def test_batches_are_as_large_as_the_topic_takes(log: DirectLog) -> None:
 
 
 @pytest.mark.parametrize(
+    ("size", "configs", "codec"),
+    [
+        (1_048_588 - 61 - 20, {}, "none"),  # as much as a broker takes by default
+        (3_000_000, {}, "zstd"),  # what counts is what is stored
+        (3_000_000, {"max_message_bytes": "4000000"}, "none"),
+        (6_000, {"max_message_bytes": "5000", "compression_type": "gzip"}, "none"),
+    ],
+)
+async def test_a_record_larger_than_a_batch_has_one_of_its_own(
+    log: DirectLog, place: Place, size: int, configs: dict[str, str], codec: str
+) -> None:
+    await make_topic(log, partitions=1, **configs)
+    values = [b"a", b"b" * size, b"c", b"d"]
+    await write(log, rows(4, value=values), compression=codec)
+    assert [one.value for one in await read_partition(log, 0)] == values
+    assert not await faults(place)
+
+
+@pytest.mark.parametrize(
+    ("size", "configs", "codec", "fault"),
+    [
+        (1_048_588, {}, "none", "max.message.bytes is 1048588: raise it, or choose a compression"),
+        (
+            6_000,
+            {"max_message_bytes": "70"},
+            "zstd",
+            "alone makes .* bytes by zstd; the topic's max",
+        ),
+        (64 << 20, {"max_message_bytes": "200000000"}, "zstd", "at most 67108864 bytes"),
+    ],
+)
+async def test_a_record_larger_than_the_topic_takes_is_refused(
+    log: DirectLog, size: int, configs: dict[str, str], codec: str, fault: str
+) -> None:
+    await make_topic(log, partitions=1, **configs)
+    with pytest.raises(ApiError, match=f"topic t partition 0: .*{fault}"):
+        await write(log, rows(2, value=[b"a", bytes(size)]), compression=codec)
+    assert await values_of(log) == []
+
+
+@pytest.mark.parametrize(
     ("columns", "topic", "fault"),
     [
         ({"value": pa.array([1])}, "t", "column `value` of type int64 must be binary or text"),

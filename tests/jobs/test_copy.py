@@ -58,6 +58,23 @@ def test_copy_into_another_cluster(spark: SparkSession, place: Place, tmp_path: 
         jobs.copy(spark, place, place, Copying(("a",)))
 
 
+def test_large_records_are_copied(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+    target = asyncio.run(make_cluster(tmp_path / "other"))
+    create(place, "large", 1, max_message_bytes="30000000")
+    large = [b"a", bytes(1_040_000), b"b", bytes(9_000_000), b"c"]
+    fill(place, "large", [rows(5, value=large)])
+
+    report = jobs.copy(spark, place, target, Copying(("large",)))
+    fill(place, "large", [rows(1, value=[bytes(17 << 20)])])
+
+    assert report.is_right, report.problems
+    assert [value for *_, value in contents(target, "large")] == large
+    with pytest.raises(
+        ConfigError, match=r"jobs take no record of more than 16777216 bytes.*set 5"
+    ):
+        jobs.copy(spark, place, target, Copying(("large",)))
+
+
 @pytest.mark.parametrize("is_exact", [True, False])
 def test_copy_into_a_kafka(
     spark: SparkSession, place: Place, kafka: KafkaServer, is_exact: bool

@@ -223,6 +223,14 @@ class TestRefusals:
 
         assert len(batch) == 61 + 109
 
+    def test_a_larger_row_has_a_batch_of_its_own_up_to_a_bound(self) -> None:
+        rows = values(b"a", b"b" * 100, b"c", b"d", b"e" * 101, b"f")
+        found = encode(rows, Writing(max_batch_bytes=160, max_record_bytes=61 + 109))
+
+        assert [b.parse(next(found)).record_count for _ in range(3)] == [1, 1, 2]
+        with pytest.raises(ApiError, match="row 4: its record of 110 bytes is above the 109"):
+            next(found)
+
     @pytest.mark.parametrize("stamp", [-2, -(2**63), 2**62 + 1, 2**63 - 1])
     def test_impossible_timestamps(self, stamp: int) -> None:
         times = pa.array([0, stamp], pa.int64())
@@ -258,8 +266,14 @@ class TestRefusals:
             list(encode(pa.record_batch(columns), Writing(keep_offsets=True)))
 
     @pytest.mark.parametrize(
-        "setting", [{"max_batch_bytes": 61}, {"base_offset": -1}, {"timestamp_ms": -2}]
+        "setting",
+        [
+            {"max_batch_bytes": 61},
+            {"max_record_bytes": -1},
+            {"base_offset": -1},
+            {"timestamp_ms": -2},
+        ],
     )
     def test_impossible_settings(self, setting: dict[str, int]) -> None:
         with pytest.raises(ConfigError, match=next(iter(setting))):
-            Writing(**setting)  # type: ignore[arg-type] # all three are ints
+            Writing(**setting)  # type: ignore[arg-type] # all of them are ints

@@ -17,6 +17,7 @@ from rookery.direct.commit import last_commit
 from rookery.direct.log import DirectLog
 from rookery.errors import ConfigError
 from rookery.spark.resume import resume_offset
+from rookery.spark.streamwrite import source_offsets
 from tests.direct.sinking import Read, faults, make_cluster, make_topic, read_topic
 
 if TYPE_CHECKING:
@@ -104,6 +105,13 @@ def test_a_dataframe_becomes_records(spark: SparkSession, site: Site) -> None:
         numbers = [int((one.value or b"")[1:]) for one in records]
         assert numbers == sorted(numbers)  # tasks in their order, rows in theirs
     assert site.values() == expected(20_000)
+    site.check()
+
+
+def test_a_record_larger_than_a_batch_is_written(spark: SparkSession, site: Site) -> None:
+    site.write(spark.sql("select 'k' as key, repeat('v', 1040000) as value"))
+    site.write(spark.sql("select 'k' as key, repeat('v', 3000000) as value"), compression="zstd")
+    assert [len(value) for value in site.values()] == [1_040_000, 3_000_000]
     site.check()
 
 
@@ -264,6 +272,49 @@ def test_foreach_batch_counts_once(spark: SparkSession, site: Site, tmp_path: Pa
             for name in ("1", ".1.crc"):
                 (checkpoint / "commits" / name).unlink(missing_ok=True)
     site.check()
+
+
+def test_two_writes_of_a_batch_need_two_names(
+    spark: SparkSession, site: Site, tmp_path: Path
+) -> None:
+    def both(made: DataFrame, _number: int) -> None:
+        site.write(made, sinkId="one")
+        site.write(made, sinkId="one", topic="copy", createTopic=2)
+
+    writer = files(spark, tmp_path, 1).writeStream.foreachBatch(both)
+    query = writer.option("checkpointLocation", str(tmp_path / "cp")).trigger(availableNow=True)
+    with pytest.raises(PySparkException, match=r"has this batch already, in topic 't'.* its own"):
+        finish(query.start())
+    assert site.values() == expected(1000)
+    assert site.values("copy") == []
+    site.check()
+
+
+def test_a_default_checkpoint_is_known_by_the_query_s_name(
+    spark: SparkSession, site: Site, tmp_path: Path
+) -> None:
+    setting = "spark.sql.streaming.checkpointLocation"
+    spark.conf.set(setting, str(tmp_path / "all"))
+    try:
+        chosen = {"store": site.place.store, "topic": "t", "sinkId": "sink"}
+        writer = files(spark, tmp_path, 1).writeStream.format("rookery").options(**chosen)
+        finish(writer.queryName("named-one").trigger(availableNow=True).start())
+    finally:
+        spark.conf.unset(setting)
+    last = site.last("sink")
+    assert last is not None
+    logged = (tmp_path / "all" / "named-one" / "offsets" / "0").read_text().splitlines()[2:]
+    assert json.loads(last.source_offsets) == logged
+
+
+def test_a_checkpoint_that_cannot_be_read_here_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for _ in range(2):
+        assert source_offsets("s3a://bucket/checkpoint", 7) == ""
+    [told] = caplog.messages
+    assert "resumeFrom will not know" in told
+    assert "s3a://bucket/checkpoint" in told
 
 
 def copied(spark: SparkSession, site: Site, starting: str, **more: str) -> DataFrame:

@@ -28,6 +28,11 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long to try before giving up (default: %(default)g)",
     )
+    add_security(group)
+
+
+def add_security(group: argparse._ArgumentGroup) -> None:
+    """Let a command say how a Kafka is spoken to, and who we are to it; no flag has a secret."""
     group.add_argument("--tls", action="store_true", help="speak TLS; the options below imply it")
     group.add_argument("--ca-file", metavar="PEM", help="authorities to trust; else the system's")
     group.add_argument("--cert-file", metavar="PEM", help="our own certificate, if brokers ask")

@@ -6,6 +6,7 @@ import argparse
 import re
 from typing import Final
 
+from rookery.cli.arguments import add_security
 from rookery.cli.command import Subparsers, action
 from rookery.cli.nested import add_nest, add_nested
 from rookery.cli.storing import add_storage
@@ -99,7 +100,7 @@ def _add_copy(nest: Subparsers) -> None:
         "copy",
         "Copy topics into another cluster, of ours or of Kafka's.",
         "rookery job copy orders --store s3://a/log --to-store s3://b/log\n"
-        "  rookery job copy orders --store s3://a/log --to-kafka 10.0.0.9:9092",
+        "  rookery job copy orders --store s3://a/log --to-kafka 10.0.0.9:9092 --tls --user copier",
     )
     parser.add_argument("topics", nargs="+", metavar="TOPIC", help="which")
     group = parser.add_argument_group("where to")
@@ -115,6 +116,7 @@ def _add_copy(nest: Subparsers) -> None:
         action="store_true",
         help="to a Kafka that has no transactions: records may be there twice after a failure",
     )
+    add_security(parser.add_argument_group("how the Kafka is reached"))
     parser.add_argument("--prefix", default="", metavar="TEXT", help="before the copies' names")
     parser.add_argument("--name", default="", metavar="TEXT", help="of the job")
     _add_writing(parser)

@@ -12,7 +12,7 @@ it is merely idempotent: nothing is written twice by it, but what it has written
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from rookery.client.routing import TRANSACTION
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition
-from rookery.records.batch import parse, stamp_into
+from rookery.records.batch import HEADER_SIZE, parse, stamp_into
 from rookery.records.columns import encode
 from rookery.records.compression import NONE, Codec
 from rookery.records.writing import Writing
@@ -57,6 +57,9 @@ _END_VERSION: Final = 4
 _PRODUCE_VERSION: Final = 11
 _PRODUCE_LOWEST: Final = 7
 _SEQUENCES: Final = 1 << 31
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+# Before compression; a request of more than 100 MiB would be hung up on.
+_MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
 
 _Ask = Callable[[Link, int], Awaitable[None]]
 
@@ -66,6 +69,14 @@ class Written(NamedTuple):
 
     base_offset: int
     records: int
+
+
+class TooLarge(ApiError):  # noqa: N818 (as its base)
+    """One record alone is more than its topic takes."""
+
+    def __init__(self, row: int, text: str) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, text)
+        self.row = row
 
 
 class TransactionalWriter:
@@ -87,7 +98,8 @@ class TransactionalWriter:
             transactional_id: of this writer's life after life; None: no transactions.
             timeout_ms: the coordinator aborts what stays open for longer.
             codec: compresses batches.
-            max_batch_bytes: the size of a batch.
+            max_batch_bytes: the size of a batch; a larger record has one of its own. Where a topic
+                takes less, batches become smaller.
         """
         self._router = client.router
         self._id = transactional_id
@@ -96,6 +108,7 @@ class TransactionalWriter:
         self._max_batch_bytes = max_batch_bytes
         self._producer_id = self._epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
+        self._limits: dict[TopicPartition, int] = {}
         self._is_open = False
 
     async def start(self) -> None:
@@ -157,24 +170,50 @@ class TransactionalWriter:
         """Write rows to a partition; return where each batch is.
 
         Raises:
-            ApiError: they are refused; the transaction must be aborted.
+            TooLarge: of one row, by its number; the transaction must be aborted.
+            ApiError: they are refused; likewise.
             Unavailable: it is not known whether all are there; likewise.
         """
-        writing = Writing(
+        written: list[Written] = []
+        done = 0
+        while done < rows.num_rows:
+            for batch in _encoded(rows, done, self._writing(place)):
+                stored = await self._store(place, batch, done)
+                if stored is None:
+                    break
+                written.append(stored)
+                done += stored.records
+        return written
+
+    async def _store(self, place: TopicPartition, batch: bytearray, row: int) -> Written | None:
+        """Store a batch that begins with a row; None if the next ones have to be smaller."""
+        stamp_into(batch, 0, -1)  # whoever stores it knows its offset
+        records = parse(batch).record_count
+        try:
+            offset = await self._send(place, bytes(batch))
+        except ApiError as error:
+            if error.code not in _TOO_LARGE:
+                raise
+            if records == 1:
+                raise TooLarge(row, f"{error.text} (a batch of {len(batch)} bytes)") from error
+            self._limits[place] = max(self._limit(place) // 2, HEADER_SIZE + 1)
+            return None
+        self._sequences[place] = (self._sequences.get(place, 0) + records) % _SEQUENCES
+        return Written(offset, records)
+
+    def _limit(self, place: TopicPartition) -> int:
+        return self._limits.get(place, self._max_batch_bytes)
+
+    def _writing(self, place: TopicPartition) -> Writing:
+        return Writing(
             codec=self._codec,
-            max_batch_bytes=self._max_batch_bytes,
+            max_batch_bytes=self._limit(place),
+            max_record_bytes=_MAX_RECORD_BYTES,
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
             base_sequence=self._sequences.get(place, 0),
             transactional=self._id is not None,
         )
-        written = []
-        for batch in encode(rows, writing):
-            stamp_into(batch, 0, -1)  # whoever stores it knows its offset
-            records = parse(batch).record_count
-            written.append(Written(await self._send(place, bytes(batch)), records))
-            self._sequences[place] = (self._sequences.get(place, 0) + records) % _SEQUENCES
-        return written
 
     async def send_offsets(
         self,
@@ -320,6 +359,19 @@ class TransactionalWriter:
         deadline = self._router.retrier.deadline()
         found = await self._router.ask_leaders(f"write to {place.text}", [place], ask, deadline)
         return found[place]
+
+
+def _encoded(rows: pa.RecordBatch | pa.Table, row: int, writing: Writing) -> Iterator[bytearray]:
+    """Yield batches of the rows from one on."""
+    try:
+        for batch in encode(rows.slice(row), writing):
+            yield batch
+            row += parse(batch).record_count
+    except ApiError as error:
+        if error.code not in _TOO_LARGE:
+            raise
+        text = f"a record has more than the {writing.max_record_bytes} bytes that are sent at once"
+        raise TooLarge(row, text) from error
 
 
 def _by_topic(places: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:

@@ -27,6 +27,8 @@ from rookery.records.writing import Writing
 
 MAX_RUN_BYTES: Final = 1024 * 1024
 """A run that holds more than one batch is no longer than this."""
+MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
+"""A record is no longer than this, however little is left of it by compression."""
 _RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
 
 
@@ -38,6 +40,7 @@ class Packing:
     """Where all rows go; empty: where their column `topic` says."""
     compression: str = "none"
     batch_bytes: int = 1_000_000
+    """Records go into a batch up to this size; a larger one has a batch of its own."""
     object_bytes: int = 16 * 1024 * 1024
     """Rows of about so many bytes go into an object."""
     uploads: int = 2
@@ -45,7 +48,7 @@ class Packing:
 
     def __post_init__(self) -> None:
         named_codec(self.compression)
-        if not 1024 <= self.batch_bytes <= 64 * 1024 * 1024:
+        if not 1024 <= self.batch_bytes <= MAX_RECORD_BYTES:
             raise ConfigError(f"batchBytes={self.batch_bytes}: must be from 1 KiB to 64 MiB")
         if not 64 * 1024 <= self.object_bytes <= 512 * 1024 * 1024:
             raise ConfigError(f"objectBytes={self.object_bytes}: must be from 64 KiB to 512 MiB")
@@ -165,21 +168,41 @@ def _batches(
 ) -> Iterator[bytearray]:
     where = f"topic {target.name} partition {partition}"
     _check_rows(rows, target, where, now_ms)
+    codec = named_codec(target.codec or packing.compression)
     writing = Writing(
-        codec=named_codec(target.codec or packing.compression),
+        codec=codec,
         max_batch_bytes=min(packing.batch_bytes, target.max_message_bytes),
+        max_record_bytes=_most(target, codec),
         timestamp_ms=now_ms,
     )
     try:
-        yield from encode(rows, writing)
+        for batch in encode(rows, writing):
+            _check_size(batch, target, codec)
+            yield batch
     except ApiError as error:
         more = ""
         if error.code is ErrorCode.MESSAGE_TOO_LARGE:
-            more = (
-                f"; batches have at most {packing.batch_bytes} bytes (option batchBytes), and the "
-                f"topic's max.message.bytes is {target.max_message_bytes}"
-            )
+            more = _advice(writing, target)
         raise ApiError(error.code, f"{where}: {error.text}{more}") from error
+
+
+def _most(target: Target, codec: Codec) -> int:
+    """Return how large a record may be before it is compressed: what counts is what is stored."""
+    return MAX_RECORD_BYTES if codec.id else min(target.max_message_bytes, MAX_RECORD_BYTES)
+
+
+def _check_size(batch: bytearray, target: Target, codec: Codec) -> None:
+    if len(batch) > target.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a record alone makes {len(batch)} bytes by {codec.name}"
+        )
+
+
+def _advice(writing: Writing, target: Target) -> str:
+    limit = target.max_message_bytes
+    if limit > writing.max_record_bytes:
+        return f"; without a broker, records have at most {MAX_RECORD_BYTES} bytes"
+    return f"; the topic's max.message.bytes is {limit}: raise it, or choose a compression"
 
 
 def _check_rows(rows: pa.RecordBatch, target: Target, where: str, now_ms: int) -> None:

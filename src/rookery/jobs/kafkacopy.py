@@ -1,84 +1,52 @@
 """Topics into a Kafka of any make, by transactions: each record once, or at least once if told so.
 
-A task copies one partition. Its transactional id fences an earlier life of the same task and ends
-what that left open; then it reads how far the copy is, which is committed with the records.
+how far it is, read there ──► what is left of each partition ──► a task each, the largest first
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import pyarrow as pa
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.client.cluster import TopicView
-from rookery.client.fetch import FetchSettings, Isolation
 from rookery.client.settings import ClientSettings
-from rookery.client.transactions import TransactionalWriter
-from rookery.direct.blocking import BlockingLog, shared
-from rookery.direct.host import check_host, host_mark
-from rookery.direct.layout import named_codec
+from rookery.cluster.state.topics import Topic
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.host import host_mark
 from rookery.direct.offsets import check_reached, end_of
 from rookery.direct.place import Place
-from rookery.direct.plan import OffsetRange
-from rookery.errors import ApiError, Conflict, Error, ErrorCode, Unavailable
+from rookery.direct.plan import OffsetRange, Planner
+from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.jobs.copying import NAME, Copying
-from rookery.jobs.cutting import OffsetCutter, find_topics
+from rookery.jobs.cutting import find_topics
 from rookery.jobs.filling import budgeted, moving_requests
-from rookery.jobs.kafkaprogress import Reached, progress_rows, read_progress, runs_of
-from rookery.jobs.kafkaprogress import Run as Moved
-from rookery.jobs.proof import Proof, prove
-from rookery.jobs.reading import plan_ranges, read
+from rookery.jobs.kafkaprogress import Ends, read_progress
+from rookery.jobs.kafkatask import Task, copy_partition
+from rookery.jobs.proof import Proof
+from rookery.jobs.reading import refuse
 from rookery.jobs.report import Plan, Report, Run, Step
 from rookery.jobs.tasks import run_tasks, slots
+from rookery.jobs.topics import kept_configs
 from rookery.model.partition import TopicPartition
 from rookery.model.uuid import ZERO, uuid_text
-from rookery.records.reading import HEADERS
-from rookery.records.record import Record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
-# A topic there may stamp its records with its own time.
-_PROVED: Final = ("key", "value", "headers")
 # A transaction is open no longer than this takes to write.
 _SLICE_BYTES: Final = 32 * 1024 * 1024
-_PROOF_ROWS: Final = 50_000
-_SHOWN_SECONDS: Final = 60
-_COMMITTED: Final = FetchSettings(isolation=Isolation.READ_COMMITTED)
+# What is left of a budget is not shared out in smaller pieces than this.
+_LEAST_BYTES: Final = 1024 * 1024
+# No topic has this id: what was copied to one that is gone was copied for nothing.
+_GONE: Final = "gone"
+# Ours alone, and what would refuse records for the times that they have.
+_NOT_KEPT: Final = ("rookery.", "message.timestamp.")
 
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    source: Place
-    host: str
-    kafka: ClientSettings
-    transactional_id: str | None
-    topic: str
-    topic_id: bytes
-    partition: int
-    target: TopicPartition
-    target_id: str
-    progress: TopicPartition
-    max_bytes: int
-    """How much is read; 0: all."""
-    slice_bytes: int
-    compression: str
-    has_proof: bool
-
-
-class _Done(NamedTuple):
-    bytes: int
-    slices: int
-    before: Proof
-    after: Proof
+_ByPlace = dict[tuple[bytes, int], int]
+"""Numbers by topic id and partition: offsets, or bytes that are left."""
 
 
 def copy_to_kafka(
@@ -105,54 +73,77 @@ def copy_to_kafka(
 
     Raises:
         ConfigError: the topics cannot be used so.
+        Conflict: the job's name belongs to another copy, or the topics are other ones by now.
         ApiError: the Kafka refuses something.
         Unavailable: something is out of reach.
     """
     run = run or Run()
+    check_map(copying)
     with BlockingLog(source, "job-copy") as log:
         topics = find_topics(log, copying.topics)
-        cutter = OffsetCutter(log=log, topics=list(copying.topics), tasks=slots(spark))
-        size = cutter.remaining({})
+        left = _left(log, topics, log.run(_reached(kafka, copying, topics)))
+        size = sum(left.values())
         label = "exactly once" if is_exact else "at least once"
         what = f"{', '.join(copying.topics)} to Kafka {kafka.bootstrap}, {label}"
         plan = Plan(NAME, *budgeted(what, size, run), moving_requests(size, run))
         report = Report(plan, is_dry=run.dry_run, facts={"delivery": label})
         if run.dry_run:
             return report
-        counts = {topic.name: len(topic.partitions) for topic in topics}
-        ids = log.run(_prepare(kafka, copying, counts))
-        places = [(topic, index) for topic in topics for index in range(counts[topic.name])]
+        ends = log.run(_prepare(kafka, copying, topics))
         tasks = [
-            _Task(
-                source,
-                host_mark(source),
-                kafka,
-                f"{copying.progress(topic.name)}-{index}" if is_exact else None,
-                topic.name,
-                topic.id,
-                index,
-                TopicPartition(copying.targets[topic.name], index),
-                ids[topic.name],
-                TopicPartition(copying.progress(topic.name), index),
-                -(-run.max_bytes // len(places)) if run.max_bytes else 0,
-                min(copying.slice_bytes, _SLICE_BYTES),
-                copying.packing.compression,
-                run.proof,
+            Task(
+                source=source,
+                host=host_mark(source),
+                kafka=kafka,
+                transactional_id=f"{copying.progress(ends[topic].topic)}-{index}"
+                if is_exact
+                else None,
+                topic_id=topic,
+                partition=index,
+                ends=ends[topic],
+                progress=copying.progress(ends[topic].topic),
+                slice_bytes=min(copying.slice_bytes, _SLICE_BYTES),
+                compression=copying.packing.compression,
+                has_proof=run.proof,
             )
-            for topic, index in places
+            for topic, index in sorted(left, key=left.__getitem__, reverse=True)
         ]
         _work(spark, tasks, run, report)
         return report
 
 
-def _work(spark: SparkSession, tasks: list[_Task], run: Run, report: Report) -> None:
+def check_map(copying: Copying) -> None:
+    """Refuse a map of offsets in files.
+
+    Raises:
+        ConfigError: one is asked for.
+    """
+    if copying.offset_map:
+        names = ", ".join(copying.progress(name) for name in copying.topics)
+        raise ConfigError(
+            f"offset_map={copying.offset_map!r}: a copy to a Kafka keeps its map there, in the "
+            f"topic {names}; leave this out (--offset-map), and see `jobs.kafkaprogress.read_map`"
+        )
+
+
+def _work(spark: SparkSession, tasks: list[Task], run: Run, report: Report) -> None:
+    """Copy until all is done or the budget is used up; something is done with any budget."""
     before, after = Proof(), Proof()
-    wave = 4 * slots(spark)
-    for start in range(0, len(tasks), wave):
-        for done in run_tasks(spark, _copy, tasks[start : start + wave]):
+    while tasks:
+        budget = run.max_bytes - report.done_bytes
+        if run.max_bytes and report.slices and budget < _LEAST_BYTES:
+            break
+        wave, tasks = tasks[: 4 * slots(spark)], tasks[4 * slots(spark) :]
+        if run.max_bytes:
+            most = max(budget // _LEAST_BYTES, 1)
+            wave, tasks = wave[:most], wave[most:] + tasks
+            wave = [within(task, budget // len(wave)) for task in wave]
+        for task, done in zip(wave, run_tasks(spark, copy_partition, wave), strict=True):
             before, after = before + done.before, after + done.after
             report.done_bytes += done.bytes
             report.slices += done.slices
+            if not done.is_all:
+                tasks.append(task)
         total = max(report.plan.bytes, report.done_bytes)
         run.progress(Step(report.done_bytes, total, f"{before.rows:,} records"))
     report.facts["rows"] = before.rows
@@ -161,26 +152,81 @@ def _work(spark: SparkSession, tasks: list[_Task], run: Run, report: Report) -> 
         report.check()
 
 
-async def _prepare(
-    kafka: ClientSettings, copying: Copying, counts: dict[str, int]
-) -> dict[str, str]:
-    """Make the topics that are not there, and partitions that are missing; return copies' ids."""
-    ids = {}
+def within(task: Task, share: int) -> Task:
+    """Bound what a task reads, and with it what it commits at once."""
+    return replace(task, max_bytes=share, slice_bytes=min(task.slice_bytes, share))
+
+
+def _left(log: BlockingLog, topics: Sequence[Topic], reached: _ByPlace) -> _ByPlace:
+    """Find what is left of each partition behind the offset that its copy has reached."""
+    wanted = []
+    for topic in topics:
+        for one in topic.partitions:
+            begin = reached.get((topic.id, one.index), one.log_start)
+            check_reached(topic.name, one, begin)
+            end = end_of(one, is_committed=True)
+            if begin < end:
+                wanted.append(OffsetRange(topic.id, one.index, begin, end))
+    planner = Planner(log.log)
+    planned = log.run(planner.plan(wanted))
+    if planner.gaps:
+        refuse(planner.gaps)
+    sizes = {(one.topic_id, one.partition): one.size for one in planned}
+    places = [(one.topic_id, one.partition) for one in wanted]
+    return {place: sizes.get(place, 0) for place in places}
+
+
+# In the Kafka.
+
+
+async def _reached(kafka: ClientSettings, copying: Copying, topics: Sequence[Topic]) -> _ByPlace:
+    """Return the next offset of each partition that the copy has begun with; make nothing."""
+    found = {}
     async with Client(kafka) as client:
-        for name, count in counts.items():
+        there = set(await client.admin.list_topics())
+        for topic in topics:
+            name, copy = copying.progress(topic.name), copying.targets[topic.name]
+            if name not in there:
+                continue
+            identity = _id(await client.topic(copy)) if copy in there else _GONE
+            ends = Ends(topic.name, uuid_text(topic.id), copy, identity)
+            for index in (await client.topic(name)).partitions:
+                reached = await read_progress(client, TopicPartition(name, index), ends)
+                if reached.next >= 0:
+                    found[topic.id, index] = reached.next
+    return found
+
+
+async def _prepare(
+    kafka: ClientSettings, copying: Copying, topics: Sequence[Topic]
+) -> dict[bytes, Ends]:
+    """Make the topics that are not there, and partitions that are missing."""
+    ends = {}
+    async with Client(kafka) as client:
+        for topic in topics:
+            count = len(topic.partitions)
+            progress, copy = copying.progress(topic.name), copying.targets[topic.name]
             compacted = {"cleanup.policy": "compact"}
-            await _make(
-                client, NewTopic(name=copying.progress(name), partitions=count, configs=compacted)
-            )
-            found = await _make(client, NewTopic(name=copying.targets[name], partitions=count))
-            ids[name] = "" if found.id == ZERO else uuid_text(found.id)
-    return ids
+            await _make(client, NewTopic(name=progress, partitions=count, configs=compacted))
+            kept = configs_there(topic)
+            found = await _make(client, NewTopic(name=copy, partitions=count, configs=kept))
+            ends[topic.id] = Ends(topic.name, uuid_text(topic.id), copy, _id(found))
+    return ends
+
+
+def configs_there(topic: Topic) -> dict[str, str]:
+    """Return the settings that a topic's copy has in a Kafka."""
+    kept = kept_configs(topic).items()
+    return {name: value for name, value in kept if not name.startswith(_NOT_KEPT)}
 
 
 async def _make(client: Client, new: NewTopic) -> TopicView:
     try:
         await client.admin.create_topics([new])
     except ApiError as error:
+        if error.code is ErrorCode.INVALID_CONFIG:
+            text = f"{error.text}; make the topic there, with what it can have, and begin again"
+            raise ApiError(error.code, text) from error
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
     found = await client.topic(new.name)
@@ -189,158 +235,5 @@ async def _make(client: Client, new: NewTopic) -> TopicView:
     return found
 
 
-# In the tasks.
-
-
-def _copy(task: _Task) -> _Done:
-    check_host(task.source, task.host)
-    return _Copying(task).run()
-
-
-class _Copying:
-    """One task at work; what is asynchronous runs on the loop of the source's log."""
-
-    def __init__(self, task: _Task) -> None:
-        self._task = task
-        self._log = shared(task.source)
-        self._client = self._log.run(_opened(task.kafka))
-        self._writer = TransactionalWriter(
-            self._client, task.transactional_id, codec=named_codec(task.compression)
-        )
-
-    def run(self) -> _Done:
-        try:
-            self._log.run(self._writer.start())
-            return self._run()
-        finally:
-            self._log.run(self._client.close())
-
-    def _run(self) -> _Done:
-        task = self._task
-        reached = self._reached()
-        size, slices, before, after = 0, 0, Proof(), Proof()
-        ranges = plan_ranges(task.source, [self._wanted(reached)])
-        for table in _slices(read(task.source, ranges, _COLUMNS), task.slice_bytes):
-            if task.max_bytes and size + table.nbytes > task.max_bytes:
-                break
-            offsets = table.column("offset").to_numpy()
-            reached = reached._replace(
-                next=int(offsets[-1]) + 1, rows=reached.rows + table.num_rows
-            )
-            runs = self._write(table, reached)
-            size += table.nbytes
-            slices += 1
-            before += prove(table.select(list(_PROVED)).to_batches())
-            if task.has_proof:
-                after += prove(self._read_back(runs))
-        return _Done(size, slices, before, after)
-
-    def _reached(self) -> Reached:
-        """Return where the copy is; at its beginning, if what was written there was deleted."""
-        task = self._task
-        topic = uuid_text(task.topic_id)
-        found = self._log.run(read_progress(self._client, task.progress))
-        if found.target and task.target_id and found.target != task.target_id:
-            found = Reached(-1)
-        if found.topic and found.topic != topic:
-            raise Conflict(
-                f"topic {task.topic} was deleted and created again since this job read it: begin a "
-                "new job (name), with a new target (prefix)"
-            )
-        return found._replace(topic=topic, target=task.target_id)
-
-    def _wanted(self, reached: Reached) -> OffsetRange:
-        log = self._log.log
-        self._log.run(log.barrier())
-        partition = log.state.topics.by_id[self._task.topic_id].partitions[self._task.partition]
-        begin = partition.log_start if reached.next < 0 else reached.next
-        check_reached(self._task.topic, partition, begin)
-        end = max(begin, end_of(partition, is_committed=True))
-        return OffsetRange(self._task.topic_id, self._task.partition, begin, end)
-
-    def _write(self, table: pa.Table, reached: Reached) -> list[Moved]:
-        """Write a slice and how far it goes, both or none of it."""
-        return self._log.run(self._write_all(table, reached))
-
-    async def _write_all(self, table: pa.Table, reached: Reached) -> list[Moved]:
-        task, writer = self._task, self._writer
-        try:
-            await writer.begin([task.target, task.progress])
-            written = await writer.write(task.target, table)
-            runs = runs_of(table.column("offset").to_numpy(), written)
-            await writer.write(task.progress, progress_rows(reached, runs))
-            await writer.commit()
-        except BaseException:
-            with suppress(Error):  # whoever starts the next writer ends what is left open
-                await writer.abort()
-            raise
-        return runs
-
-    def _read_back(self, runs: list[Moved]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a slice as they are there."""
-        records: list[Record] = []
-        for run in runs:
-            for record in self._log.iterate(partial(self._read, run)):
-                records.append(record)
-                if len(records) == _PROOF_ROWS:
-                    yield _batch(records)
-                    records.clear()
-        if records:
-            yield _batch(records)
-
-    async def _read(self, run: Moved) -> AsyncIterator[Record]:
-        """Yield the records of a run; a commit may take a while until it shows."""
-        place, last = self._task.target, run.offset + run.records - 1
-        records = self._client.read(
-            place.topic, place.partition, offset=run.offset, follow=True, settings=_COMMITTED
-        )
-        try:
-            while True:
-                async with asyncio.timeout(_SHOWN_SECONDS):
-                    record = await anext(records)
-                if record.offset <= last:
-                    yield record
-                if record.offset >= last:
-                    return
-        except TimeoutError as error:
-            text = f"{place.text}: offset {last} was committed, but is not to be seen"
-            raise Unavailable(text) from error
-        finally:
-            await records.aclose()
-
-
-async def _opened(settings: ClientSettings) -> Client:
-    return Client(settings)  # on the loop that it is to work on
-
-
-def _slices(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
-    """Put batches together up to the size of a transaction."""
-    some: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        for piece in _pieces(batch, most):
-            if some and size + piece.nbytes > most:
-                yield pa.Table.from_batches(some)
-                some, size = [], 0
-            some.append(piece)
-            size += piece.nbytes
-    if some:
-        yield pa.Table.from_batches(some)
-
-
-def _pieces(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-    count = -(-batch.nbytes // most) or 1
-    step = -(-batch.num_rows // count)
-    return (batch.slice(at, step) for at in range(0, batch.num_rows, step or 1))
-
-
-def _batch(records: list[Record]) -> pa.RecordBatch:
-    headers = [
-        [{"key": name, "value": value} for name, value in record.headers] for record in records
-    ]
-    columns: list[Any] = [
-        pa.array([record.key for record in records], pa.binary()),
-        pa.array([record.value for record in records], pa.binary()),
-        pa.array(headers, HEADERS),
-    ]
-    return pa.record_batch(columns, names=list(_PROVED))
+def _id(view: TopicView) -> str:
+    return "" if view.id == ZERO else uuid_text(view.id)

@@ -1,8 +1,10 @@
 """How far a copy to a Kafka is: kept there, in a compacted topic, by the same transactions.
 
-    key `next`          ──► {"next": source offset, "rows": how many, "topic": id, "target": id}
+    key `next`          ──► {"next": source offset, "rows": how many, "topic": id, "target": id,
+                             "copy": name}
     key `{"offset": N}` ──► {"runs": [[source offset, offset, how many], …], "target": id}
 
+The runs of a slice are in as many records as they need, since a broker takes none of any size.
 Every topic has one of its own, and every partition the partition of its number, so that no other
 writer's open transaction hides what was committed. Both name the topics by their ids, where these
 are known: a topic that was deleted and created again is another one.
@@ -20,9 +22,12 @@ import pyarrow as pa
 from rookery.client.client import Client
 from rookery.client.fetch import FetchSettings, Isolation
 from rookery.client.transactions import Written
+from rookery.errors import Conflict
 from rookery.model.partition import TopicPartition
 
 _NEXT: Final = b"next"
+# Of a record: some 200 kB, which every broker takes.
+_RUNS: Final = 4096
 _COMMITTED: Final = FetchSettings(isolation=Isolation.READ_COMMITTED)
 
 
@@ -44,6 +49,18 @@ class Reached(NamedTuple):
     """The source's id."""
     target: str = ""
     """The copy's id; empty if that Kafka has none."""
+    copy: str = ""
+    """The copy's name."""
+
+
+class Ends(NamedTuple):
+    """What is copied to what."""
+
+    topic: str
+    topic_id: str
+    copy: str
+    copy_id: str
+    """Empty if that Kafka has none."""
 
 
 def runs_of(offsets: npt.NDArray[np.int64], written: list[Written]) -> list[Run]:
@@ -60,18 +77,39 @@ def runs_of(offsets: npt.NDArray[np.int64], written: list[Written]) -> list[Run]
 
 def progress_rows(reached: Reached, runs: list[Run]) -> pa.RecordBatch:
     """Return the records that note a slice."""
-    place = json.dumps({"offset": runs[0].source}).encode() if runs else b""
-    rows = [(place, json.dumps({"runs": runs, "target": reached.target}).encode())] if runs else []
-    rows.append((_NEXT, json.dumps(reached._asdict()).encode()))
-    return pa.record_batch({"key": [key for key, _ in rows], "value": [value for _, value in rows]})
+    some = [runs[at : at + _RUNS] for at in range(0, len(runs), _RUNS)]
+    keys = [json.dumps({"offset": part[0].source}).encode() for part in some]
+    values = [json.dumps({"runs": part, "target": reached.target}).encode() for part in some]
+    # Last: without transactions, whoever goes on from there has the map up to there.
+    return pa.record_batch(
+        {"key": [*keys, _NEXT], "value": [*values, json.dumps(reached._asdict()).encode()]}
+    )
 
 
-async def read_progress(client: Client, place: TopicPartition) -> Reached:
-    """Return where a copy is, by what was committed.
+async def read_progress(client: Client, place: TopicPartition, ends: Ends) -> Reached:
+    """Return where a copy is, by what was committed; at its beginning, if the copy was deleted.
 
     Raises:
+        Conflict: what was noted is of another copy, or of another topic of that name.
         Unavailable: the cluster is out of reach.
     """
+    found = await _noted(client, place)
+    if found.copy and found.copy != ends.copy:
+        raise Conflict(
+            f"the job that keeps its place in {place.topic} copies to {found.copy}, not to "
+            f"{ends.copy}: choose another name for this one"
+        )
+    if found.target and ends.copy_id and found.target != ends.copy_id:
+        found = Reached(-1)
+    if found.topic and found.topic != ends.topic_id:
+        raise Conflict(
+            f"topic {ends.topic} was deleted and created again since this job read it: begin a "
+            "new job (name), with a new target (prefix)"
+        )
+    return found._replace(topic=ends.topic_id, target=ends.copy_id, copy=ends.copy)
+
+
+async def _noted(client: Client, place: TopicPartition) -> Reached:
     found = Reached(-1)
     records = client.read(place.topic, place.partition, settings=_COMMITTED)
     async for record in records:

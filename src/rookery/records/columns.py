@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rookery.errors import ApiError, ErrorCode
 from rookery.native import load
 from rookery.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader, seal
 from rookery.records.reading import INT32_MAX, Fetched, Reading
@@ -68,8 +69,13 @@ def encode(rows: pa.RecordBatch | pa.Table, writing: Writing | None = None) -> I
         packer = _columns.Packer(ready, chosen.timestamp_ms)
         row = 0
         while row < ready.num_rows:
-            limit = chosen.max_batch_bytes - HEADER_SIZE
-            packed = packer.pack(row, chosen.base_offset + done, limit)
+            try:
+                limit = chosen.max_batch_bytes - HEADER_SIZE
+                packed = packer.pack(row, chosen.base_offset + done, limit)
+            except ApiError as error:
+                if not _may_be_alone(error, chosen):
+                    raise
+                packed = _alone(ready, row, chosen.base_offset + done, chosen)
             yield _finish(packed, chosen, done)
             row += packed[1]
             done += packed[1]
@@ -78,6 +84,17 @@ def encode(rows: pa.RecordBatch | pa.Table, writing: Writing | None = None) -> I
 def _parts(rows: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
     # Small chunks would make small batches, so they are joined first.
     return [rows] if isinstance(rows, pa.RecordBatch) else rows.combine_chunks().to_batches()
+
+
+def _may_be_alone(error: ApiError, writing: Writing) -> bool:
+    is_large = error.code is ErrorCode.MESSAGE_TOO_LARGE
+    return is_large and writing.max_record_bytes > writing.max_batch_bytes
+
+
+def _alone(ready: pa.RecordBatch, row: int, offset: int, writing: Writing) -> _columns.Packed:
+    # The rows end with this one, so that no other joins it, and a refusal has its number.
+    packer = _columns.Packer(ready.slice(0, row + 1), writing.timestamp_ms)
+    return packer.pack(row, offset, writing.max_record_bytes - HEADER_SIZE)
 
 
 def _finish(packed: _columns.Packed, writing: Writing, done: int) -> bytearray:

@@ -24,6 +24,8 @@ class Writing:
     Attributes:
         codec: compression; a batch that would not become smaller is left as it is.
         max_batch_bytes: the size of a batch, header included.
+        max_record_bytes: a record that is larger has a batch of its own, which has no more bytes
+            than this before it is compressed; 0: it is refused.
         base_offset: the first row's offset; the broker assigns its own anyway.
         keep_offsets: take offsets from the column `offset` instead, gaps included.
         timestamp_ms: for rows without a timestamp; -1 is Kafka's word for none.
@@ -34,6 +36,7 @@ class Writing:
 
     codec: Codec = NONE
     max_batch_bytes: int = 1_000_000
+    max_record_bytes: int = 0
     base_offset: int = 0
     keep_offsets: bool = False
     timestamp_ms: int = -1
@@ -48,6 +51,10 @@ class Writing:
             raise ConfigError(
                 f"max_batch_bytes={self.max_batch_bytes}: must be from {HEADER_SIZE + 1} "
                 f"to {INT32_MAX}"
+            )
+        if not 0 <= self.max_record_bytes <= INT32_MAX:
+            raise ConfigError(
+                f"max_record_bytes={self.max_record_bytes}: must be from 0 to {INT32_MAX}"
             )
         if self.base_offset < 0:
             raise ConfigError(f"base_offset={self.base_offset}: must not be negative")

@@ -68,8 +68,8 @@ def client_settings(args: argparse.Namespace) -> ClientSettings:
     return ClientSettings(
         bootstrap=args.bootstrap,
         client_id=f"rookery-{args.command}",
-        tls=_tls(args),
-        sasl=_sasl(args),
+        tls=tls_of(args),
+        sasl=sasl_of(args),
         call_timeout_ms=timeout_ms,
         request_timeout_ms=min(timeout_ms, 30_000),
         connect_timeout_ms=min(timeout_ms, 10_000),
@@ -90,7 +90,12 @@ def producer_settings(args: argparse.Namespace) -> ProducerSettings:
     )
 
 
-def _tls(args: argparse.Namespace) -> ClientTls | None:
+def tls_of(args: argparse.Namespace) -> ClientTls | None:
+    """Read how to speak TLS; None: not at all.
+
+    Raises:
+        ConfigError: a file is named that makes no sense without another.
+    """
     if not (args.tls or args.ca_file or args.cert_file or args.no_verify):
         return None
     if args.key_file and not args.cert_file:
@@ -100,7 +105,12 @@ def _tls(args: argparse.Namespace) -> ClientTls | None:
     return ClientTls(ca_file=args.ca_file, own=own, verify=verify, check_hostname=verify)
 
 
-def _sasl(args: argparse.Namespace) -> Sasl | None:
+def sasl_of(args: argparse.Namespace) -> Sasl | None:
+    """Read who we are, and ask for the password if no file is named; None: nobody.
+
+    Raises:
+        ConfigError: there is no such file, or nobody whose password it is.
+    """
     if args.user is None:
         if args.password_file:
             raise ConfigError("--password-file: needs --user, whose password it is")

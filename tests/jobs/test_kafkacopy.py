@@ -1,0 +1,283 @@
+"""Copies into a Kafka: large records, many gaps, small budgets, settings, and whose copy it is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from rookery import jobs
+from rookery.cli.main import main
+from rookery.client.admin import NewTopic
+from rookery.client.client import Client
+from rookery.client.configs import ResourceType
+from rookery.client.fetch import FetchSettings, Isolation
+from rookery.client.settings import ClientSettings
+from rookery.client.transactions import TransactionalWriter
+from rookery.direct.layout import Packing
+from rookery.direct.place import Place
+from rookery.errors import Conflict, Error
+from rookery.jobs import Copying, Run
+from rookery.jobs.kafkaprogress import Reached, progress_rows, read_map
+from rookery.jobs.kafkaprogress import Run as Moved
+from rookery.jobs.kafkatask import cut, spans
+from rookery.model.partition import TopicPartition
+from rookery.testing.broker import BrokerProcess
+from rookery.testing.kafka import KafkaServer
+from tests.direct.sinking import rows, write
+from tests.jobs.killing import run_job
+from tests.jobs.world import contents, create, fill, with_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COMMITTED = FetchSettings(isolation=Isolation.READ_COMMITTED)
+
+
+def _settings(kafka: KafkaServer) -> ClientSettings:
+    return ClientSettings(bootstrap=kafka.bootstrap)
+
+
+def _values(kafka: KafkaServer, topic: str, partition: int = 0) -> list[bytes | None]:
+    async def read() -> list[bytes | None]:
+        async with Client(kafka.bootstrap) as client:
+            records = client.read(topic, partition, settings=_COMMITTED)
+            return [record.value async for record in records]
+
+    return asyncio.run(read())
+
+
+# Large records.
+
+
+def test_large_records_are_copied(spark: SparkSession, place: Place, kafka: KafkaServer) -> None:
+    create(place, "large", 1)
+    large = [b"a", bytes(1_040_000), b"b", bytes(5_000_000), b"c"]
+    batch = rows(5, value=large)
+    with_log(place, lambda log: write(log, batch, topic="large", compression="zstd"))
+    plain = Copying(("large",), "plain.", "plain")
+    packed = Copying(("large",), "packed.", "packed", packing=Packing(compression="zstd"))
+
+    where = "topic large partition 0: the record at offset 3 is too large for topic plain.large"
+    with pytest.raises(Error, match=f"{where} there: .*; raise its max.message.bytes"):
+        jobs.copy_to_kafka(spark, place, _settings(kafka), plain)
+    report = jobs.copy_to_kafka(spark, place, _settings(kafka), packed)
+
+    assert report.is_right, report.problems
+    assert _values(kafka, "packed.large") == large
+    assert _values(kafka, "plain.large") == []
+
+
+# The map.
+
+
+def test_many_gaps_are_noted_in_many_records(kafka: KafkaServer) -> None:
+    runs = [Moved(3 * n, 2 * n, 2) for n in range(111_848)]  # every third offset is gone
+    noted = progress_rows(Reached(3 * 111_848, 223_696, target="id"), runs)
+
+    async def write_and_read() -> list[Moved]:
+        async with Client(kafka.bootstrap) as client:
+            new = NewTopic(name="gaps", partitions=1, configs={"max.message.bytes": "300000"})
+            await client.admin.create_topics([new])
+            place = TopicPartition("gaps", 0)
+            writer = TransactionalWriter(client, "gaps")
+            await writer.start()
+            await writer.begin([place])
+            await writer.write(place, noted)
+            await writer.commit()
+            while not (found := await read_map(client, place)):
+                pass  # a commit takes a while to show
+            return found
+
+    assert all(len(value or b"") < 250_000 for value in noted.column("value").to_pylist())
+    assert len(set(noted.column("key").to_pylist())) == noted.num_rows
+    assert asyncio.run(write_and_read()) == runs
+
+
+def test_what_lies_together_is_read_back_at_once() -> None:
+    assert spans([Moved(0, 5, 2), Moved(9, 7, 1), Moved(10, 20, 5)]) == [(5, 7), (20, 24)]
+    assert spans([]) == []
+
+
+# The budget.
+
+
+def test_slices_are_no_larger_than_they_may_be() -> None:
+    batch = rows(6, value=[bytes(size) for size in (10, 10, 5_000, 10, 10, 10)])
+
+    tables = list(cut(iter([batch, batch.slice(0, 0), batch.slice(3)]), 500))
+
+    assert [table.num_rows for table in tables] == [2, 1, 6]
+    assert pa.concat_tables(tables).num_rows == 9
+    assert all(table.nbytes <= 500 for table in tables if table.num_rows > 1)
+
+
+def test_a_small_budget_gets_on(spark: SparkSession, place: Place, kafka: KafkaServer) -> None:
+    create(place, "b", 6)
+    fill(place, "b", [rows(600, start) for start in range(0, 3_000, 600)])
+    copying = Copying(("b",), "small.", "small")
+
+    def copy(max_bytes: int = 0, *, dry_run: bool = False) -> Any:
+        run = Run(max_bytes=max_bytes, dry_run=dry_run)
+        return jobs.copy_to_kafka(spark, place, _settings(kafka), copying, run)
+
+    whole = copy(dry_run=True).plan.bytes
+    budget = whole // 3
+    reports = [copy(budget), copy(1), copy(budget)]
+    left = copy(dry_run=True).plan.bytes
+    rest = copy()
+    nothing = copy(dry_run=True).plan
+
+    assert all(report.is_right and report.facts["rows"] > 0 for report in reports)
+    assert reports[0].done_bytes <= budget
+    assert reports[1].facts["rows"] == 1
+    assert 0 < left < whole
+    assert sum(report.facts["rows"] for report in [*reports, rest]) == 3_000
+    assert (nothing.bytes, nothing.parts) == (0, ())
+    for partition in range(6):
+        mine = [value for index, _, _, value in contents(place, "b") if index == partition]
+        assert _values(kafka, "small.b", partition) == mine
+
+
+def test_what_was_aborted_is_passed_once(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    async def fill_and_abort(bootstrap: str) -> None:
+        async with Client(bootstrap) as client:
+            await client.create_topic("ab", 1)
+            await client.produce("ab", b"kept")
+            writer = TransactionalWriter(client, "aborted")
+            await writer.start()
+            await writer.begin([TopicPartition("ab", 0)])
+            await writer.write(TopicPartition("ab", 0), rows(1_000))
+            await writer.abort()
+
+    with BrokerProcess(tmp_path / "data") as broker:
+        asyncio.run(fill_and_abort(broker.bootstrap))
+    place, copying = Place(data=str(tmp_path / "data")), Copying(("ab",), "past.", "past")
+
+    report = jobs.copy_to_kafka(spark, place, _settings(kafka), copying)
+    plan = jobs.copy_to_kafka(spark, place, _settings(kafka), copying, Run(dry_run=True)).plan
+
+    assert report.is_right, report.problems
+    assert _values(kafka, "past.ab") == [b"kept"]
+    assert plan.bytes == 0
+
+
+def test_a_dry_run_makes_nothing(spark: SparkSession, place: Place, kafka: KafkaServer) -> None:
+    create(place, "dry", 2)
+    fill(place, "dry", [rows(100)])
+
+    plan = jobs.copy_to_kafka(
+        spark, place, _settings(kafka), Copying(("dry",), "dry.", "dry"), Run(dry_run=True)
+    ).plan
+
+    async def topics() -> list[str]:
+        async with Client(kafka.bootstrap) as client:
+            return await client.admin.list_topics()
+
+    assert plan.bytes > 0
+    assert not [name for name in asyncio.run(topics()) if "dry" in name]
+
+
+# Settings.
+
+
+def test_a_copy_has_the_settings_of_its_topic(
+    spark: SparkSession, place: Place, kafka: KafkaServer
+) -> None:
+    create(
+        place, "set", 1, cleanup_policy="compact", retention_ms="-1", max_message_bytes="20000",
+        message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms="1000",
+        rookery_validate_compressed="true",
+    )  # fmt: skip
+    fill(place, "set", [rows(1_000, value=[bytes(100)] * 1_000)])
+
+    report = jobs.copy_to_kafka(spark, place, _settings(kafka), Copying(("set",), "own.", "own"))
+
+    async def configs() -> dict[str, str | None]:
+        async with Client(kafka.bootstrap) as client:
+            found = await client.admin.configs.describe(ResourceType.TOPIC, "own.set")
+            return {one.name: one.value for one in found.values() if one.source == 1}
+
+    assert report.is_right, report.problems
+    assert asyncio.run(configs()) == {
+        "cleanup.policy": "compact", "retention.ms": "-1", "max.message.bytes": "20000"
+    }  # fmt: skip
+    assert len(_values(kafka, "own.set")) == 1_000
+
+
+# Whose copy it is.
+
+
+def test_a_name_is_of_one_copy_only(spark: SparkSession, place: Place, kafka: KafkaServer) -> None:
+    create(place, "n", 1)
+    fill(place, "n", [rows(100)])
+    one, other = Copying(("n",), "one.", "same"), Copying(("n",), "other.", "same")
+
+    jobs.copy_to_kafka(spark, place, _settings(kafka), one)
+    for run in (Run(dry_run=True), Run()):
+        with pytest.raises(Conflict, match=r"copies to one.n, not to other.n: choose another name"):
+            jobs.copy_to_kafka(spark, place, _settings(kafka), other, run)
+    again = jobs.copy_to_kafka(spark, place, _settings(kafka), one)
+
+    assert again.facts["rows"] == 0
+    assert len(_values(kafka, "one.n")) == 100
+
+
+def test_a_copy_that_was_deleted_is_made_anew(
+    spark: SparkSession, place: Place, kafka: KafkaServer
+) -> None:
+    create(place, "del", 1)
+    fill(place, "del", [rows(100)])
+    copying = Copying(("del",), "anew.", "anew")
+    jobs.copy_to_kafka(spark, place, _settings(kafka), copying)
+
+    async def delete() -> None:
+        async with Client(kafka.bootstrap) as client:
+            await client.delete_topic("anew.del")
+
+    asyncio.run(delete())
+    plan = jobs.copy_to_kafka(spark, place, _settings(kafka), copying, Run(dry_run=True)).plan
+    report = jobs.copy_to_kafka(spark, place, _settings(kafka), copying)
+
+    assert plan.bytes > 0
+    assert report.facts["rows"] == 100
+    assert len(_values(kafka, "anew.del")) == 100
+
+
+# The command.
+
+
+def test_a_map_in_files_is_refused_before_spark_is_started(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["job", "copy", "t", "--store", place.store, "--to-kafka", "127.0.0.1:1"]
+
+    assert main([*arguments, "--offset-map", "./map", "--name", "x"]) == 2
+
+    assert "keeps its map there, in the topic rookery-x-t" in capsys.readouterr().err
+
+
+def test_a_kafka_that_asks_who_we_are(
+    place: Place, kafka_secure: KafkaServer, tmp_path: Path
+) -> None:
+    create(place, "safe", 1)
+    fill(place, "safe", [rows(100)])
+    password = tmp_path / "password"
+    password.write_text("alice-secret\n")
+
+    report = run_job(
+        [
+            *("copy", "safe", "--store", place.store, "--master", "local[1]"),
+            *("--to-kafka", kafka_secure.address("SASL_SSL")),
+            *("--ca-file", str(kafka_secure.certificates.ca)),
+            *("--user", "alice", "--password-file", str(password)),
+        ]
+    )
+
+    assert report["ok"]
+    assert report["rows"] == 100
