@@ -23,9 +23,11 @@ DECLARED = """
 name = "birds"
 [source]
 store = "{store}"
-topics = ["birds"]
+topics = ["birds", "nests"]
 [topics.birds]
-schema = "id long, name string"
+schema-file = "bird.ddl"
+[topics.nests]
+schema = "id long, name string, eggs int"
 [silver.checks]
 named = "length(name) > 0"
 [[sinks]]
@@ -36,6 +38,7 @@ location = "bronze"
 layer = "silver"
 format = "parquet"
 location = "silver"
+name = "seen"
 [[sinks]]
 layer = "dead-letters"
 format = "parquet"
@@ -43,11 +46,12 @@ location = "dead"
 [[gold]]
 name = "total"
 location = "gold"
-sql = "SELECT count(*) AS n FROM silver"
+sql = "SELECT count(*) AS n, sum(eggs) AS eggs FROM seen"
 """
 
 
 def declared(folder: Path, store: str) -> Path:
+    (folder / "bird.ddl").write_text("id long,\n  name string\n")
     path = folder / "birds.toml"
     path.write_text(DECLARED.replace("{store}", store))
     return path
@@ -57,6 +61,7 @@ def declared(folder: Path, store: str) -> Path:
 def test_spark_runs_what_was_exported(log: Log, tmp_path: Path) -> None:
     values = [json.dumps({"id": n, "name": "rook" if n else ""}).encode() for n in range(10)]
     log.write("birds", [Message(value) for value in (*values, b"{broken")])
+    log.write("nests", [Message(b'{"id": 10, "name": "nest", "eggs": 4}'), Message(b"[")])
     project = tmp_path / "project"
     export(load(declared(tmp_path, log.store)), project)
 
@@ -76,11 +81,13 @@ def test_spark_runs_what_was_exported(log: Log, tmp_path: Path) -> None:
     assert done.returncode == 0, (done.stdout + done.stderr).decode()[-5000:] + log_text
     tables = tmp_path / WAREHOUSE
     silver = table(tables, "silver")
-    assert sorted(silver["id"].to_pylist()) == list(range(1, 10))  # type: ignore[type-var] # no nulls
-    assert silver.column_names[-4:] == ["_topic", "_partition", "_offset", "_timestamp"]
-    assert table(tables, "bronze").num_rows == 11
-    assert set(table(tables, "silver_dead")["value"].to_pylist()) == {values[0], b"{broken"}
-    assert table(tables, "total").to_pylist() == [{"n": 9}]
+    assert sorted(silver["id"].to_pylist()) == list(range(1, 11))  # type: ignore[type-var] # no nulls
+    places = ["_topic", "_partition", "_offset", "_timestamp"]
+    assert silver.column_names == ["id", "name", *places, "eggs"]
+    assert table(tables, "bronze").num_rows == 13
+    dead = set(table(tables, "silver_dead")["value"].to_pylist())
+    assert dead == {values[0], b"{broken", b"["}
+    assert table(tables, "total").to_pylist() == [{"n": 10, "eggs": 4}]
 
 
 def table(tables: Path, name: str) -> pa.Table:

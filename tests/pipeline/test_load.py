@@ -66,6 +66,19 @@ def test_urls_stay_as_they_are(tmp_path: Path) -> None:
         ("[[sinks]]", '[silver]\ndedupe = "no"\n[[sinks]]', "'no' is no true or false"),
         ("[[sinks]]", '[upkeep]\nkeep = "ever"\n[[sinks]]', "no span of time"),
         ("[[sinks]]", 'name = "x"\n[[sinks]]', "source.name: unknown"),
+        ("[source]", 'topics = ["birds"]\n[source]', r"topics: write \[topics.NAME\]"),
+        (
+            "[[sinks]]",
+            'starting-offsets = "earlest"\n[[sinks]]',
+            r"source.starting-offsets 'earlest', .*; did you mean earliest\?",
+        ),
+        (
+            "[[sinks]]",
+            'on-data-loss = "Skip"\n[[sinks]]',
+            r"source.on-data-loss 'Skip', not of fail, skip; did you mean skip\?",
+        ),
+        ('layer = "bronze"', 'layer = "bronce"', r"did you mean bronze\?"),
+        ('"parquet"', '"praquet"', r"did you mean parquet\?"),
     ],
 )
 def test_mistakes_are_told_with_what_to_do(tmp_path: Path, old: str, new: str, words: str) -> None:
@@ -86,5 +99,5 @@ def test_layers_that_are_needed_are_asked_for(tmp_path: Path) -> None:
     late = '[silver]\nevent-time = "at"\nwatermark = "1 hour"\n'
     with pytest.raises(ConfigError, match="'late'"):
         read(tmp_path, MINIMAL + late)
-    with pytest.raises(ConfigError, match="location of two"):
+    with pytest.raises(ConfigError, match="share the folder"):
         read(tmp_path, MINIMAL + MINIMAL[MINIMAL.index("[[sinks]]") :])

@@ -151,7 +151,7 @@ def test_a_null_value_deletes_the_row_of_the_records_key() -> None:
         ({"event_time": "seen"}, "go together"),
         ({"dedupe": True, "keys": ("id",)}, "watermark"),
         ({"event_time": "seen", "watermark": "soon"}, "no span of time"),
-        ({"mode": "merge"}, "append or upsert"),
+        ({"mode": "merge"}, "silver.mode 'merge', not of append, upsert"),
     ],
 )
 def test_what_contradicts_itself_is_refused(silver: dict[str, Any], words: str) -> None:
@@ -164,3 +164,26 @@ def test_keys_that_are_no_columns_are_refused() -> None:
         Plan.of(pipeline(mode="upsert", keys=("nest",)))
     with pytest.raises(ConfigError, match="op, before and after"):
         Plan.of(pipeline(mode="upsert", keys=("id",), debezium=True))
+
+
+@pytest.mark.parametrize("kind", ["string", "double", "date", "decimal(20,0)", "struct<x int>"])
+def test_event_times_that_are_no_times_are_refused(kind: str) -> None:
+    declared = pipeline(f"id long, at {kind}", event_time="at", watermark="1 hour")
+    with pytest.raises(ConfigError, match=r"silver.event-time: 'at' is .* must be a timestamp"):
+        Plan.of(declared)
+
+
+@pytest.mark.parametrize("kind", ["long", "timestamp", "timestamp_ntz"])
+def test_event_times_are_timestamps_or_milliseconds(kind: str) -> None:
+    Plan.of(pipeline(f"id long, at {kind}", event_time="at", watermark="1 hour"))
+
+
+@pytest.mark.parametrize("kind", ["struct<x int>", "array<int>", "map<string, int>"])
+def test_upserts_by_a_nested_column_are_refused(kind: str) -> None:
+    with pytest.raises(ConfigError, match=r"silver.keys: 'k' is .* plain columns"):
+        Plan.of(pipeline(f"id long, k {kind}", mode="upsert", keys=("k",)))
+
+
+def test_upserts_by_json_of_any_shape_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"silver.keys: 'value' is"):
+        Plan.of(pipeline("variant", mode="upsert", keys=("value",)))

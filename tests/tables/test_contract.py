@@ -326,6 +326,31 @@ def test_upkeep_keeps_what_is_young(
     assert rows_of(spec) == [*many, (41, "later")]
 
 
+def test_upkeep_keeps_what_is_within_the_hour(
+    spec: TableSpec, table: Table, many: list[tuple[int, str]]
+) -> None:
+    before = files_below(spec)
+
+    done = table.upkeep(UpkeepPolicy(keep_ms=59 * 60 * 1000), SystemClock().now_ms())
+
+    assert spec.format == "duckdb" or done.files_compacted == 40
+    assert before <= files_below(spec)
+
+
+@pytest.mark.parametrize("kind", [pa.uint32(), pa.time32("ms")])
+def test_a_type_that_a_format_would_change_is_refused_before_anything_is_written(
+    spec: TableSpec, table: Table, kind: pa.DataType
+) -> None:
+    schema = pa.schema([pa.field("id", kind)])
+    if spec.format == "parquet" or (spec.format, kind) == ("duckdb", pa.uint32()):
+        table.check(schema)
+    else:
+        with pytest.raises(ConfigError, match=spec.name):
+            table.check(schema)
+    assert table.schema() is None
+    assert files_below(spec) == set()
+
+
 def test_abandoned_files_are_deleted(spec: TableSpec, table: Table) -> None:
     add(table, name(0), (1, "a"))
     table.stage(name(0), [batch((2, "b"))], SCHEMA, "abandoned")

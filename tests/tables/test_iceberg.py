@@ -139,3 +139,16 @@ def test_upkeep_beside_commits_deletes_nothing_twice(
     assert done.versions_expired == 30
     assert rows_of(spec) == [(batch,) for batch in range(55)]
     assert not caplog.records
+
+
+def test_a_table_of_the_same_name_elsewhere_is_another(tmp_path: Path) -> None:
+    catalog = {"catalog": f"sqlite:///{tmp_path / 'catalog.db'}"}
+    bronze = TableSpec("iceberg", str(tmp_path / "bronze/birds"), "", catalog)
+    silver = TableSpec("iceberg", str(tmp_path / "silver/birds"), "", catalog)
+    add(open_table(bronze), 0)
+
+    with pytest.raises(ConfigError, match=r"'default.birds'.*bronze/birds.*silver/birds"):
+        open_table(silver).check(SCHEMA)
+    with pytest.raises(ConfigError, match="another `name` or `namespace`"):
+        add(open_table(silver), 0)
+    assert add(open_table(bronze), 1)

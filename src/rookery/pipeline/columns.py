@@ -31,6 +31,15 @@ _COORDINATES: Final[dict[str, pa.DataType]] = {
     OFFSET: pa.int64(),
     "_timestamp": _TIME,
 }
+_WHOLE: Final = (
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.uint8(),
+    pa.uint16(),
+    pa.uint32(),
+)
 RAW: Final = pa.schema(_RAW)
 """What the source gives; bronze keeps all of it."""
 COORDINATES: Final = pa.schema(_COORDINATES)
@@ -70,7 +79,25 @@ def silver_schema(pipeline: Pipeline, topic: str, decoder: Decoder) -> pa.Schema
                 f"topic {topic!r} has no column {name!r}, which silver.keys or silver.event-time"
                 f" names; there are {', '.join(sorted(names))}"
             )
+    _check_types(pipeline, topic, {field.name: field.type for field in fields})
     return merged(topic, None, pa.schema([*fields, *COORDINATES]))
+
+
+def _check_types(pipeline: Pipeline, topic: str, types: dict[str, pa.DataType]) -> None:
+    """Refuse columns that no batch could be sorted by: they would stop every one of them."""
+    silver = pipeline.silver
+    for key in silver.keys if silver.upsert() else ():
+        if pa.types.is_nested(types[key]) or variant.is_variant(types[key]):
+            raise ConfigError(
+                f"topic {topic!r}: silver.keys: {key!r} is {types[key]}; rows are replaced by"
+                " plain columns, not by lists, maps or structs"
+            )
+    kind = types[silver.event_time] if silver.event_time else None
+    if kind is not None and not (pa.types.is_timestamp(kind) or kind in _WHOLE):
+        raise ConfigError(
+            f"topic {topic!r}: silver.event-time: {silver.event_time!r} is {kind}; it must be a"
+            " timestamp, or a whole number of milliseconds"
+        )
 
 
 def sink_schema(pipeline: Pipeline, sink: Sink, silver: dict[str, pa.Schema]) -> pa.Schema:

@@ -8,12 +8,15 @@ keep bad rows. Schemas of a registry are not known to Spark's own functions.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from rookery.decode import ddl, variant
 from rookery.errors import ConfigError
-from rookery.pipeline.spec import Decode, Pipeline
+from rookery.pipeline.decoders import decoder_settings
+from rookery.pipeline.spec import Decode, Pipeline, readable
 
 _SPEC: Final = """\
 name: {name}
@@ -38,28 +41,48 @@ RAW = ("key", "value", *PLACE, "timestampType")
 def bronze():
     """Every record as it came."""
     return spark.readStream.format("rookery").options(**{options}).load()
-'''
-_SILVER: Final = '''
 
-def _{table}():
+
+def _together(parts):
+    """Rows of several topics; columns that one of them lacks are null."""
+    rows, *others = parts
+    for one in others:
+        rows = rows.unionByName(one, allowMissingColumns=True)
+    return rows
+'''
+_TOPIC: Final = """
+
+def _rows_{number}():
     rows = spark.readStream.table("bronze").where(f.col("topic") == {topic!r})
     raw = f.struct(*RAW).alias("_raw")
     decoded = rows.select(raw, {decoded}.alias("_value"))
     return decoded.select("_raw", {columns}).withColumn("_good", {is_good})
 
 
+def _good_{number}():
+    places = (f.col("_raw." + name).alias("_" + name) for name in PLACE)
+    return _rows_{number}().where("_good").select({names}, *places)
+"""
+_SILVER: Final = '''
+
 @dp.table(name="{table}")
 def {table}():
-    """Records of {topic} that could be decoded."""
-    places = (f.col("_raw." + name).alias("_" + name) for name in PLACE)
-    return _{table}().where("_good").select({names}, *places)
+    """Records of {topics} that could be decoded."""
+    return _together([{parts}])
+'''
+_NAMED: Final = """
 
+@dp.temporary_view(name="{name}")
+def _view_{name}():
+    return spark.read.table("silver")
+"""
+_DEAD: Final = '''
 
-@dp.table(name="{table}_dead")
-def {table}_dead():
-    """Records of {topic} that could not, or that fail a check."""
-    rows = _{table}().where(~f.col("_good") & f.col("_raw.value").isNotNull())
-    return rows.select("_raw.*")
+@dp.table(name="silver_dead")
+def silver_dead():
+    """Records that could not, or that fail a check."""
+    is_dead = ~f.col("_good") & f.col("_raw.value").isNotNull()
+    return _together([rows.where(is_dead).select("_raw.*") for rows in [{parts}]])
 '''
 _GOLD: Final = "CREATE MATERIALIZED VIEW {name} AS\n{sql}\n"
 _SECRETS: Final = ("secret", "token", "password", "account_key")
@@ -117,19 +140,47 @@ def _tables(pipeline: Pipeline) -> str:
     text = _HEAD.format(name=pipeline.name, options=json.dumps(options))
     if not pipeline.of("silver"):
         return text
-    for number, topic in enumerate(source.topics):
-        table = "silver" if not number else f"silver_{_word(topic)}"
-        decode = pipeline.decode(topic)
-        is_json = decode.value == "json" and not _is_variant(decode)
-        text += _SILVER.format(
-            table=table,
-            topic=topic,
-            decoded=_decoded(topic, decode),
-            columns='"_value.*"' if is_json else 'f.col("_value").alias("value")',
-            names=", ".join(map(repr, ddl.parse(decode.schema).names)) if is_json else "'value'",
-            is_good=_is_good(pipeline, decode),
+    numbers = range(len(source.topics))
+    text += "".join(_topic(pipeline, number) for number in numbers)
+    text += "".join(_silver(pipeline))
+    return text + _DEAD.format(parts=", ".join(f"_rows_{number}()" for number in numbers))
+
+
+def _topic(pipeline: Pipeline, number: int) -> str:
+    topic = pipeline.source.topics[number]
+    decode = _whole(pipeline.decode(topic))
+    is_json = decode.value == "json" and not _is_variant(decode)
+    return _TOPIC.format(
+        number=number,
+        topic=topic,
+        decoded=_decoded(topic, decode),
+        columns='"_value.*"' if is_json else 'f.col("_value").alias("value")',
+        names=", ".join(map(repr, ddl.parse(decode.schema).names)) if is_json else "'value'",
+        is_good=_is_good(pipeline, decode),
+    )
+
+
+def _silver(pipeline: Pipeline) -> Iterator[str]:
+    """Yield the silver tables, by the names that gold knows them by in the pipeline."""
+    silver = pipeline.of("silver")
+    for number, sink in enumerate(readable(silver) or silver[:1]):
+        name = _word(sink.name or f"silver{number or ''}")
+        taken = [at for at, topic in enumerate(pipeline.source.topics) if sink.takes(topic)]
+        yield _SILVER.format(
+            table=name if number else "silver",
+            topics=", ".join(pipeline.source.topics[at] for at in taken),
+            parts=", ".join(f"_good_{at}()" for at in taken),
         )
-    return text
+        if not number and name != "silver":
+            yield _NAMED.format(name=name)
+
+
+def _whole(decode: Decode) -> Decode:
+    """Return how a topic is decoded, with a schema that lies in a file."""
+    if decode.value != "json" or not decode.schema_file:
+        return decode
+    schema = decoder_settings(decode).schema
+    return replace(decode, schema=str(schema).strip(), schema_file="")
 
 
 def _decoded(topic: str, decode: Decode) -> str:

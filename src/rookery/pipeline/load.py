@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from rookery.errors import ConfigError
+from rookery.pipeline.choices import dashed, meant
 from rookery.pipeline.spec import Decode, Gold, Pipeline, Silver, Sink, Source, Upkeep
 
 T = TypeVar("T")
@@ -42,11 +42,19 @@ def _pipeline(value: dict[str, Any], stem: str) -> Pipeline:
     value["upkeep"] = _filled(Upkeep, "upkeep", value.get("upkeep", {}))
     value["topics"] = {
         topic: _filled(Decode, f"topics.{topic}", one)
-        for topic, one in value.get("topics", {}).items()
+        for topic, one in _topics(value.get("topics", {})).items()
     }
     value["sinks"] = _each(Sink, "sinks", value.get("sinks", []))
     value["gold"] = _each(Gold, "gold", value.get("gold", []))
     return _filled(Pipeline, "", value)
+
+
+def _topics(value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            "topics: write [topics.NAME], once for each; those that are read are source.topics"
+        )
+    return value
 
 
 def _each(cls: type[T], name: str, values: object) -> list[T]:
@@ -63,11 +71,13 @@ def _filled(cls: type[T], section: str, value: object) -> T:
     for key, item in value.items():
         name = str(key).replace("-", "_")
         if name not in known:
-            raise ConfigError(f"{_in(section, key)}: unknown{_meant(key, list(known))}")
+            raise ConfigError(
+                f"{_in(section, key)}: unknown{meant(dashed(key), list(map(dashed, known)))}"
+            )
         given[name] = _checked(_in(section, key), str(known[name].type), item)
     for name, one in known.items():
         if name not in given and one.default is MISSING and one.default_factory is MISSING:
-            raise ConfigError(f"{_in(section, name.replace('_', '-'))}: is missing")
+            raise ConfigError(f"{_in(section, dashed(name))}: is missing")
     return cls(**given)
 
 
@@ -105,11 +115,6 @@ def _words(wanted: type | tuple[type, ...]) -> str:
 
 def _in(section: str, key: str) -> str:
     return f"{section}.{key}" if section else str(key)
-
-
-def _meant(key: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(key.replace("-", "_"), known, 1)
-    return f"; did you mean {close[0].replace('_', '-')}?" if close else ""
 
 
 def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:

@@ -79,6 +79,13 @@ class MetricsFile:
             values[f'phase_seconds{{phase="{_escaped(phase)}"}}'] = took / 1000
         for partition, lag in metrics.lag.items():
             values[f'lag{{partition="{_escaped(partition)}"}}'] = lag
+        if metrics.watermark_ms is not None:
+            values["watermark_seconds"] = metrics.watermark_ms / 1000
+        for table, sizes in metrics.files.items():
+            label = f'{{table="{_escaped(table)}"}}'
+            values[f"new_files{label}"] = len(sizes)
+            values[f"new_file_bytes{label}"] = sum(sizes)
+            values[f"largest_new_file_bytes{label}"] = max(sizes, default=0)
         return "".join(_lines(metrics.pipeline, values))
 
 
@@ -117,7 +124,7 @@ def _lines(pipeline: str, values: Mapping[str, float]) -> Iterator[str]:
             kind = "counter" if plain.endswith("_total") else "gauge"
             yield f"# TYPE {metric} {kind}\n"
         rest = f",{labels}" if brace else "}"
-        yield f'{metric}{{pipeline="{pipeline}"{rest} {value:g}\n'
+        yield f'{metric}{{pipeline="{pipeline}"{rest} {value}\n'
 
 
 def _escaped(text: str) -> str:

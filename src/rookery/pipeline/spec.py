@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
-from rookery.tables.open import formats
+from rookery.pipeline.choices import wrong_words
+from rookery.pipeline.sinkrules import has_files, sink_problems
 from rookery.tables.port import TableSpec, Upsert
 
 Layer = Literal["bronze", "silver", "dead-letters", "late"]
-LAYERS: Final[tuple[Layer, ...]] = get_args(Layer)
 DELETED: Final = "_deleted"
 OFFSET: Final = "_offset"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -192,10 +192,10 @@ class Pipeline:
         return [sink for sink in self.sinks if sink.layer == layer]
 
     def _problems(self) -> list[str]:
-        return [*self._plain_problems(), *self._silver_problems(), *self._sink_problems()]
+        return [*self._plain_problems(), *self._silver_problems(), *sink_problems(self)]
 
     def _plain_problems(self) -> list[str]:
-        problems = []
+        problems = list(wrong_words("source.", self.source))
         if _NAME.fullmatch(self.name) is None:
             problems.append("name: 1 to 64 letters, digits, - and _ only")
         if not self.source.topics:
@@ -212,9 +212,8 @@ class Pipeline:
         return problems
 
     def _silver_problems(self) -> list[str]:
-        silver, problems = self.silver, []
-        if silver.mode not in ("append", "upsert"):
-            problems.append(f"silver.mode: append or upsert, not {silver.mode!r}")
+        silver = self.silver
+        problems = list(wrong_words("silver.", silver))
         if (silver.mode == "upsert" or silver.dedupe) and not silver.keys:
             problems.append("silver.keys: name the columns of the key, for upsert and dedupe")
         if silver.debezium and silver.mode != "upsert":
@@ -230,40 +229,10 @@ class Pipeline:
         silver.watermark_ms()
         return problems
 
-    def _sink_problems(self) -> list[str]:
-        problems, known = [], formats()
-        layers = {sink.layer for sink in self.sinks}
-        for number, sink in enumerate(self.sinks, 1):
-            if sink.layer not in LAYERS:
-                problems.append(f"sink {number}: layer {sink.layer!r}, not of {', '.join(LAYERS)}")
-            if sink.format not in known:
-                problems.append(f"sink {number}: format {sink.format!r}, not of {', '.join(known)}")
-            if not sink.location:
-                problems.append(f"sink {number}: say its location")
-        for layer, needed in (("bronze", True), ("late", bool(self.silver.watermark))):
-            if needed and layer not in layers:
-                problems.append(f"there is no sink of the layer {layer!r}")
-        if "silver" in layers and "dead-letters" not in layers:
-            problems.append("there is no sink of the layer 'dead-letters', where bad rows could go")
-        if self.gold and not any(
-            sink.layer == "silver" and _has_files(sink) for sink in self.sinks
-        ):
-            problems.append("gold: needs a silver table of files (parquet, iceberg or delta)")
-        places = [(sink.format, sink.location, sink.name) for sink in self.sinks]
-        places += [(gold.format, gold.location, gold.name) for gold in self.gold]
-        problems += [
-            f"{one[1]!r} is the location of two" for one in places if places.count(one) > 1
-        ]
-        return problems
-
-
-def _has_files(sink: Sink) -> bool:
-    return sink.format in ("parquet", "iceberg", "delta")
-
 
 def readable(sinks: list[Sink]) -> list[Sink]:
     """Return the tables that executors can read again, since they are made of files."""
-    return [sink for sink in sinks if _has_files(sink)]
+    return [sink for sink in sinks if has_files(sink)]
 
 
 def span_ms(name: str, text: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from builtins import list as List  # noqa: N812 (the class has a method of that name)
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -94,7 +95,13 @@ class Folder:
         self._run(lambda store: store.delete(path))
 
     def _run(self, ask: Callable[[Store], Awaitable[T]]) -> T:
-        return asyncio.run(self._ask(ask))
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._ask(ask))
+        # A notebook's thread has a loop, which cannot wait for a second one: another thread can.
+        with ThreadPoolExecutor(1, "rookery-table") as thread:
+            return thread.submit(asyncio.run, self._ask(ask)).result()
 
     async def _ask(self, ask: Callable[[Store], Awaitable[T]]) -> T:
         store = open_store(self.url)

@@ -27,8 +27,21 @@ def merged(table: str, old: pa.Schema | None, new: pa.Schema) -> pa.Schema:
         if known is None:
             fields[field.name] = field
         elif known.type != field.type:
-            fields[field.name] = pa.field(field.name, _wider(table, known, field))
+            kind = _wider(table, field.name, known.type, field.type)
+            fields[field.name] = pa.field(field.name, kind)
     return pa.schema(list(fields.values()))
+
+
+def check_kept(table: str, kept: pa.Schema, schema: pa.Schema) -> None:
+    """See that columns can still be added to once a format has given them back as its own types.
+
+    Raises:
+        ConfigError: it has another type for one, which would stop every batch but the first.
+    """
+    try:
+        merged(table, kept, schema)
+    except ConfigError as error:
+        raise ConfigError(f"the table's format has no such type: {error}") from None
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -71,18 +84,28 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 (one for eac
         return pa.struct([pa.field(one.name, _plain_type(one.type)) for one in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(pa.field(kind.value_field.name, _plain_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
     return kind
 
 
-def _wider(table: str, old: pa.Field[Any], new: pa.Field[Any]) -> pa.DataType:
+def _wider(table: str, name: str, old: pa.DataType, new: pa.DataType) -> pa.DataType:
+    """Return the type that holds the values of both; of nested ones, the parts may grow."""
+    if old == new:
+        return old
     for ladder in (_INTEGERS, _FLOATS):
-        if old.type in ladder and new.type in ladder:
-            wider: pa.DataType = max(old.type, new.type, key=ladder.index)
+        if old in ladder and new in ladder:
+            wider: pa.DataType = max(old, new, key=ladder.index)
             return wider
-    if pa.types.is_struct(old.type) and pa.types.is_struct(new.type):
-        inner = merged(f"{table}.{old.name}", pa.schema(list(old.type)), pa.schema(list(new.type)))
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        inner = merged(f"{table}.{name}", pa.schema(list(old)), pa.schema(list(new)))
         return pa.struct(list(inner))
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        kind = _wider(table, f"{name}.element", old.value_type, new.value_type)
+        return pa.list_(pa.field(old.value_field.name, kind))
+    if pa.types.is_map(old) and pa.types.is_map(new) and old.key_type == new.key_type:
+        return pa.map_(old.key_type, _wider(table, f"{name}.value", old.item_type, new.item_type))
     raise ConfigError(
-        f"table {table!r}: column {old.name!r} is {old.type} and would become {new.type};"
+        f"table {table!r}: column {name!r} is {old} and would become {new};"
         " columns may be added and widened. Give the new one another name, or rebuild the table"
     )

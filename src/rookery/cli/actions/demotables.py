@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -172,7 +172,8 @@ def _run_and_kill(declared: Path, console: Console) -> None:
             highlight=False,
         )
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it may have ended by itself, and has told why
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

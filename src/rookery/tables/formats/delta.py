@@ -23,7 +23,7 @@ from rookery.store.address import parse
 from rookery.tables import latest, naming, rewriting, staging, upserting
 from rookery.tables.folder import Folder
 from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
-from rookery.tables.schemas import merged
+from rookery.tables.schemas import check_kept, merged
 from rookery.tables.upserting import Swap
 
 _ATTEMPTS: Final = 20
@@ -75,10 +75,10 @@ class DeltaFormat:
         return None if table is None else _last(table, pipeline)
 
     def check(self, schema: pa.Schema) -> None:
-        """See whether these columns fit those that are there."""
-        table = self._load()
-        if table is not None:
-            self._grown(table, schema)
+        """See whether these columns fit those that are there, also as Delta gives them back."""
+        old = self.schema()
+        columns = merged(self._name, None, schema) if old is None else self._grown(old, schema)
+        check_kept(self._name, self._kept(columns), columns)
 
     def schema(self) -> pa.Schema | None:
         """Return the table's columns."""
@@ -110,7 +110,7 @@ class DeltaFormat:
                 done.files_written += len(swap.added)
         table = self._required()
         gone = table.vacuum(
-            retention_hours=policy.keep_ms // _HOUR_MS,
+            retention_hours=-(-policy.keep_ms // _HOUR_MS),
             dry_run=False,
             enforce_retention_duration=False,
         )
@@ -187,14 +187,23 @@ class DeltaFormat:
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
     def _evolved(self, table: DeltaTable, schema: pa.Schema) -> pa.Schema:
-        old, columns = self._columns(table), self._grown(table, schema)
+        old = self._columns(table)
+        columns = self._grown(old, schema)
         if new := [field for field in columns if field.name not in old.names]:
             table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
             table.update_incremental()
         return columns
 
-    def _grown(self, table: DeltaTable, schema: pa.Schema) -> pa.Schema:
-        old = self._columns(table)
+    def _kept(self, columns: pa.Schema) -> pa.Schema:
+        """Return columns as a table would give them back that does not exist."""
+        try:
+            found = Schema.from_arrow(columns).to_arrow()
+        except Exception as error:  # it raises nothing more special
+            why = str(error).partition("\n")[0]
+            raise ConfigError(f"table {self._name!r}: Delta cannot keep it: {why}") from error
+        return merged(self._name, None, pa.schema(found))  # type: ignore[arg-type] # by capsule
+
+    def _grown(self, old: pa.Schema, schema: pa.Schema) -> pa.Schema:
         columns = merged(self._name, old, schema)
         for field in old:
             if columns.field(field.name).type != field.type:

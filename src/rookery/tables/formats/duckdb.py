@@ -22,7 +22,7 @@ from rookery.errors import ConfigError, Unavailable
 from rookery.tables import latest, naming, staging, upserting
 from rookery.tables.folder import Folder, as_url
 from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
-from rookery.tables.schemas import merged
+from rookery.tables.schemas import check_kept, merged
 
 _COMMITS: Final = "_rookery_commits"
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -88,8 +88,16 @@ class DuckTable:
             return self._last(database, pipeline)
 
     def check(self, schema: pa.Schema) -> None:
-        """See whether these columns fit those that are there."""
-        merged(self._name, self.schema(), schema)
+        """See whether these columns fit those that are there, also as DuckDB gives them back."""
+        old = self.schema()
+        with duckdb.connect() as database:
+            if old is not None:
+                self._evolved(database, old)
+            try:
+                self._evolved(database, schema)
+            except duckdb.Error as error:
+                raise ConfigError(f"table {self._name!r}: its columns: {error}") from error
+            check_kept(self._name, self._columns(database) or schema, schema)
 
     def schema(self) -> pa.Schema | None:
         """Return the table's columns."""

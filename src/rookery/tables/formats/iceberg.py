@@ -29,8 +29,14 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
+from pyiceberg.io.pyarrow import (
+    UnsupportedPyArrowTypeException,
+    _pyarrow_to_schema_without_ids,
+    parquet_file_to_data_file,
+    schema_to_pyarrow,
+)
 from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table import Table as IcebergHandle
 from pyiceberg.table import Transaction
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
@@ -39,10 +45,11 @@ from rookery.clock import Time
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.store.address import parse
 from rookery.tables import icebergexpiry, latest, naming, rewriting, staging, upserting
-from rookery.tables.folder import Folder
+from rookery.tables.folder import Folder, as_url
 from rookery.tables.icebergtransaction import OneLook
+from rookery.tables.identity import iceberg_catalog, iceberg_name
 from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
-from rookery.tables.schemas import merged
+from rookery.tables.schemas import check_kept, merged
 from rookery.tables.upserting import Swap
 
 _ATTEMPTS: Final = 20
@@ -76,14 +83,14 @@ class IcebergTable:
 
     def __init__(self, spec: TableSpec) -> None:
         self._folder = Folder(spec.location)
-        self._options = dict(spec.options)
+        self._chosen = iceberg_catalog(spec)
+        self._is_beside = not spec.options.get("catalog")
         if "%" in self._folder.name:
             raise ConfigError(
                 f"table {spec.location!r}: pyiceberg takes addresses as they are; use letters,"
                 " digits and -_./ only"
             )
-        plain = urlsplit(self._folder.name).path.rstrip("/")
-        self._name = f"{self._options.get('namespace', 'default')}.{spec.name or Path(plain).name}"
+        self._name = iceberg_name(spec)
 
     def stage(
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
@@ -117,8 +124,9 @@ class IcebergTable:
         return None if table is None else _last(table, pipeline)
 
     def check(self, schema: pa.Schema) -> None:
-        """See whether these columns fit those that are there."""
-        merged(self._name, self.schema(), schema)
+        """See whether these columns fit those that are there, also as Iceberg gives them back."""
+        columns = merged(self._name, self.schema(), schema)
+        check_kept(self._name, _kept(self._name, columns), schema)
 
     def schema(self) -> pa.Schema | None:
         """Return the table's columns."""
@@ -156,18 +164,16 @@ class IcebergTable:
 
     @cached_property
     def _catalog(self) -> Catalog:
-        chosen = self._options.get("catalog", "")
+        chosen = self._chosen
         if chosen.startswith("name:"):
             return load_catalog(chosen.removeprefix("name:"))
-        if not chosen and not self._folder.is_local:
+        if not chosen:
             raise ConfigError(
                 f"table {self._name!r}: say `catalog`, such as sqlite:////var/lib/catalog.db"
                 " or name:NAME for one of pyiceberg's configuration; there is no folder beside it"
             )
-        if not chosen:
-            folder = Path(unquote(urlsplit(self._folder.url).path)).parent
-            folder.mkdir(parents=True, exist_ok=True)
-            chosen = f"sqlite:///{folder / 'catalog.db'}"
+        if self._is_beside:
+            Path(unquote(urlsplit(self._folder.url).path)).parent.mkdir(parents=True, exist_ok=True)
         return load_catalog("rookery", type="sql", uri=chosen, **self._file_options())
 
     def _file_options(self) -> dict[str, str]:
@@ -178,11 +184,17 @@ class IcebergTable:
 
     def _load(self) -> IcebergHandle | None:
         try:
-            return self._catalog.load_table(self._name)
+            table = self._catalog.load_table(self._name)
         except NoSuchTableError:
             return None
         except (OSError, SQLAlchemyError) as error:
             raise Unavailable(f"table {self._name!r} or its catalog: {error}") from error
+        if as_url(table.location()).rstrip("/") != self._folder.name.rstrip("/"):
+            raise ConfigError(
+                f"table {self._name!r}: the catalog has one of that name at {table.location()},"
+                f" and this one is at {self._folder.name}: give it another `name` or `namespace`"
+            )
+        return table
 
     def _created(self, schema: pa.Schema) -> IcebergHandle:
         with suppress(NamespaceAlreadyExistsError):
@@ -281,6 +293,15 @@ def _columns(table: IcebergHandle) -> pa.Schema:
     return merged(
         table.name()[-1], None, schema_to_pyarrow(table.schema(), include_field_ids=False)
     )
+
+
+def _kept(name: str, columns: pa.Schema) -> pa.Schema:
+    """Return columns as a table would give them back that does not exist."""
+    try:
+        found = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
+        return merged(name, None, schema_to_pyarrow(found, include_field_ids=False))
+    except (UnsupportedPyArrowTypeException, TypeError, ValueError) as error:
+        raise ConfigError(f"table {name!r}: Iceberg cannot keep its columns: {error}") from error
 
 
 def _live_files(table: IcebergHandle) -> list[IcebergFile]:

@@ -1,0 +1,32 @@
+"""Words of which a declaration may use some: another one is refused with what was meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+
+def wrong_words(where: str, part: object) -> Iterator[str]:
+    """Yield what is wrong in the fields of a part that may only have some values."""
+    hints: dict[str, Any] = get_type_hints(type(part))
+    for name, kind in hints.items():
+        if get_origin(kind) is Literal:
+            yield from not_of(f"{where}{dashed(name)}", getattr(part, name), get_args(kind))
+
+
+def not_of(what: str, word: str, known: Sequence[str]) -> Iterator[str]:
+    """Yield that a word is none of those that are known, if so."""
+    if word not in known:
+        yield f"{what} {word!r}, not of {', '.join(known)}{meant(word, known)}"
+
+
+def meant(word: str, known: Sequence[str]) -> str:
+    """Return a question that names the nearest of some words, nothing if none is near."""
+    near = difflib.get_close_matches(word.lower(), known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def dashed(name: str) -> str:
+    """Return the name of a field as files have it."""
+    return name.replace("_", "-")
