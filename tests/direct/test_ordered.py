@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from rookery.direct import latest, ordered
+from rookery.direct.intime import Piece, in_time
 from rookery.direct.latest import KeyShare
-from rookery.direct.plan import Gap, PlannedRange
+from rookery.direct.ordered import Reached, SpanShare
+from rookery.direct.plan import Gap, PlannedRange, Planner
 from rookery.direct.read import RangeReader, plan_again
 from rookery.records.reading import COLUMNS, Reading
 from tests.direct.logs import (
@@ -30,12 +33,15 @@ from tests.direct.logs import (
 
 
 def disordered(count: int) -> list[Sent]:
-    """Make rows of four partitions whose times go up, but not always."""
+    """Make rows of four partitions whose times go up, but not always; one is far ahead."""
     chance = random.Random(5)
-    return [
+    rows = [
         Sent(b"v%d" % i, b"k%d" % chance.randrange(50), i % 4, BASE + i + chance.randrange(-40, 40))
         for i in range(count)
     ]
+    ahead = count // 4 + 2
+    rows[ahead] = rows[ahead]._replace(timestamp=BASE + 4_000_000)
+    return rows
 
 
 @pytest.fixture(scope="module", params=["extents", "segments"])
@@ -68,27 +74,102 @@ def by_clock(rows: Sequence[Seen]) -> list[Seen]:
     return [row for *_, row in sorted(keyed)]
 
 
+class Spans:
+    """Reads spans."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._place = cluster.place
+        self._reader = RangeReader(cluster.place)
+        self.again: list[int] = []
+        """Where it was read on."""
+        self.reached: Reached = {}
+
+    def __enter__(self) -> Spans:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+    def rows(self, share: SpanShare) -> list[Seen]:
+        found = ordered.ordered(share, COLUMNS, self._read, self._plan, self.reached)
+        return seen(found)
+
+    def _read(self, one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return self._reader.columns([one], Reading(columns=tuple(names), max_rows=64), no_gaps)
+
+    def _plan(self, one: PlannedRange, begin: int, end: int) -> PlannedRange | None:
+        self.again.append(begin)
+        return plan_again(self._place, one, begin, no_gaps, end)
+
+
+@pytest.mark.parametrize("max_offsets", [1 << 40, 33])
 @pytest.mark.parametrize("count", [1, 7, 30])
-def test_spans_one_after_the_other_are_in_order(cluster: Cluster, count: int) -> None:
+def test_spans_one_after_the_other_are_in_order(
+    cluster: Cluster, count: int, max_offsets: int
+) -> None:
     with cluster.log as log:
-        shares = log.run(ordered.shares(log.log, planned(log), count))
-    reader = RangeReader(cluster.place)
-    again: list[int] = []
-
-    def read(one: PlannedRange, names: Sequence[str]) -> list[pa.RecordBatch]:
-        return list(reader.columns([one], Reading(columns=tuple(names)), no_gaps))
-
-    def plan(one: PlannedRange, begin: int, end: int) -> PlannedRange | None:
-        again.append(begin)
-        return plan_again(cluster.place, one, begin, no_gaps, end)
-
-    found = [row for one in shares for row in seen(ordered.ordered(one, COLUMNS, read, plan))]
-    reader.close()
-    assert found == by_clock(read_all(cluster))
-    assert count // 2 <= len(shares) <= count + 1
+        shares = log.run(ordered.shares(log.log, planned(log), count, max_offsets=max_offsets))
+    with Spans(cluster) as spans:
+        found = [spans.rows(one) for one in shares]
+    assert [row for many in found for row in many] == by_clock(read_all(cluster))
+    if max_offsets > 4_000:
+        assert count // 2 <= len(shares) <= count + 1
+        # What comes behind the record far ahead has one clock, and is cut all the same.
+        assert max(map(len, found)) <= max(2 * 4_000 // count, 600)
     if count > 1:
         # The aborted records' times have led a span astray, which was then read on.
-        assert again
+        assert spans.again
+
+
+@pytest.mark.parametrize("most", [1, 5])
+def test_who_begins_again_behind_a_span_has_the_rest(cluster: Cluster, most: int) -> None:
+    found: list[Seen] = []
+    clock = -1
+    with cluster.log as log, Spans(cluster) as spans:
+        while True:
+            whole = planned(log)
+            wanted = [
+                one.offsets._replace(begin=spans.reached.get((one.topic, one.partition), one.begin))
+                for one in whole
+            ]
+            rest = log.run(Planner(log.log).plan(wanted))
+            shares = log.run(ordered.shares(log.log, rest, 40, clock=clock))[:most]
+            if not shares:
+                break
+            for one in shares:
+                found += spans.rows(one)
+            clock = shares[-1].end.clock
+    assert found == by_clock(read_all(cluster))
+
+
+def test_little_is_in_memory_while_partitions_are_put_in_order() -> None:
+    chance = random.Random(7)
+    partitions = [
+        sorted(chance.choices(range(chance.choice([2, 40, 100_000])), k=chance.randrange(600)))
+        for _ in range(12)
+    ]
+    loaded, yielded, ahead = 0, 0, []
+
+    def pieces(number: int, clocks: list[int]) -> Iterator[Piece]:
+        nonlocal loaded
+        for at in range(0, len(clocks), 20):
+            some = clocks[at : at + 20]
+            loaded += len(some)
+            ids = [number * 1000 + at + place for place in range(len(some))]
+            yield Piece(pa.record_batch({"id": pa.array(ids, pa.int64())}), np.array(some))
+
+    found: list[int | None] = []
+    for batch in in_time([pieces(*one) for one in enumerate(partitions)], ["id"], 20 * 20 * 8):
+        ahead.append(loaded - yielded)
+        yielded += batch.num_rows
+        found += batch["id"].to_pylist()
+
+    keyed = [
+        (clock, number, at) for number, many in enumerate(partitions)
+        for at, clock in enumerate(many)
+    ]  # fmt: skip
+    assert found == [number * 1000 + at for _, number, at in sorted(keyed)]
+    assert max(ahead) <= (20 + 12) * 20 < len(found) / 2
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -120,7 +120,7 @@ def test_replay_is_in_the_order_of_the_consumer(
     assert second.slices > 0
     assert first.facts["rows"] + second.facts["rows"] == 8_000  # type: ignore[operator]
     found = [(key, value) for _, _, key, value in contents(place, "all")]
-    assert found == _expected(place, ["b", "a"])
+    assert found == expected(place, ["b", "a"])
     assert jobs.replay(spark, place, ["b", "a"], into).slices == 0
     maps = pa.concat_tables(
         [pq.read_table(path) for path in sorted((tmp_path / "map").glob("*.parquet"))]
@@ -171,7 +171,7 @@ def check_map(folder: Path, sources: dict[str, Rows], targets: dict[str, Rows]) 
         assert was[origin] == is_now[line["topic"], line["partition"], line["offset"]]
 
 
-def _expected(place: Place, topics: list[str]) -> list[tuple[bytes | None, bytes | None]]:
+def expected(place: Place, topics: list[str]) -> list[tuple[bytes | None, bytes | None]]:
     """Sort by (running maximum, topic, partition, offset), the plain way."""
     keyed = []
     for number, topic in enumerate(topics):

@@ -1,8 +1,8 @@
 """All records of many partitions by time, without a shuffle.
 
 A record's place is (clock, topic, partition, offset), where the clock is the highest time so far
-in its partition. So a partition's own order is kept, whatever its times; and the records of a span
-of time are one run of offsets in every partition. Tasks have spans that follow each other: what
+in its partition. So a partition's own order is kept, whatever its times; and the records between
+two places are one run of offsets in every partition. Tasks have spans that follow each other: what
 they yield, one after the other, is in order.
 
 A row's highest time may be that of a record which nobody sees (a marker, an aborted one). So spans
@@ -11,198 +11,291 @@ only choose the rows: where one begins and ends is decided by the records themse
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from rookery.cluster.state.partition import Row
+from rookery.direct.intime import Clocks, Piece, in_time
 from rookery.direct.log import DirectLog
 from rookery.direct.plan import PlannedRange, block_rows, joined_rows
 
 SPAN_BYTES: Final = 64 * 1024 * 1024
-"""What one task reads, and has in memory decoded."""
-_YIELD_ROWS: Final = 32_768
-"""Rows that are put in order at once, about."""
-_SAMPLED: Final = 64
-_FAR: Final = (1 << 62) - 1
-Clocks = np.ndarray[Any, np.dtype[np.int64]]
+"""What one task reads."""
+_FAR: Final = (1 << 63) - 1
 _NEEDED: Final = ("topic", "partition", "offset", "timestamp")
 
 
-class Span(NamedTuple):
-    """A stretch of time: from `begin` to before `end`, in milliseconds."""
+class Edge(NamedTuple):
+    """A place in one partition: the first record of this clock, and from this offset on."""
 
-    begin: int
-    end: int
+    clock: int
+    offset: int
+
+
+class Mark(NamedTuple):
+    """A place among all records."""
+
+    clock: int
+    rank: int
+    """The partition's, among those that are read."""
+    offset: int
+
+    def within(self, rank: int) -> Edge:
+        """Return where it lies in a partition; of equal clocks, the first partition is first."""
+        if rank == self.rank:
+            return Edge(self.clock, self.offset)
+        return Edge(self.clock, _FAR if rank < self.rank else 0)
+
+
+_BEGIN: Final = Mark(-1, 0, 0)
+_END: Final = Mark(_FAR, _FAR, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanPart:
+    """What a task reads of one partition."""
+
+    range: PlannedRange
+    """The rows in which the span may lie."""
+    begin: Edge
+    end: Edge
+    stop: int
+    """Where the records that are wanted end, of all spans."""
+    clock: int
+    """The least that the clock is."""
+    risen: PlannedRange | None
+    """The row, before the range, by which the clock should be that of the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanShare:
-    """What one task reads: the rows in which its span may lie."""
+    """What one task reads."""
 
-    span: Span
-    ranges: list[PlannedRange]
-    stops: list[int]
-    """Where each partition's records that are wanted end, of all spans."""
+    end: Mark
+    parts: list[SpanPart]
+    offsets: int
+    """How many there are, about."""
+
+    @property
+    def size(self) -> int:
+        """The bytes to read."""
+        return sum(part.range.size for part in self.parts)
 
 
-async def shares(log: DirectLog, ranges: Sequence[PlannedRange], min_tasks: int) -> list[SpanShare]:
-    """Cut time into spans of about the same number of bytes.
+async def shares(
+    log: DirectLog,
+    ranges: Sequence[PlannedRange],
+    min_tasks: int,
+    *,
+    clock: int = -1,
+    max_offsets: int = _FAR,
+) -> list[SpanShare]:
+    """Cut the order into spans of about the same number of bytes.
+
+    Args:
+        log: where the indexes of segments are read.
+        ranges: in the order that decides between records of one clock.
+        min_tasks: at least about so many spans, if there is enough to read.
+        clock: that of records which were read before; those of the ranges have no lower one.
+        max_offsets: a span has about so many at most.
 
     Raises:
         Corrupt, Conflict, Unavailable: an index cannot be read.
     """
-    fine = [await _fine(log, one) for one in ranges]
-    spans = _spans(fine, min_tasks)
+    fine = [_Fine(await _blocks(log, one), clock) for one in ranges]
     found = []
-    for span in spans:
-        own = [_within(one, span) for one in fine]
-        found.append(
-            SpanShare(
-                span,
-                [one for one in own if one is not None],
-                [whole.end for whole, one in zip(fine, own, strict=True) if one is not None],
-            )
-        )
-    return [one for one in found if one.ranges]
+    begin = _BEGIN
+    for end, offsets in _cuts(fine, min_tasks, max_offsets):
+        parts = [one.part(begin.within(rank), end.within(rank)) for rank, one in enumerate(fine)]
+        found.append(SpanShare(end, [part for part in parts if part is not None], offsets))
+        begin = end
+    return [one for one in found if one.parts]
 
 
-async def _fine(log: DirectLog, one: PlannedRange) -> PlannedRange:
-    """Return a range with the blocks of its segments as rows."""
+async def _blocks(log: DirectLog, one: PlannedRange) -> PlannedRange:
+    """Return a range with those blocks of its segments as rows that it needs."""
     rows: list[Row] = []
     for row in one.rows:
         if row.is_segment:
             rows += block_rows(row, (await log.layouts.get(row)).blocks)
         else:
             rows.append(row)
-    return replace(one, rows=tuple(rows))
+    wanted = (row for row in rows if row.end_offset > one.begin and row.base_offset < one.end)
+    return replace(one, rows=tuple(wanted))
 
 
-def _spans(ranges: Sequence[PlannedRange], min_tasks: int) -> list[Span]:
-    """Choose the times at which spans end, so that each has its share of the bytes."""
-    marks: list[tuple[int, int]] = []
-    for one in ranges:
-        clock = -1
-        for row in one.rows:
-            clock = max(clock, row.max_timestamp)
-            marks.append((clock, row.size))
-    marks.sort()
-    total = sum(size for _, size in marks)
-    target = total / max(1, min_tasks, -(-total // SPAN_BYTES))
-    cuts, size = [-1], 0
-    for clock, more in marks:
-        if size >= target and clock > cuts[-1]:
-            cuts.append(clock)
-            size = 0
-        size += more
-    return [Span(*ends) for ends in zip(cuts, [*cuts[1:], _FAR], strict=True)]
-
-
-def _within(one: PlannedRange, span: Span) -> PlannedRange | None:
-    """Return the rows from the first that can begin a span to the first that can end it."""
-    rows = one.rows
-    first = next((at for at, row in enumerate(rows) if row.max_timestamp >= span.begin), None)
-    if span.begin < 0:
-        first = 0
-    if first is None or not rows:
-        return None
-    stop = next(
-        (at + 1 for at in range(first, len(rows)) if rows[at].max_timestamp >= span.end), len(rows)
+def _cuts(fine: Sequence[_Fine], min_tasks: int, max_offsets: int) -> list[tuple[Mark, int]]:
+    """Choose the places at which spans end, so that each has its share; with their offsets."""
+    pieces = sorted(
+        piece for rank, one in enumerate(fine) for piece in one.pieces(rank, max_offsets)
     )
-    taken = joined_rows(rows[first:stop])
-    begin = one.begin if not first else max(one.begin, taken[0].base_offset)
-    end = one.end if stop == len(rows) else min(one.end, taken[-1].end_offset)
-    return replace(one, begin=begin, end=end, rows=taken)
+    total = sum(size for _, size, _ in pieces)
+    target = total / max(1, min_tasks, -(-total // SPAN_BYTES))
+    cuts: list[tuple[Mark, int]] = []
+    size, offsets = 0.0, 0
+    for mark, more, count in pieces:
+        if size and (size >= target or offsets + count > max_offsets):
+            cuts.append((mark, offsets))
+            size, offsets = 0.0, 0
+        size += more
+        offsets += count
+    return [*cuts, (_END, offsets)]
+
+
+class _Fine:
+    """A partition's rows, with the highest clock that a record of each can have."""
+
+    def __init__(self, whole: PlannedRange, clock: int) -> None:
+        self._whole = whole
+        self._clock = clock
+        times = (row.max_timestamp for row in whole.rows)
+        self._clocks = list(accumulate(times, max, initial=clock))[1:]
+        self._lasts = [
+            Edge(high, row.end_offset - 1)
+            for high, row in zip(self._clocks, whole.rows, strict=True)
+        ]
+
+    def pieces(self, rank: int, max_offsets: int) -> Iterator[tuple[Mark, float, int]]:
+        """Yield where the order can be cut, with the bytes and offsets up to the next."""
+        for clock, row in zip(self._clocks, self._whole.rows, strict=True):
+            begin, end = self._clipped(row)
+            step = min(end - begin, max_offsets)
+            for offset in range(begin, end, step):
+                count = min(step, end - offset)
+                yield Mark(clock, rank, offset), row.size * count / (end - begin), count
+
+    def part(self, begin: Edge, end: Edge) -> SpanPart | None:
+        """Return the rows from the first that can begin a span to the first that can end it."""
+        whole, rows = self._whole, self._whole.rows
+        first = bisect_left(self._lasts, begin)
+        if first == len(rows):
+            return None
+        stop = bisect_left(self._lasts, end, first)
+        if stop < len(rows) and not self._is_behind(first, stop, end):
+            stop += 1
+        taken = joined_rows(rows[first:stop])
+        return SpanPart(
+            range=replace(
+                whole,
+                begin=self._clipped(rows[first])[0] if first else whole.begin,
+                end=whole.end if stop == len(rows) else self._clipped(rows[stop - 1])[1],
+                rows=taken,
+            ),
+            begin=begin,
+            end=end,
+            stop=whole.end,
+            clock=self._clock,
+            risen=self._risen(first, begin),
+        )
+
+    def _is_behind(self, first: int, at: int, end: Edge) -> bool:
+        """Whether a row should be behind the end already, and others are before it."""
+        return at > first and Edge(self._clocks[at - 1], self._whole.rows[at].base_offset) >= end
+
+    def _risen(self, first: int, begin: Edge) -> PlannedRange | None:
+        """Return the row of which it must be known whether its highest time is to be seen."""
+        is_cut = first and self._clocks[first - 1] == begin.clock > self._clock
+        if not is_cut or begin.offset == _FAR:
+            return None
+        row = self._whole.rows[bisect_left(self._clocks, begin.clock)]
+        first_offset, end = self._clipped(row)
+        return replace(self._whole, begin=first_offset, end=end, rows=(row,))
+
+    def _clipped(self, row: Row) -> tuple[int, int]:
+        return max(row.base_offset, self._whole.begin), min(row.end_offset, self._whole.end)
 
 
 Read = Callable[[PlannedRange, Sequence[str]], Iterable[pa.RecordBatch]]
 """Reads the columns of a range."""
 Again = Callable[[PlannedRange, int, int], PlannedRange | None]
 """Plans a range anew, from an offset to another."""
+Reached = dict[tuple[str, int], int]
+"""By topic and partition, the offset up to which records are in this span or an earlier one."""
 
 
 def ordered(
-    share: SpanShare, columns: Sequence[str], read: Read, again: Again
+    share: SpanShare,
+    columns: Sequence[str],
+    read: Read,
+    again: Again,
+    reached: Reached | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a span in order.
+    """Yield the records of a span in order; of each partition, a few batches are in memory.
 
     Args:
         share: the span, and where it lies.
         columns: those wanted, as the decoder calls them.
         read: reads a range.
         again: plans what lies behind it, should the span not have ended there.
+        reached: is told where the span ends, when all is read.
     """
     names = tuple(dict.fromkeys((*columns, *_NEEDED)))
-    tables: list[pa.RecordBatch] = []
-    clocks: list[Clocks] = []
-    for one, stop in zip(share.ranges, share.stops, strict=True):
-        taking = _Taking(share.span)
-        rest: PlannedRange | None = one
-        while rest is not None:
-            for batch in read(rest, names):
-                taking.take(batch)
-                if taking.is_done:
-                    break
-            is_over = taking.is_done or rest.end >= stop
-            rest = None if is_over else again(rest, rest.end, stop)
-        tables += taking.batches
-        clocks += taking.clocks
-    yield from _merged(tables, clocks, list(columns))
-
-
-def _merged(
-    batches: Sequence[pa.RecordBatch], clocks: Sequence[Clocks], columns: list[str]
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows by their clocks, those of some time at once; of equal ones, the first stays first.
-
-    The clocks of each batch go up. So what is of a stretch of time is one slice of each of them:
-    little enough to stay in the processor's caches while it is put in order.
-    """
-    begins = [0] * len(batches)
-    for bound in _bounds(clocks):
-        slices, times = [], []
-        for index, (batch, own) in enumerate(zip(batches, clocks, strict=True)):
-            begin, end = begins[index], int(np.searchsorted(own, bound))
-            if end > begin:
-                slices.append(batch.slice(begin, end - begin).select(columns))
-                times.append(own[begin:end])
-                begins[index] = end
-        if slices:
-            order = np.argsort(np.concatenate(times), kind="stable")
-            table = pa.Table.from_batches(slices).combine_chunks().take(order)
-            yield from table.to_batches(max_chunksize=65_536)
-
-
-def _bounds(clocks: Sequence[Clocks]) -> list[int]:
-    """Choose times, the last behind all, between which about as many rows lie as are yielded."""
-    if not clocks:
-        return []
-    some = np.sort(np.concatenate([own[::_SAMPLED] for own in clocks]))
-    step = _YIELD_ROWS // _SAMPLED
-    return [*np.unique(some[step::step]).tolist(), _FAR]
+    takings = [_Taking(part, {} if reached is None else reached) for part in share.parts]
+    return in_time([one.pieces(names, read, again) for one in takings], list(columns))
 
 
 class _Taking:
     """The records of one partition that are in a span."""
 
-    def __init__(self, span: Span) -> None:
-        self._span = span
-        self._clock = -1
-        self.batches: list[pa.RecordBatch] = []
-        self.clocks: list[Clocks] = []
-        self.is_done = False
+    def __init__(self, part: SpanPart, reached: Reached) -> None:
+        self._part = part
+        self._reached = reached
+        self._clock = part.clock
+        self._next: int | None = None
+        """The first record behind the span, if it was seen."""
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        times = np.asarray(batch["timestamp"].cast(pa.int64()))
-        clocks = np.maximum(np.maximum.accumulate(times), self._clock)
-        if not len(clocks):
-            return
-        self._clock = int(clocks[-1])
-        first, stop = np.searchsorted(clocks, [self._span.begin, self._span.end])
-        self.is_done = bool(stop < len(clocks))
-        if stop > first:
-            self.batches.append(batch.slice(first, stop - first))
-            self.clocks.append(clocks[first:stop])
+    def pieces(self, names: Sequence[str], read: Read, again: Again) -> Iterator[Piece]:
+        part = self._part
+        rest = self._begin(read, again)
+        end = part.stop
+        while rest is not None:
+            for batch in read(rest, names):
+                piece = self._take(batch)
+                if len(piece.clocks):
+                    yield piece
+                if self._next is not None:
+                    break
+            end = rest.end if self._next is None else self._next
+            is_over = self._next is not None or Edge(self._clock, end) >= part.end
+            rest = None if is_over or end >= part.stop else again(rest, end, part.stop)
+        self._reached[part.range.topic, part.range.partition] = end
+
+    def _begin(self, read: Read, again: Again) -> PlannedRange | None:
+        """Return what to read; from the row on that raises the clock, if that is not to be seen."""
+        part = self._part
+        if part.risen is None:
+            return part.range
+        for batch in read(part.risen, _NEEDED):
+            self._clock = max(self._clock, int(_times(batch).max(initial=-1)))
+        if self._clock >= part.begin.clock:
+            return part.range
+        self._clock = part.clock
+        return again(part.range, part.risen.begin, part.stop)
+
+    def _take(self, batch: pa.RecordBatch) -> Piece:
+        clocks = np.maximum.accumulate(np.maximum(_times(batch), self._clock))
+        offsets = np.asarray(batch["offset"])
+        first, stop = (
+            _before(clocks, offsets, edge) for edge in (self._part.begin, self._part.end)
+        )
+        if len(clocks):
+            self._clock = int(clocks[-1])
+        if stop < len(clocks):
+            self._next = int(offsets[stop])
+        return Piece(batch.slice(first, stop - first), clocks[first:stop])
+
+
+def _times(batch: pa.RecordBatch) -> Clocks:
+    return np.asarray(batch["timestamp"].cast(pa.int64()))
+
+
+def _before(clocks: Clocks, offsets: np.ndarray[Any, Any], edge: Edge) -> int:
+    """Return how many records lie before an edge."""
+    first, stop = (int(np.searchsorted(clocks, edge.clock, side)) for side in ("left", "right"))
+    return first + int(np.searchsorted(offsets[first:stop], edge.offset))

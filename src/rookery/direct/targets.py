@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rookery.clock import Random, SystemRandom
+from rookery.cluster.events.brokers import ConfigChange
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
@@ -14,6 +17,7 @@ from rookery.errors import ApiError, ConfigError, ErrorCode
 
 MAX_PARTITIONS: Final = 10_000
 """Partitions that a topic may be made with."""
+_NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # A topic's settings with the brokers' settings that they are inherited from, and the defaults.
 _INHERITED: Final = {
@@ -63,9 +67,13 @@ def _setting(state: State, topic: Topic, name: str) -> str:
 
 
 async def find_target(
-    log: DirectLog, name: str, partitions: int = 0, random: Random | None = None
+    log: DirectLog,
+    name: str,
+    partitions: int = 0,
+    random: Random | None = None,
+    configs: Mapping[str, str] = _NO_CONFIGS,
 ) -> Target:
-    """Find a topic, or make it with that many partitions; 0 makes none.
+    """Find a topic, or make it with that many partitions and these settings; 0 makes none.
 
     Raises:
         ApiError: there is no such topic, or there cannot be one.
@@ -73,11 +81,13 @@ async def find_target(
     state = await log.barrier()
     topic = state.topics.by_name.get(name)
     if topic is None:
-        topic = await _create(log, name, partitions, random or SystemRandom())
+        topic = await _create(log, name, partitions, random or SystemRandom(), configs)
     return target_of(log.state, topic)
 
 
-async def _create(log: DirectLog, name: str, partitions: int, random: Random) -> Topic:
+async def _create(
+    log: DirectLog, name: str, partitions: int, random: Random, configs: Mapping[str, str]
+) -> Topic:
     if not partitions:
         raise ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -93,7 +103,7 @@ async def _create(log: DirectLog, name: str, partitions: int, random: Random) ->
         )
     event = TopicCreated(
         topic_id=random.token(16), name=name, partitions=partitions, replication_factor=1,
-        configs=[],
+        configs=[ConfigChange(name=key, value=value) for key, value in sorted(configs.items())],
     )  # fmt: skip
     [outcome] = await log.propose([event])
     topic = log.state.topics.by_name.get(name)

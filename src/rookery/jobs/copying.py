@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.layout import Packing
-from rookery.direct.pins import Pins
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
-from rookery.jobs.cutting import SLICE_BYTES, OffsetCutter, find_topics
+from rookery.jobs.cutting import SLICE_BYTES, OffsetCutter, check_slice_bytes, find_topics
 from rookery.jobs.filling import budgeted, moving_requests
+from rookery.jobs.holding import Holding
 from rookery.jobs.offsetmap import OffsetMap
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import Plan, Report, Run
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME: Final = "copy"
-_PIN_MS: Final = 3_600_000
 _MAX_NAME: Final = 249  # of a topic, in Kafka
 
 
@@ -48,6 +47,9 @@ class Copying:
     """A folder, or a URL of one, for the map of offsets, a Parquet file a slice; empty: none."""
     packing: Packing = field(default_factory=Packing)
     slice_bytes: int = SLICE_BYTES
+
+    def __post_init__(self) -> None:
+        check_slice_bytes(self.slice_bytes)
 
     @property
     def targets(self) -> dict[str, str]:
@@ -116,14 +118,10 @@ def copy(
             ledger=ledger,
             route=Route(copying.targets, counts, by="partition"),
             cutter=cutter,
+            holding=Holding(log, topics),
             run=run,
             packing=copying.packing,
             offset_map=OffsetMap(copying.offset_map) if copying.offset_map else None,
         )
-        pins = Pins(log.log, _PIN_MS)
-        log.run(pins.hold([topic.id for topic in topics]))
-        try:
-            transfer.work(report, size)
-        finally:
-            log.run(pins.hold([]))
+        transfer.work(report, size)
         return report

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.offsets import check_reached, end_of
-from rookery.direct.ordered import Span, SpanShare
+from rookery.direct.ordered import SpanShare
 from rookery.direct.ordered import shares as span_shares
 from rookery.direct.plan import Cutting, OffsetRange, PlannedRange, Planner
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs.reading import refuse
-from rookery.jobs.transfer import Slice
+from rookery.jobs.transfer import Offsets, Slice
 from rookery.model.uuid import uuid_text
 
 SLICE_BYTES: Final = 512 * 1024 * 1024
 """What is committed at once, about."""
 # The map of a slice is held in memory by the driver.
 _SLICE_OFFSETS: Final = 4_000_000
+_TASK_OFFSETS: Final = 1_000_000
 _HALVINGS: Final = 40
 
-Offsets = dict[str, dict[str, int]]
-"""By topic and partition."""
+
+def check_slice_bytes(size: int) -> None:
+    """Refuse slices without bytes.
+
+    Raises:
+        ConfigError: it is not positive.
+    """
+    if size < 1:
+        raise ConfigError(f"slice_bytes={size}: must be at least 1 (--slice-bytes)")
 
 
 def find_topics(log: BlockingLog, names: Sequence[str]) -> list[Topic]:
@@ -55,10 +63,15 @@ class _Cutter:
 
         Raises:
             Conflict: one is not the topic that it was: its offsets are those of other records.
+            ConfigError: one is not among the topics by now, and its place would be forgotten.
         """
         ids = {one.name: uuid_text(one.id) for one in find_topics(self.log, self.topics)}
         for name, known in position.get("topics", {}).items():
-            if ids.get(name, known) != known:
+            if name not in ids:
+                raise ConfigError(
+                    f"this job is also of topic {name}: name it, too, or begin another job (name)"
+                )
+            if ids[name] != known:
                 raise Conflict(
                     f"topic {name} was deleted and created again since this job read it: begin a "
                     "new job, with a new target"
@@ -151,78 +164,87 @@ class OffsetCutter(_Cutter):
 
 
 class TimeCutter(_Cutter):
-    """Takes spans of time, one after the other; what is written later is left for another job."""
+    """Takes spans of time, one after the other; what is written later is left for another job.
+
+    Where it is, is an offset for each partition, up to which records are taken, and the clock from
+    which on all others are. Without the offsets, records could fall behind that clock: compaction
+    may take away the very one whose time was the highest so far.
+    """
 
     def remaining(self, position: dict[str, Any]) -> int:
         """Return how many bytes there are behind a position."""
-        return sum(map(_share_size, self._behind(self._begin(position), self.slice_bytes)))
+        return sum(share.size for share in self._behind(self._begin(position), self.slice_bytes))
 
     def next(self, position: dict[str, Any], max_bytes: int) -> Slice | None:
-        """Return what follows a position; None if nothing does, or nothing within the bound."""
+        """Return what follows a position; None if nothing does, or nothing within the bound.
+
+        How far each partition is behind it (`next`), only those know who read it.
+        """
         position = self._begin(position)
         most = min(self.slice_bytes, max_bytes or self.slice_bytes)
         chosen: list[SpanShare] = []
-        size = 0
+        size = offsets = 0
         for share in self._behind(position, most):
-            size += _share_size(share)
-            if chosen and size > most:
+            size += share.size
+            offsets += share.offsets
+            if chosen and (size > most or offsets > _SLICE_OFFSETS):
                 break
             chosen.append(share)
-        size = sum(map(_share_size, chosen))
+        size = sum(share.size for share in chosen)
         if not chosen or (max_bytes and size > max_bytes):
             return None
-        behind = {"was_time": position["time"], "time": chosen[-1].span.end}
-        return Slice(chosen, size, {**position, **behind})
+        was = {"was": position["next"], "was_time": position["time"]}
+        return Slice(chosen, size, {**position, **was, "time": chosen[-1].end.clock})
 
     def same(self, position: dict[str, Any]) -> Slice:
         """Return the slice that ended at a position, once more."""
-        shares = self._behind({**position, "time": position["was_time"]}, self.slice_bytes)
-        until = position["time"]
-        clipped = [
-            replace(one, span=one.span._replace(end=min(one.span.end, until)))
-            for one in shares
-            if one.span.begin < until
-        ]
-        return Slice(clipped, sum(map(_share_size, clipped)), position)
+        was = {"time": position["was_time"], "next": position["was"], "ends": position["next"]}
+        shares = self._behind({**position, **was}, self.slice_bytes)
+        return Slice(shares, sum(share.size for share in shares), position)
 
     def _begin(self, position: dict[str, Any]) -> dict[str, Any]:
-        if "time" in position:
-            return position
-        return {**self._known(position), "time": -1, "begins": self._starts(), "ends": self._ends()}
+        if not position:
+            known = self._known(position)
+            return {**known, "time": -1, "next": self._starts(), "ends": self._ends()}
+        if "next" not in position:
+            raise Conflict(
+                "this replay was begun by an earlier version, which has noted a time, but no "
+                "offsets: begin with a new target"
+            )
+        return position
 
     def _behind(self, position: dict[str, Any], max_bytes: int) -> list[SpanShare]:
-        """Return the spans from a time on; no larger than that, where it can be done."""
-        _check_starts(position["begins"], self._starts())
-        ranges = self._plan(position["begins"], position["ends"])
+        """Return the spans behind a position; no larger than that, where it can be done."""
+        _check_starts(position["next"], position["ends"], self._starts())
+        ranges = self._plan(position["next"], position["ends"])
         self._known(position)
         count = max(self.tasks, 2 * -(-_size(ranges) // max_bytes))
-        shares = self.log.run(span_shares(self.log.log, ranges, count))
-        time = position["time"]
-        return [
-            replace(one, span=Span(max(one.span.begin, time), one.span.end))
-            for one in shares
-            if one.span.end > time
-        ]
+        return self.log.run(
+            span_shares(
+                self.log.log,
+                ranges,
+                count,
+                clock=position["time"],
+                max_offsets=_TASK_OFFSETS,
+            )
+        )
 
 
-def _check_starts(begins: Offsets, starts: Offsets) -> None:
-    """Refuse to go on if retention has taken records that may not have been replayed."""
+def _check_starts(begins: Offsets, ends: Offsets, starts: Offsets) -> None:
+    """Refuse to go on if retention has taken records that were not replayed."""
     for name, many in begins.items():
         for index, begin in many.items():
-            if starts[name][index] > begin:
+            start = starts[name][index]
+            if min(start, ends[name][index]) > begin:
                 raise Conflict(
-                    f"{name}-{index} begins at {starts[name][index]} by now, not {begin}: records "
-                    "that belong to this replay are gone; raise the topic's retention, and begin "
-                    "with a new target"
+                    f"{name}-{index} begins at {start} by now, and was replayed to {begin}: "
+                    "records that belong to this replay are gone; raise the topic's retention, and "
+                    "begin with a new target"
                 )
 
 
 def _size(ranges: Sequence[PlannedRange]) -> int:
     return sum(one.size for one in ranges)
-
-
-def _share_size(share: SpanShare) -> int:
-    return _size(share.ranges)
 
 
 def _offsets(begins: Offsets, ends: Offsets) -> int:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.layout import Packing
-from rookery.direct.pins import Pins
 from rookery.direct.place import Place
-from rookery.jobs.cutting import SLICE_BYTES, OffsetCutter, TimeCutter
+from rookery.jobs.cutting import SLICE_BYTES, OffsetCutter, TimeCutter, check_slice_bytes
+from rookery.jobs.holding import Holding
 from rookery.jobs.offsetmap import OffsetMap
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import Part, Plan, Report, Requests, Run
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _READ_BYTES: Final = 8 * 1024 * 1024
-# A killed run keeps its source from being compacted for no longer than this.
-_PIN_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,9 @@ class Into:
     """How batches and objects are made."""
     slice_bytes: int = SLICE_BYTES
     """What is committed at once, about."""
+
+    def __post_init__(self) -> None:
+        check_slice_bytes(self.slice_bytes)
 
 
 class Filling(NamedTuple):
@@ -76,16 +77,12 @@ def fill(spark: SparkSession, log: BlockingLog, filling: Filling, into: Into, ru
         ledger=filling.ledger,
         route=Route(dict.fromkeys(names, into.topic), {into.topic: into.partitions}),
         cutter=filling.cutter,
+        holding=Holding(log, filling.sources),
         run=run,
         packing=into.packing,
         offset_map=OffsetMap(into.offset_map) if into.offset_map else None,
     )
-    pins = Pins(log.log, _PIN_MS)
-    log.run(pins.hold([one.id for one in filling.sources]))
-    try:
-        transfer.work(report, size)
-    finally:
-        log.run(pins.hold([]))
+    transfer.work(report, size)
     return report
 
 

@@ -16,7 +16,7 @@ from rookery.cluster.state.sinks import Batch
 from rookery.direct.blocking import shared
 from rookery.direct.host import check_host
 from rookery.direct.layout import Packing
-from rookery.direct.ordered import SpanShare, ordered
+from rookery.direct.ordered import Reached, SpanShare, ordered
 from rookery.direct.place import Place
 from rookery.direct.plan import PlannedRange
 from rookery.direct.read import plan_again
@@ -54,6 +54,8 @@ class Moved(NamedTuple):
     proof: Proof
     origins: bytes
     """A piece of the offset map; empty if it is not wanted."""
+    reached: Reached
+    """Of a span of time, where it ends in each partition."""
 
 
 def move(task: Move) -> Moved:
@@ -76,6 +78,7 @@ class _Moving:
         self._pieces: list[pa.RecordBatch] = []
         self._staging: Staging | None = None
         self._rows = 0
+        self._reached: Reached = {}
         if task.batch is not None:
             self._staging = Staging(self._log.log, task.batch, task.packing)
 
@@ -92,12 +95,13 @@ class _Moving:
                 self._log.run(self._staging.abort())
             raise
         origins = packed(self._pieces) if self._task.has_map else b""
-        return Moved([one.object_id for one in objects], self._rows, proof, origins)
+        staged = [one.object_id for one in objects]
+        return Moved(staged, self._rows, proof, origins, self._reached)
 
     def _sent(self) -> Iterator[pa.RecordBatch]:
         """Send rows on their way; yield what is to be proved of them."""
         task = self._task
-        for batch in rows_of(task.source, task.share):
+        for batch in rows_of(task.source, task.share, self._reached):
             if not batch.num_rows:
                 continue
             records = task.route.send(batch)
@@ -109,7 +113,9 @@ class _Moving:
             yield batch.select(list(task.proved))
 
 
-def rows_of(place: Place, share: list[PlannedRange] | SpanShare) -> Iterator[pa.RecordBatch]:
+def rows_of(
+    place: Place, share: list[PlannedRange] | SpanShare, reached: Reached
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of ranges one after the other, or those of a span in order of time."""
     if not isinstance(share, SpanShare):
         return read(place, share, READ_COLUMNS)
@@ -120,4 +126,4 @@ def rows_of(place: Place, share: list[PlannedRange] | SpanShare) -> Iterator[pa.
     def read_one(one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return read(place, [one], tuple(names))
 
-    return ordered(share, READ_COLUMNS, read_one, again)
+    return ordered(share, READ_COLUMNS, read_one, again, reached)

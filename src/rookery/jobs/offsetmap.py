@@ -55,7 +55,7 @@ def packed(pieces: Sequence[pa.RecordBatch]) -> bytes:
 
 def mapped(pieces: Sequence[bytes], bases: Bases) -> pa.Table:
     """Give every row its offset: those of a partition follow each other, from its base on."""
-    tables = [pa.ipc.open_stream(one).read_all() for one in pieces]
+    tables = [PIECE.empty_table(), *(pa.ipc.open_stream(one).read_all() for one in pieces)]
     table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     topics: Any = table.column("topic").combine_chunks()
     numbers = topics.indices.to_numpy()
@@ -79,15 +79,17 @@ class OffsetMap:
     def __init__(self, where: str) -> None:
         """Name it by a path, or by a URL such as s3://bucket/folder."""
         self.where = where
+        """What finds it from anywhere on this host."""
         if "://" not in where:
             folder = Path(where).absolute()
             folder.mkdir(parents=True, exist_ok=True)
-            where = f"file://{folder}"
+            self.where, where = str(folder), f"file://{folder}"
         self._store = open_store(where)
 
-    async def has(self, number: int) -> bool:
-        """Whether a slice is there."""
-        return await self._store.size(slice_name(number)) is not None
+    async def missing(self, numbers: range) -> list[int]:
+        """Return the slices that are not there."""
+        found = {one.key for one in await self._store.list("slice-")}
+        return [number for number in numbers if slice_name(number) not in found]
 
     async def check_empty(self) -> None:
         """See whether a job can begin its map here.

@@ -2,15 +2,19 @@
 
 Whoever begins the job again, on whatever host, goes on from there. What a slice writes and how far
 the job has come are one event, so that no slice counts twice and none is left out. If a topic that
-it wrote to was deleted since, what it wrote is gone, and the job is at its beginning again.
+it wrote to was deleted since, what it wrote is gone, and the job is at its beginning again; if
+that happens while it runs, it stops.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b85decode, b85encode
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
 from rookery.cluster.state.sinks import Batch
 from rookery.direct.commit import Commit, commit, forget, last_commit
 from rookery.direct.log import DirectLog
@@ -19,6 +23,9 @@ from rookery.model.uuid import uuid_text
 
 _PREFIX: Final = "job:"
 _TARGETS: Final = "targets"
+_PACKED: Final = "zlib:"
+# What is larger is packed: the offsets of thousands of partitions.
+_PLAIN_BYTES: Final = 16 * 1024
 
 
 class Place(NamedTuple):
@@ -47,6 +54,7 @@ class Ledger:
         self._log = log
         self._kind = kind
         self._targets = sorted(targets)
+        self._written: dict[str, str] = {}
         self.sink_id = f"{_PREFIX}{name}"
 
     def batch(self, batch_id: int) -> Batch:
@@ -68,11 +76,40 @@ class Ledger:
                 f"the name {self.sink_id.removeprefix(_PREFIX)!r} belongs to a job of another "
                 f"kind ({sink.query_id}); choose another name"
             )
-        position = json.loads(sink.source_offsets)
-        written = position.pop(_TARGETS, {})
-        ids = self._ids()
-        is_gone = any(ids.get(name) != known for name, known in written.items())
-        return Place(sink.batch_id + 1, {} if is_gone else position)
+        position = _read(sink.source_offsets)
+        self._written = position.pop(_TARGETS, {})
+        if self._gone():
+            self._written, position = {}, {}
+        return Place(sink.batch_id + 1, position)
+
+    async def check_targets(self) -> None:
+        """See whether the topics that slices were written to are still there.
+
+        Raises:
+            Conflict: one was deleted; if there is one of its name, it is another.
+            Unavailable: the cluster log is out of reach.
+        """
+        await self._log.barrier()
+        if gone := self._gone():
+            raise Conflict(
+                f"topic {gone[0]} was deleted while this job wrote to it, with all that the job "
+                "had written: run the job again, and it begins anew"
+            )
+
+    def check_room(self, position: dict[str, Any]) -> None:
+        """See whether a position can be noted, before there is work that it would be lost for.
+
+        Raises:
+            ConfigError: it is too large.
+        """
+        size = len(self._text(position))
+        # Offsets get longer while a job is at work.
+        if size > MAX_SOURCE_OFFSETS // 8 * 7:
+            raise ConfigError(
+                f"where this job is takes {size} bytes, which is more than the cluster log keeps "
+                f"of a job ({MAX_SOURCE_OFFSETS}): take fewer topics, or topics with fewer "
+                "partitions, at a time, each time in a job of its own"
+            )
 
     async def commit(
         self, batch_id: int, position: dict[str, Any], object_ids: list[int] | None = None
@@ -80,17 +117,42 @@ class Ledger:
         """Note a slice as done, with what it has written.
 
         Raises:
-            Conflict: another run of the same job was faster, or what was staged is gone.
+            Conflict: another run of the same job was faster, what was staged is gone, or a topic
+                that earlier slices were written to.
             Unavailable: it is not known whether it was noted: begin the job again.
         """
-        noted = {**position, _TARGETS: self._ids()} if self._targets else position
-        text = json.dumps(noted, sort_keys=True)
-        return await commit(self._log, self.batch(batch_id), object_ids or [], source_offsets=text)
+        await self.check_targets()
+        # What is staged is staged for topics by their ids: from here on, a new one gets nothing.
+        self._written |= self._ids(self._targets)
+        batch, text = self.batch(batch_id), self._text(position)
+        return await commit(self._log, batch, object_ids or [], source_offsets=text)
 
-    def _ids(self) -> dict[str, str]:
+    def _text(self, position: dict[str, Any]) -> str:
+        return _write({**position, _TARGETS: self._written} if self._targets else position)
+
+    def _ids(self, names: Iterable[str]) -> dict[str, str]:
         known = self._log.state.topics.by_name
-        return {name: uuid_text(known[name].id) for name in self._targets if name in known}
+        return {name: uuid_text(known[name].id) for name in names if name in known}
+
+    def _gone(self) -> list[str]:
+        """Return the topics that were written to, and are not there any more."""
+        ids = self._ids(self._written)
+        return [name for name, known in self._written.items() if ids.get(name) != known]
 
     async def forget(self) -> None:
         """Let the job's name begin anew."""
         await forget(self._log, self.sink_id)
+
+
+def _write(position: dict[str, Any]) -> str:
+    text = json.dumps(position, sort_keys=True, separators=(",", ":"))
+    if len(text) <= _PLAIN_BYTES:
+        return text
+    return _PACKED + b85encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def _read(text: str) -> dict[str, Any]:
+    if text.startswith(_PACKED):
+        text = zlib.decompress(b85decode(text.removeprefix(_PACKED))).decode()
+    found: dict[str, Any] = json.loads(text)
+    return found

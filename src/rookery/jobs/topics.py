@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from rookery.cluster.events.brokers import ConfigChange, ConfigsChanged
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.log import DirectLog
@@ -13,7 +12,6 @@ from rookery.direct.targets import MAX_PARTITIONS, find_target
 from rookery.errors import ConfigError
 
 _TIMES: Final = "message.timestamp.type"
-_TOPIC: Final = 2  # as Kafka numbers kinds of resources
 
 
 def kept_configs(topic: Topic) -> dict[str, str]:
@@ -57,11 +55,5 @@ def make_topic(
 async def _find_or_make(
     log: DirectLog, name: str, partitions: int, configs: Mapping[str, str]
 ) -> Topic:
-    state = await log.barrier()
-    is_there = name in state.topics.by_name
-    await find_target(log, name, partitions)
-    if not is_there and configs:
-        changes = [ConfigChange(name=key, value=value) for key, value in sorted(configs.items())]
-        event = ConfigsChanged(resource_type=_TOPIC, resource_name=name, changes=changes)
-        await log.propose([event])
+    await find_target(log, name, partitions, configs=configs)
     return log.state.topics.by_name[name]

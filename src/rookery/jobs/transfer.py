@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from rookery.cluster.state.state import State
 from rookery.direct.blocking import BlockingLog
@@ -22,9 +22,10 @@ from rookery.direct.layout import Packing
 from rookery.direct.ordered import SpanShare
 from rookery.direct.place import Place
 from rookery.direct.plan import OffsetRange, PlannedRange
-from rookery.errors import Conflict
+from rookery.errors import ConfigError, Conflict
+from rookery.jobs.holding import Holding
 from rookery.jobs.moving import Move, Moved, move
-from rookery.jobs.offsetmap import OffsetMap, mapped
+from rookery.jobs.offsetmap import OffsetMap, mapped, slice_name
 from rookery.jobs.progress import Ledger
 from rookery.jobs.proof import COLUMNS, Proof, prove
 from rookery.jobs.reading import plan_ranges, read
@@ -34,6 +35,10 @@ from rookery.jobs.tasks import run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Offsets = dict[str, dict[str, int]]
+"""By topic and partition."""
+_ANOTHER_RUN: Final = "another run of this job is at work; let it end, or wait for it"
 
 
 class Slice(NamedTuple):
@@ -68,6 +73,7 @@ class Transfer:
     ledger: Ledger
     route: Route
     cutter: Cutter
+    holding: Holding
     run: Run
     packing: Packing = field(default_factory=Packing)
     offset_map: OffsetMap | None = None
@@ -77,9 +83,14 @@ class Transfer:
         """Move slice after slice, until all is done or the budget is used up.
 
         Raises:
-            Conflict: another run of the same job is at work.
+            Conflict: another run of the same job is at work, or somebody else at the target.
+            ConfigError: the budget is too little for anything.
             Error: what makes it impossible; what is committed stays.
         """
+        with self.holding:
+            self._work(report, total)
+
+    def _work(self, report: Report, total: int) -> None:
         at = self.log.run(self.ledger.read())
         if at.position:
             self._complete_map(at.batch_id - 1, at.position)
@@ -91,10 +102,13 @@ class Transfer:
             left = self.run.max_bytes - report.done_bytes if self.run.max_bytes else 0
             if self.run.max_bytes and left <= 0:
                 break
+            self.holding.renew()
             one = self.cutter.next(position, left)
+            if one is None and left and not report.slices:
+                one = self._least(position, report.plan.job)
             if one is None:
                 break
-            moved, position = self._move(batch_id, one)
+            moved, position = self._move(batch_id, position, one)
             before += moved[0]
             after += moved[1]
             report.slices += 1
@@ -107,15 +121,24 @@ class Transfer:
             report.before, report.after = before, after
             report.check()
 
-    def _move(self, batch_id: int, one: Slice) -> tuple[tuple[Proof, Proof], dict[str, Any]]:
+    def _least(self, position: dict[str, Any], job: str) -> Slice | None:
+        """Return a slice in spite of the budget, if it fits; None if there is nothing to move."""
+        one = self.cutter.next(position, 0)
+        if one is not None:
+            self.run.check_budget(job, "a slice", one.bytes)
+        return one
+
+    def _move(
+        self, batch_id: int, was: dict[str, Any], one: Slice
+    ) -> tuple[tuple[Proof, Proof], dict[str, Any]]:
+        position = {**one.position, **self._begin(batch_id, was)}
+        self.ledger.check_room(position)
         done = run_tasks(self.spark, move, [self._task(share, batch_id) for share in one.shares])
         rows = sum(moved.rows for moved in done)
-        position = {
-            **one.position,
-            "bases": self._bases(),
-            "slice_rows": rows,
-            "rows": one.position.get("rows", 0) + rows,
-        }
+        position |= {"slice_rows": rows, "rows": one.position.get("rows", 0) + rows}
+        if any(moved.reached for moved in done):
+            self.holding.check()
+            position["next"] = _reached(position["next"], done)
         objects = [object_id for moved in done for object_id in moved.object_ids]
         commit = self.log.run(self.ledger.commit(batch_id, position, objects))
         self._check(commit, position, rows)
@@ -142,25 +165,40 @@ class Transfer:
 
     # The target.
 
-    def _bases(self) -> dict[str, dict[str, int]]:
+    def _begin(self, batch_id: int, was: dict[str, Any]) -> dict[str, Any]:
+        """Return what is to be known of a slice before anything is written.
+
+        Raises:
+            Conflict: what was written is gone, or the target has got other records since.
+        """
+        self.log.run(self.ledger.check_targets())
+        bases = self._bases()
+        if _grown(was.get("bases", {}), bases) != was.get("slice_rows", 0):
+            if self.log.run(self.ledger.read()).batch_id != batch_id:
+                raise Conflict(_ANOTHER_RUN)
+            raise Conflict(
+                f"somebody else has written to {', '.join(self._targets)} since this job fills it: "
+                "the order and the offset map would be wrong; stop them and begin with a new topic"
+            )
+        found = {"bases": bases, "first": was.get("first", 0) if was else batch_id}
+        return found if self.offset_map is None else {**found, "map": self.offset_map.where}
+
+    @property
+    def _targets(self) -> list[str]:
+        return sorted(set(self.route.targets.values()))
+
+    def _bases(self) -> Offsets:
         """Return where the target's partitions end now."""
         state: State = self.log.run(self.log.log.barrier())
         return {
             name: {str(one.index): one.next_offset for one in state.topics.by_name[name].partitions}
-            for name in sorted(set(self.route.targets.values()))
+            for name in self._targets
         }
-
-    def _grown(self, bases: dict[str, dict[str, int]]) -> int:
-        """Return how many offsets the target has given since."""
-        now = self._bases()
-        return sum(
-            end - bases[name][index] for name, many in now.items() for index, end in many.items()
-        )
 
     def _check(self, commit: Commit, position: dict[str, Any], rows: int) -> None:
         """Refuse to go on if the records are not where they should be."""
         if commit.is_repeated:
-            raise Conflict("another run of this job is at work; let it end, or wait for it")
+            raise Conflict(_ANOTHER_RUN)
         if commit.records != rows:
             raise Conflict(f"{rows} records were moved, but {commit.records} got offsets")
         state = self.log.log.state
@@ -175,7 +213,7 @@ class Transfer:
     # The map.
 
     def _write_map(self, number: int, position: dict[str, Any], done: Sequence[Moved]) -> None:
-        if self.offset_map is None or not done:
+        if self.offset_map is None:
             return
         bases = {
             (name, int(index)): base
@@ -186,19 +224,52 @@ class Transfer:
         self.log.run(self.offset_map.write(number, table))
 
     def _complete_map(self, number: int, position: dict[str, Any]) -> None:
-        """Write the map of the last slice, should a run have ended between the two."""
-        if self.offset_map is None or self.log.run(self.offset_map.has(number)):
+        """Write the map of the last slice, should a run have ended between the two.
+
+        Raises:
+            ConfigError: earlier ones are missing, too.
+            Conflict: it cannot be made any more.
+        """
+        if self.offset_map is None:
             return
+        slices = range(position.get("first", 0), number + 1)
+        missing = self.log.run(self.offset_map.missing(slices))
+        if not missing:
+            return
+        if missing[0] != number:
+            raise ConfigError(
+                f"offset map {self.offset_map.where}: {slice_name(missing[0])} is not there; this "
+                f"job began with {position.get('map', 'no map')}: name that, or begin with a new "
+                "topic"
+            )
         one = self.cutter.same(position)
         done = run_tasks(self.spark, move, [self._task(share, None) for share in one.shares])
         rows = sum(moved.rows for moved in done)
-        if not rows == position["slice_rows"] == self._grown(position["bases"]):
+        if not rows == position["slice_rows"] == _grown(position["bases"], self._bases()):
             raise Conflict(
                 f"the offset map of slice {number} is missing and cannot be made: its records are "
                 "gone from the source, or somebody else has written to the target; begin with a "
                 "new topic"
             )
         self._write_map(number, position, done)
+
+
+def _grown(bases: Offsets, now: Offsets) -> int:
+    """Return how many offsets the target has given since."""
+    return sum(
+        end - bases.get(name, {}).get(index, 0)
+        for name, many in now.items()
+        for index, end in many.items()
+    )
+
+
+def _reached(begins: Offsets, done: Sequence[Moved]) -> Offsets:
+    """Return where partitions are behind a slice: tasks are in order, and the last one knows."""
+    found = {name: dict(many) for name, many in begins.items()}
+    for moved in done:
+        for (topic, partition), offset in moved.reached.items():
+            found[topic][str(partition)] = offset
+    return found
 
 
 def read_back(spark: SparkSession, place: Place, commit: Commit, columns: tuple[str, ...]) -> Proof:

@@ -8,24 +8,36 @@ from typing import TYPE_CHECKING, Final
 
 from rookery import jobs
 from rookery.broker.settings import BrokerSettings
+from rookery.cli.actions.connecting import sasl_of, tls_of
 from rookery.cli.actions.jobshow import Showing
 from rookery.cli.storing import load_settings
 from rookery.client.settings import ClientSettings
 from rookery.direct.layout import Packing
 from rookery.direct.place import Place
+from rookery.direct.targets import MAX_PARTITIONS
 from rookery.errors import ConfigError
 from rookery.jobs import Copying, Files, Import, Into, Report, Run
+from rookery.jobs.kafkacopy import check_map
 from rookery.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_FAR: Final = (1 << 63) - 1
+_NUMBERS: Final = {
+    "--slice-bytes": (1, _FAR),
+    "--partitions": (1, MAX_PARTITIONS),
+    "--create-partitions": (0, MAX_PARTITIONS),
+}
+
 
 def run(args: argparse.Namespace) -> int:
     """Do a job; the exit code tells whether all is well."""
+    _check_numbers(args)
     settings = load_settings(args)
     place = place_of(settings)
     place.origin().check_there(with_log=True)  # before Spark is started, which takes long
+    args.kafka = _kafka(args)
     with Showing(args.job, is_json=args.json, is_quiet=args.quiet) as showing:
         plan = Run(
             dry_run=args.dry_run,
@@ -45,11 +57,29 @@ def run(args: argparse.Namespace) -> int:
     return 0 if report.is_right else 1
 
 
+def _check_numbers(args: argparse.Namespace) -> None:
+    for flag, (least, most) in _NUMBERS.items():
+        value = getattr(args, flag[2:].replace("-", "_"), least)
+        if not least <= value <= most:
+            bounds = f"at least {least}" if most == _FAR else f"from {least} to {most}"
+            raise ConfigError(f"{flag} {value}: must be {bounds}")
+
+
 def _confs(given: list[str]) -> dict[str, str]:
     wrong = [one for one in given if "=" not in one]
     if wrong:
         raise ConfigError(f"--conf {wrong[0]!r}: write it as NAME=VALUE")
     return dict(one.split("=", 1) for one in given)
+
+
+def _kafka(args: argparse.Namespace) -> ClientSettings | None:
+    """Return how the Kafka is reached that is copied to, if it is one; may ask for a password."""
+    if args.job != "copy" or not args.to_kafka:
+        return None
+    check_map(_copying(args))
+    return ClientSettings(
+        bootstrap=args.to_kafka, client_id="rookery-job", tls=tls_of(args), sasl=sasl_of(args)
+    )
 
 
 def place_of(settings: BrokerSettings) -> Place:
@@ -100,8 +130,8 @@ def _import(spark: SparkSession, place: Place, args: argparse.Namespace, run: Ru
     return jobs.import_files(spark, place, files, into, run)
 
 
-def _copy(spark: SparkSession, place: Place, args: argparse.Namespace, run: Run) -> Report:
-    copying = Copying(
+def _copying(args: argparse.Namespace) -> Copying:
+    return Copying(
         tuple(args.topics),
         args.prefix,
         args.name,
@@ -109,10 +139,13 @@ def _copy(spark: SparkSession, place: Place, args: argparse.Namespace, run: Run)
         Packing(compression=args.compression),
         args.slice_bytes,
     )
-    if args.to_kafka:
-        kafka = ClientSettings(bootstrap=args.to_kafka)
+
+
+def _copy(spark: SparkSession, place: Place, args: argparse.Namespace, run: Run) -> Report:
+    copying = _copying(args)
+    if args.kafka is not None:
         return jobs.copy_to_kafka(
-            spark, place, kafka, copying, run, is_exact=not args.at_least_once
+            spark, place, args.kafka, copying, run, is_exact=not args.at_least_once
         )
     target = Place(args.to_store, args.to_cluster, args.to_namespace, args.to_data)
     if target == Place():

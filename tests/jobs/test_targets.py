@@ -1,0 +1,251 @@
+"""What jobs write to: nobody takes it away or writes beside them without their notice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rookery import jobs
+from rookery.cli.main import main
+from rookery.cluster.state import sinkrules
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.commit import Commit
+from rookery.direct.layout import Packing
+from rookery.direct.log import DirectLog
+from rookery.direct.place import Place
+from rookery.errors import ConfigError, Conflict, Unavailable
+from rookery.jobs import Copying, Files, Import, Into, Report, Run
+from rookery.jobs.progress import Ledger
+from rookery.jobs.report import Step
+from rookery.jobs.topics import make_topic
+from tests.direct.sinking import make_cluster, rows
+from tests.jobs.test_moving import check_map
+from tests.jobs.test_replaced import replace, values
+from tests.jobs.world import contents, create, fill, state_of, with_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PACKING = Packing(object_bytes=64 * 1024, batch_bytes=4096)
+
+
+def _once(work: Callable[[], None]) -> Run:
+    """Return a run that does something behind its first slice."""
+    told: list[Step] = []
+
+    def progress(step: Step) -> None:
+        told.append(step)
+        if len(told) == 1:
+            work()
+
+    return Run(progress=progress)
+
+
+def _filled(place: Place, topic: str = "t", partitions: int = 2) -> None:
+    create(place, topic, partitions)
+    fill(place, topic, [rows(200, start) for start in range(0, 2_000, 200)])
+
+
+def _into(topic: str) -> Into:
+    return Into(topic, 3, "", _PACKING, 20_000)
+
+
+def test_a_target_that_is_replaced_during_a_run_is_noticed(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    target = asyncio.run(make_cluster(tmp_path / "other"))
+    _filled(place)
+    copying = Copying(("t",), "c.", packing=_PACKING, slice_bytes=20_000)
+    todo: dict[str, Callable[[Run], Report]] = {
+        "u": lambda run: jobs.repartition(spark, place, "t", _into("u"), run),
+        "o": lambda run: jobs.replay(spark, place, ["t"], _into("o"), run),
+        "c.t": lambda run: jobs.copy(spark, place, target, copying, run),
+    }
+    for topic, run in todo.items():
+        where, count = (target, 2) if topic == "c.t" else (place, 3)
+
+        def replaced(where: Place = where, topic: str = topic, count: int = count) -> None:
+            replace(where, topic, count)
+
+        with pytest.raises(Conflict, match=f"topic {topic} was deleted while this job wrote to it"):
+            run(_once(replaced))
+        assert run(Run()).is_right, "it begins anew"
+        assert values(where, topic) == values(place, "t")
+
+
+def test_an_import_notices_that_its_topic_is_replaced(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    (tmp_path / "files").mkdir()
+    for number in range(4):
+        table = pa.table({"value": [b"%d" % number]})
+        pq.write_table(table, tmp_path / "files" / f"{number}.parquet")
+    create(place, "t", 2)
+
+    def run(how: Run) -> Report:
+        into = Import("t", packing=_PACKING, slice_bytes=1)
+        return jobs.import_files(spark, place, Files(str(tmp_path / "files")), into, how)
+
+    with pytest.raises(Conflict, match="topic t was deleted while this job wrote to it"):
+        run(_once(lambda: replace(place, "t", 2)))
+    assert run(Run()).facts["rows"] == 4
+    assert values(place, "t") == [b"0", b"1", b"2", b"3"]
+
+
+def test_who_writes_to_the_target_between_two_slices_is_noticed(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    _filled(place)
+    into = Into("u", 3, str(tmp_path / "map"), _PACKING, 20_000)
+    foreign = pa.record_batch({"key": [b"k"], "value": [b"foreign"]})
+
+    def run(how: Run | None = None) -> Report:
+        return jobs.repartition(spark, place, "t", into, how)
+
+    for how in (_once(lambda: fill(place, "u", [foreign])), Run()):
+        with pytest.raises(Conflict, match="somebody else has written to u"):
+            run(how)
+
+
+def test_the_slower_one_of_two_runs_stops(spark: SparkSession, place: Place) -> None:
+    _filled(place)
+
+    def faster() -> None:
+        assert jobs.repartition(spark, place, "t", _into("u")).is_right
+
+    with pytest.raises(Conflict, match="another run of this job is at work"):
+        jobs.repartition(spark, place, "t", _into("u"), _once(faster))
+    assert values(place, "u") == values(place, "t")
+
+
+def test_a_budget_that_is_too_little_for_anything_is_refused(
+    spark: SparkSession, place: Place
+) -> None:
+    _filled(place)
+
+    with pytest.raises(ConfigError, match="max_bytes=10 is too little"):
+        jobs.repartition(spark, place, "t", _into("u"), Run(max_bytes=10))
+    with pytest.raises(ConfigError, match="max_bytes=10 is too little"):
+        jobs.replay(spark, place, ["t"], _into("o"), Run(max_bytes=10))
+    assert jobs.repartition(spark, place, "t", _into("u")).is_right
+    assert jobs.repartition(spark, place, "t", _into("u"), Run(max_bytes=10)).slices == 0
+
+
+def test_a_copy_knows_the_topics_that_it_was_begun_with(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    target = asyncio.run(make_cluster(tmp_path / "other"))
+    for topic in ("a", "b"):
+        _filled(place, topic)
+
+    def run(*topics: str) -> Report:
+        return jobs.copy(spark, place, target, Copying(topics, name="mine"))
+
+    assert run("a").is_right
+    assert run("a", "b").facts["rows"] == 2_000
+    with pytest.raises(ConfigError, match="also of topic a: name it, too"):
+        run("b")
+    assert run("a", "b").slices == 0
+
+
+def test_a_map_is_whole_or_the_job_does_not_go_on(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    _filled(place)
+
+    def run(folder: str, how: Run | None = None) -> Report:
+        into = Into("u", 3, str(tmp_path / folder), _PACKING, 10_000)
+        return jobs.repartition(spark, place, "t", into, how)
+
+    half = run("map", Run(dry_run=True)).plan.bytes // 2
+    assert run("map", Run(max_bytes=half)).slices > 1
+    with pytest.raises(ConfigError, match=r"slice-000000\.parquet .* began with .*/map"):
+        run("elsewhere")
+    (tmp_path / "map" / "slice-000000.parquet").rename(tmp_path / "kept")
+    with pytest.raises(ConfigError, match=r"slice-000000\.parquet"):
+        run("map")
+    (tmp_path / "kept").rename(tmp_path / "map" / "slice-000000.parquet")
+    assert run("map").is_right
+    check_map(tmp_path / "map", {"t": contents(place, "t")}, {"u": contents(place, "u")})
+
+
+def test_a_new_topic_has_its_settings_from_the_first_moment(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    propose, calls = DirectLog.propose, []
+
+    async def killed_behind_the_first(self: DirectLog, events: Any) -> Any:
+        calls.append(events)
+        if len(calls) > 1:
+            raise Unavailable("killed")
+        return await propose(self, events)
+
+    monkeypatch.setattr(DirectLog, "propose", killed_behind_the_first)
+    configs = {"retention.ms": "-1", "cleanup.policy": "compact"}
+    with BlockingLog(place) as log:
+        make_topic(log, "new", 3, configs, is_begun=False)
+    monkeypatch.undo()
+
+    assert state_of(place, lambda state: dict(state.topics.by_name["new"].configs)) == configs
+
+
+@pytest.mark.parametrize("partitions", [10, 6_000])
+def test_positions_of_many_partitions_are_kept(place: Place, partitions: int) -> None:
+    numbers = {str(index): 10_000_000 + index * 7919 % 65_537 for index in range(partitions)}
+    position = {"was": {"t": numbers}, "next": {"t": numbers}, "bases": {"t": numbers}}
+
+    async def work(log: DirectLog) -> tuple[Commit, dict[str, Any]]:
+        ledger = Ledger(log, "many", "test")
+        ledger.check_room(position)
+        done = await ledger.commit(0, position)
+        return done, (await ledger.read()).position
+
+    done, found = with_log(place, work)
+    assert not done.is_repeated
+    assert found == position
+
+
+def test_more_partitions_than_can_be_kept_are_refused_before_anything_is_written(
+    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _filled(place)
+    monkeypatch.setattr("rookery.jobs.progress.MAX_SOURCE_OFFSETS", 1_000)
+
+    with pytest.raises(ConfigError, match="take fewer topics, or topics with fewer partitions"):
+        jobs.repartition(spark, place, "t", Into("u", 900, "", _PACKING))
+
+    assert state_of(place, lambda state: not state.sinks.staged)
+    assert sinkrules.MAX_SOURCE_OFFSETS > 1_000
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["repartition", "t", "--to", "u", "--partitions", "2", "--slice-bytes", "0"], "slice-by"),
+        (["replay", "t", "--to", "u", "--slice-bytes", "0"], "--slice-bytes"),
+        (["copy", "t", "--to-data", "x", "--slice-bytes", "0"], "--slice-bytes"),
+        (["import", "f", "--topic", "t", "--slice-bytes", "0"], "--slice-bytes"),
+        (["import", "f", "--topic", "t", "--create-partitions", "-1"], "--create-partitions"),
+        (["repartition", "t", "--to", "u", "--partitions", "0"], "--partitions"),
+        (["replay", "t", "--to", "u", "--partitions", "-3"], "--partitions"),
+        (["replay", "t", "--to", "u", "--partitions", "10001"], "--partitions"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused_by_name(
+    place: Place, flags: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["job", *flags, "--store", place.store]) == 2
+
+    assert named in capsys.readouterr().err
+
+
+def test_slices_have_bytes() -> None:
+    for make in (lambda: Into("u", slice_bytes=0), lambda: Copying(("t",), slice_bytes=-1)):
+        with pytest.raises(ConfigError, match="slice_bytes"):
+            make()
