@@ -8,16 +8,20 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from rookery.clock import SystemClock
 from rookery.errors import ConfigError, Conflict, Unavailable
-from rookery.pipeline.engine import Engine, Plan
+from rookery.pipeline.engine import Engine, Plan, sink_key
 from rookery.pipeline.load import load
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics, MetricsFile, read_metrics
+from rookery.pipeline.rebuilt import staging_state
 from rookery.pipeline.report import html, summary
 from rookery.pipeline.spec import Pipeline
 from rookery.pipeline.upkeep import keep_up
+from rookery.tables.open import open_table
+from rookery.tables.port import BatchName
 from tests.pipeline.localrows import LocalRows, bird, raw
 from tests.tables.independent import rows_of
 
@@ -154,13 +158,27 @@ def test_columns_that_a_table_cannot_take_are_refused_in_time(tmp_path: Path, ki
     assert ids(right) == ids(right, 3) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta", "duckdb"])
+def test_maps_go_into_every_kind_of_table_batch_after_batch(tmp_path: Path, kind: str) -> None:
+    more = f'[[sinks]]\nlayer = "silver"\nformat = "{kind}"\nlocation = "other"\n'
+    pipeline = declared(tmp_path, "id long, tags map<string, int>", more=more)
+    engine = engine_of(pipeline)
+    for number in range(3):
+        batch: Any = LocalRows([raw([bird(number, tags={"wing": number})], begin=number)])
+        engine.run(batch)
+
+    assert [row[1] for row in rows_of(pipeline.sinks[3])] == [
+        [("wing", number)] for number in range(3)
+    ]
+
+
 def test_upkeep_of_all_tables_changes_no_rows(tmp_path: Path) -> None:
     pipeline = declared(tmp_path, rest='[upkeep]\nkeep = "0 s"\n')
     engine = engine_of(pipeline)
     for number in range(12):
         engine.run(rows(number, 1))
 
-    done = keep_up(pipeline, _Later())
+    done = keep_up(pipeline, Later())
 
     assert done[pipeline.sinks[1].location].files_compacted == 12
     assert ids(pipeline) == list(range(12))
@@ -168,7 +186,9 @@ def test_upkeep_of_all_tables_changes_no_rows(tmp_path: Path) -> None:
     assert ids(pipeline) == list(range(13))
 
 
-class _Later(SystemClock):
+class Later(SystemClock):
+    """A clock that is ahead."""
+
     def __init__(self, ms: int = 60_000) -> None:
         self._ms = ms
 
@@ -190,11 +210,38 @@ def test_a_batch_that_waits_for_its_commit_survives_upkeep(tmp_path: Path, kind:
     engine.hook = stop
     with pytest.raises(KeyboardInterrupt):
         engine.run(rows(5, 5))
-    keep_up(pipeline, _Later(60 * 24 * 3600 * 1000))
+    keep_up(pipeline, Later(60 * 24 * 3600 * 1000))
     engine_of(pipeline)
 
     assert ids(pipeline) == list(range(10))
     assert ids(pipeline, 3) == list(range(10))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "iceberg", "delta", "duckdb"])
+def test_a_rebuild_that_is_staged_survives_upkeep(tmp_path: Path, kind: str) -> None:
+    more = f'[[sinks]]\nlayer = "silver"\nformat = "{kind}"\nlocation = "other"\n'
+    pipeline = declared(tmp_path, rest='[upkeep]\nkeep = "1 day"\n', more=more)
+    engine = engine_of(pipeline)
+    engine.run(rows(0, 5))
+    manifests = _staged_rebuild(pipeline)
+
+    keep_up(pipeline, Later(60 * 24 * 3600 * 1000))
+
+    key = sink_key(pipeline.sinks[3])
+    staged = [manifest.sinks[key] for manifest in manifests.all()]
+    files = [file for one in staged for file in one.files]
+    name = BatchName(pipeline.name, engine.origin.query, 1)
+    open_table(pipeline.sinks[3].table()).replace(name, files, staged[0].arrow_schema())
+    assert ids(pipeline, 3) == list(range(4))
+
+
+def _staged_rebuild(pipeline: Pipeline) -> Manifests:
+    manifests = Manifests(staging_state(pipeline.state, 1, "digest"))
+    origin = manifests.begin({"birds": {"0": 0}})
+    engine = Engine(Plan.of(pipeline), pipeline.name, manifests, origin, is_staging=True)
+    engine.run(rows(0, 2))
+    engine.run(rows(2, 2))
+    return manifests
 
 
 def test_a_task_that_fails_leaves_no_thread_waiting(tmp_path: Path) -> None:
@@ -249,6 +296,31 @@ def test_figures_are_kept_as_lines_and_plotted(tmp_path: Path) -> None:
     MetricsFile(path).write(BatchMetrics("birds", 3, 1, rows={"silver": 1}))
     text = path.with_suffix(".prom").read_text()
     assert 'rookery_pipeline_rows_total{pipeline="birds",layer="silver"} 31\n' in text
+
+
+def test_prometheus_gets_the_numbers_as_they_are(tmp_path: Path) -> None:
+    metrics = BatchMetrics(
+        "birds", 1_234_567, 1_794_882_061_605,
+        rows={"silver": 12_345_678_901}, bytes_in=9_876_543_210, watermark_ms=1_794_881_461_604,
+        files={"silver parquet /lake": [123_456_789, 11], "late parquet /late": []},
+    )  # fmt: skip
+    MetricsFile(tmp_path / "metrics.jsonl").write(metrics)
+
+    text = (tmp_path / "metrics.prom").read_text()
+    found = {
+        sample.name.removeprefix("rookery_pipeline_") + sample.labels.get("table", ""): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found == {
+        "alerts": 0, "batches_total": 1, "bytes_total": 9_876_543_210, "last_batch": 1_234_567,
+        "last_commit_seconds": 1_794_882_061.605, "watermark_seconds": 1_794_881_461.604,
+        "rows_total": 12_345_678_901,
+        "new_filessilver parquet /lake": 2, "new_fileslate parquet /late": 0,
+        "new_file_bytessilver parquet /lake": 123_456_800, "new_file_byteslate parquet /late": 0,
+        "largest_new_file_bytessilver parquet /lake": 123_456_789,
+        "largest_new_file_byteslate parquet /late": 0,
+    }  # fmt: skip
 
 
 def test_the_file_of_figures_is_bounded(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from rookery.pipeline.backfill import backfill, rebuild
+from rookery.pipeline.backfill import backfill
 from rookery.pipeline.gold import make_gold
 from rookery.pipeline.load import load
+from rookery.pipeline.rebuild import rebuild
 from rookery.pipeline.replay import replay_dead_letters
 from rookery.pipeline.run import Pace, run_pipeline
 from rookery.pipeline.spec import Pipeline

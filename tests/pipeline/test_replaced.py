@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 
 from rookery.client.client import Client
 from rookery.errors import Conflict
-from rookery.pipeline.backfill import backfill, rebuild
+from rookery.pipeline.backfill import backfill
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import lag
+from rookery.pipeline.rebuild import rebuild
 from rookery.pipeline.run import Pace, run_pipeline
 from rookery.pipeline.spec import Pipeline
 from rookery.testing.brokers import Host

@@ -175,6 +175,8 @@ def test_damage_is_told_as_what_it_is(spark: SparkSession, log: Log, tmp_path: P
     pipeline = declared(tmp_path, log)
     for path in Path(log.store.removeprefix("file://")).rglob("objects/*/*"):
         data = bytearray(path.read_bytes())
+        if len(data) < 9000:
+            continue  # it only tells of offsets that came before it
         data[-100] ^= 1
         path.chmod(0o644)
         path.write_bytes(data)

@@ -63,7 +63,7 @@ def _backfill(nest: Subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--rebuild",
         action="store_true",
-        help="compute the silver tables from the beginning and swap them; stop the pipeline first",
+        help="compute the silver tables anew and swap them; stop the pipeline first",
     )
     _add_spark(parser)
     return parser

@@ -96,6 +96,26 @@ class Seen:
         return {key: at for key, at in zip(hashes, times, strict=True) if at >= self._watermark_ms}
 
 
+class SeenInReplay(Seen):
+    """What a task has seen of one replay, whose dead letters may be years apart.
+
+    No watermark goes along with them. So a key counts again if its events are further apart than
+    the watermark allows, and nothing is kept for the next replay, since nothing could be forgotten.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__(pipeline, {}, None)
+        self._apart_ms = pipeline.silver.watermark_ms() or 0
+        self._times: dict[bytes, list[int]] = {}
+
+    def _is_new(self, key: bytes, event_ms: int) -> bool:
+        times = self._times.setdefault(key, [])
+        if any(abs(event_ms - one) <= self._apart_ms for one in times):
+            return False
+        times.append(event_ms)
+        return True
+
+
 def key_hashes(rows: pa.RecordBatch, keys: tuple[str, ...]) -> Iterator[bytes]:
     """Yield a hash of each row's key."""
     columns = [rows.column(key).to_pylist() for key in keys]

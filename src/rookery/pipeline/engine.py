@@ -72,6 +72,8 @@ class Plan:
     kind: Literal["batch", "replay"] = "batch"
     chosen: Mapping[str, Chosen] = field(default_factory=dict)
     """By topic, which of a registry's schemas readers see."""
+    number: Callable[[int], int] = int
+    """Gives what dead letters of a batch have as its number."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, before: Plan | None = None) -> Plan:
@@ -117,6 +119,7 @@ class Plan:
             last.watermark_ms if last else None,
             last.seen if last else {},
             self.kind,
+            self.number(name.batch),
         )
 
 
@@ -229,6 +232,7 @@ class Engine:
             self._watermark_after(reports),
             seen,
             topics=reached.topics,
+            rebuilt=self.last.rebuilt if self.last else {},
         )
 
     def _reached_after(self, reports: Sequence[Report]) -> Reached:

@@ -1,38 +1,85 @@
-"""Gold: tables that SQL makes of silver, as a whole, as of a batch."""
+"""Gold: tables that SQL makes of silver, as a whole.
+
+A table is made again if silver has other batches than it was made of, or the SQL is another. What
+it was made of is noted in the pipeline's state when it is there: a note that is lost costs no more
+than the work.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from rookery.clock import SystemRandom
-from rookery.pipeline.engine import Engine
+from rookery.pipeline.engine import Engine, sink_key
 from rookery.pipeline.frames import arrow_schema, frame_of
+from rookery.pipeline.manifests import identities
 from rookery.pipeline.spec import Gold, Pipeline, readable
+from rookery.tables.folder import Folder
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, DataFile, TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_NOTES: Final = "gold/"
+
+Commits = Sequence[tuple[str, Sequence[BatchName | None]]]
+"""By silver table, the last batch of the pipeline, of its backfill and of its replays."""
+
 
 def make_gold(spark: SparkSession, engine: Engine) -> list[str]:
-    """Compute the gold tables that are older than the last batch; return their names."""
-    if engine.last is None or not engine.pipeline.gold:
+    """Compute the gold tables that are older than silver or than their SQL; return their names."""
+    pipeline, made = engine.pipeline, []
+    # Before silver is read: if it grows meanwhile, the next run makes gold again.
+    commits = _commits(pipeline) if pipeline.gold else []
+    if not any(one for _, found in commits for one in found):
         return []
-    _views(spark, engine.pipeline)
-    made = []
-    for gold in engine.pipeline.gold:
-        name = BatchName(
-            f"{engine.identity}/gold/{gold.name}", engine.origin.query, engine.last.batch
-        )
-        if open_table(gold.table()).last_commit(name.pipeline) != name:
-            _make(spark, gold, name)
+    _views(spark, pipeline)
+    for gold in pipeline.gold:
+        name = f"{engine.identity}/gold/{gold.name}"
+        last = open_table(gold.table()).last_commit(name)
+        note = _Note(pipeline, gold, commits)
+        if last is None or not note.is_of(last.batch):
+            batch = last.batch + 1 if last else 0
+            _make(spark, gold, BatchName(name, engine.origin.query, batch))
+            note.write(batch)
             made.append(gold.name)
     return made
+
+
+def _commits(pipeline: Pipeline) -> Commits:
+    names = identities(pipeline.name)
+    tables = [(sink_key(one), open_table(one.table())) for one in readable(pipeline.of("silver"))]
+    return [(key, [table.last_commit(name) for name in names]) for key, table in tables]
+
+
+class _Note:
+    """What a batch of a gold table was made of, as the name of a file."""
+
+    def __init__(self, pipeline: Pipeline, gold: Gold, commits: Commits) -> None:
+        self._folder = Folder(pipeline.state)
+        self._prefix = f"{_NOTES}{_digest(gold.name)}/"
+        self._made_of = _digest(repr((gold.sql, commits)))
+
+    def is_of(self, batch: int) -> bool:
+        return self._folder.size(self._path(batch)) is not None
+
+    def write(self, batch: int) -> None:
+        for old in self._folder.list(self._prefix):
+            self._folder.delete(old.key)
+        self._folder.create(self._path(batch), b"{}")
+
+    def _path(self, batch: int) -> str:
+        return f"{self._prefix}{batch:020}-{self._made_of}.json"
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _views(spark: SparkSession, pipeline: Pipeline) -> None:

@@ -3,6 +3,7 @@
     STATE/origin.json                         the pipeline's query id, and where it began
     STATE/batches/00000000000000000007.json   batch 7: its files in every table, and its offsets
     STATE/finished/00000000000000000007.json  the last batch of a run that has ended in order
+    STATE/backfill/, replays/, rebuild-8-…/   chains beside it, of the same form
 
 If a batch's manifest exists, the batch is never computed again, only committed: what its rows
 decode to may have changed meanwhile.
@@ -11,7 +12,7 @@ decode to may have changed meanwhile.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
@@ -98,6 +99,8 @@ class Manifest:
     """Tables of which this batch's files become all."""
     topics: Ids = field(default_factory=dict)
     """Of the topics that it ends in."""
+    rebuilt: Offsets = field(default_factory=dict)
+    """Up to where the last rebuild has decoded dead letters again (`deadletters.Marks`)."""
 
     @property
     def reached(self) -> Reached:
@@ -135,6 +138,11 @@ class Manifests:
         """Return the newest manifest, None if there is none."""
         keys = [one.key for one in self._folder.list(_BATCHES)]
         return self._read(keys[-1]) if keys else None
+
+    def all(self) -> Iterator[Manifest]:
+        """Yield those that are there, from the oldest on."""
+        for one in self._folder.list(_BATCHES):
+            yield self._read(one.key)
 
     def read(self, batch: int) -> Manifest:
         """Return one manifest.
@@ -183,6 +191,11 @@ class Manifests:
         }
         value["replaces"] = tuple(value["replaces"])
         return Manifest(**value)
+
+
+def identities(pipeline: str) -> tuple[str, str, str]:
+    """Return what tables know a pipeline's batches by: its own, a backfill's, and replays."""
+    return pipeline, f"{pipeline}/{BACKFILL}", f"{pipeline}/replay"
 
 
 def batch_name(pipeline: str, manifest: Manifest) -> BatchName:

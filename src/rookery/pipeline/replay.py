@@ -2,77 +2,54 @@
 
 The table of dead letters is only added to. A replay takes those of the batches since the last
 replay, and those that failed again in it; what fails once more is added as of this replay. So
-what waits to be replayed can be told from the rows alone, whatever upkeep did to the files.
+what waits to be replayed can be told from the rows alone, whatever upkeep did to the files. Those
+that a rebuild has decoded again are done: it adds what is still dead as of its own batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rookery.errors import ConfigError
-from rookery.pipeline.columns import RAW
-from rookery.pipeline.engine import Engine, Plan
-from rookery.pipeline.frames import frame_of
+from rookery.pipeline.deadletters import Marks, complete, waiting
+from rookery.pipeline.engine import Engine, Plan, Reread, Rows
 from rookery.pipeline.headers import filled
-from rookery.pipeline.manifests import REPLAYS, Manifest, Manifests, Reached
-from rookery.pipeline.run import open_engine
-from rookery.pipeline.spec import Pipeline, readable
+from rookery.pipeline.manifests import REPLAYS, Manifests, Reached, identities
+from rookery.pipeline.rebuilt import rebuilt, unless_rebuilt
+from rookery.pipeline.routing import routed
+from rookery.pipeline.spec import Pipeline
 from rookery.tables.folder import below
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-_BATCH: Final = "batch"
-_FIRST: Final = {_BATCH: {"0": -1}}
-"""In the place of offsets: the last batch whose dead letters were replayed."""
+    from pyspark.sql import SparkSession
 
 
 def replay_dead_letters(spark: SparkSession, pipeline: Pipeline) -> dict[str, int]:
     """Decode dead letters again; return how many became silver rows, and how many did not.
 
+    The pipeline may be running: its own batches are looked at and not touched.
+
     Raises:
         ConfigError: there is no table of dead letters that can be read, or rows replace others.
+        Conflict: silver was rebuilt meanwhile.
     """
     if pipeline.silver.upsert():
         raise ConfigError(
             f"pipeline {pipeline.name!r}: its rows replace others, so a dead letter could undo"
             " what came after it: write the mended records to the topic instead"
         )
-    until = open_engine(pipeline).last
-    engine = _engine(pipeline)
-    engine.recover()
-    dead = waiting(spark, pipeline, engine.last, until.batch if until else -1)
-    if dead is None:
-        return {}
-    reached = Reached({_BATCH: {"0": until.batch if until else -1}}, {})
-    metrics = engine.run(filled(dead.select(*RAW.names)), reached)
+    engine = open_replays(spark, pipeline)
+    engine.hook = unless_rebuilt(pipeline.state)
+    last = engine.last.batch if engine.last else -1
+    done = Marks.of(engine.ends())._replace(replay=last - 1)
+    until = complete(pipeline)._replace(replay=last)
+    metrics = engine.run(_rows(spark, engine.plan, done, until), Reached(until.ends(), {}))
     return metrics.rows if metrics else {}
 
 
-def waiting(
-    spark: SparkSession, pipeline: Pipeline, last: Manifest | None, until: int
-) -> DataFrame | None:
-    """Return the dead letters that were not replayed yet, None if there is no table of them.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
-    sinks = readable(pipeline.of("dead-letters"))
-    if not sinks:
-        raise ConfigError(
-            f"pipeline {pipeline.name!r}: dead letters can be replayed from a table of files:"
-            " add a sink of the layer 'dead-letters' with the format parquet, iceberg or delta"
-        )
-    frame = frame_of(spark, sinks[0].table())
-    if frame is None:
-        return None
-    after = last.ends[_BATCH]["0"] if last else -1
-    fresh = f"replay IS NULL AND batch > {after} AND batch <= {until}"
-    return frame.where(f"({fresh})" + (f" OR replay = {last.batch}" if last else ""))
-
-
-def _engine(pipeline: Pipeline) -> Engine:
+def open_replays(spark: SparkSession, pipeline: Pipeline) -> Engine:
+    """Return the engine of a pipeline's replays, with what was left half-done committed."""
     plan = Plan.of(pipeline)
     sinks = {
         number: schema
@@ -80,6 +57,19 @@ def _engine(pipeline: Pipeline) -> Engine:
         if pipeline.sinks[number].layer in ("silver", "dead-letters")
     }
     manifests = Manifests(below(pipeline.state, REPLAYS))
-    origin = manifests.origin() or manifests.begin(_FIRST)
+    origin = manifests.origin() or manifests.begin(Marks().ends())
     plan = replace(plan, sinks=sinks, kind="replay")
-    return Engine(plan, f"{pipeline.name}/replay", manifests, origin, is_ordered=False)
+    _, _, identity = identities(pipeline.name)
+    engine = Engine(plan, identity, manifests, origin, is_ordered=False)
+    engine.reread = _reading_again(spark, plan)
+    engine.recover()
+    return engine
+
+
+def _reading_again(spark: SparkSession, plan: Plan) -> Reread:
+    return lambda begin, end: _rows(spark, plan, Marks.of(begin.ends), Marks.of(end.ends))
+
+
+def _rows(spark: SparkSession, plan: Plan, done: Marks, until: Marks) -> Rows:
+    done = done.later(Marks.of(rebuilt(plan.pipeline.state)))
+    return routed(plan, filled(waiting(spark, plan.pipeline, done, until)))

@@ -17,7 +17,7 @@ from rookery.clock import SystemRandom
 from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
 from rookery.pipeline.columns import RAW
-from rookery.pipeline.deduping import Seen
+from rookery.pipeline.deduping import Seen, SeenInReplay
 from rookery.pipeline.feeding import Feeder
 from rookery.pipeline.headers import emptied
 from rookery.pipeline.spec import Layer, Pipeline
@@ -75,6 +75,8 @@ class StageTask:
     watermark_ms: int | None = None
     seen: Mapping[str, str] = field(default_factory=dict)
     kind: Literal["batch", "replay"] = "batch"
+    number: int = 0
+    """What dead letters have in the column of that name."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Do it; yields the report, or nothing if there were no rows."""
@@ -90,7 +92,10 @@ class _Work:
         self._feeders: dict[int, Feeder] = {}
         self._splitters: dict[str, Splitter] = {}
         self._report = Report()
-        self._seen = Seen(task.pipeline, task.seen, task.watermark_ms)
+        if task.kind == "replay":
+            self._seen: Seen = SeenInReplay(task.pipeline)
+        else:
+            self._seen = Seen(task.pipeline, task.seen, task.watermark_ms)
         self._times: list[pa.Array[Any]] = []
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Report | None:
@@ -129,9 +134,8 @@ class _Work:
         self._count("duplicates", split.good.num_rows - good.num_rows)
         self._feed("silver", good, topic)
         self._feed("late", split.late, topic)
-        self._feed(
-            "dead-letters", with_number(split.dead, self._task.kind, self._task.name.batch), topic
-        )
+        dead = with_number(split.dead, self._task.kind, self._task.number)
+        self._feed("dead-letters", dead, topic)
 
     def _feed(self, layer: Layer, rows: pa.RecordBatch, topic: str = "") -> None:
         self._count(layer, rows.num_rows)

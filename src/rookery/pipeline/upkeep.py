@@ -11,6 +11,7 @@ from rookery.clock import Clock, SystemClock
 from rookery.pipeline import deduping
 from rookery.pipeline.engine import sink_key
 from rookery.pipeline.manifests import CHAINS, Manifests
+from rookery.pipeline.rebuilt import staging_states
 from rookery.pipeline.spec import Pipeline
 from rookery.tables.folder import Folder, below
 from rookery.tables.open import open_table
@@ -48,14 +49,20 @@ def _place(location: str) -> str:
 
 
 def _waiting(pipeline: Pipeline) -> dict[str, frozenset[str]]:
-    """Return the files that the last batch of each chain of manifests names, by table."""
-    found: dict[str, frozenset[str]] = {}
-    states = (pipeline.state, *(below(pipeline.state, name) for name in CHAINS))
-    for last in (Manifests(state).last() for state in states):
-        for key, staged in last.sinks.items() if last else ():
-            paths = frozenset(file.path for file in staged.files)
-            found[key] = found.get(key, frozenset()) | paths
-    return found
+    """Return the files that batches name which may not be committed yet, by table.
+
+    Of each chain of manifests that is the last one; of a rebuild that could go on, it is all.
+    """
+    last = Manifests(pipeline.state).last()
+    chains = [Manifests(below(pipeline.state, name)).last() for name in CHAINS]
+    batches = [one for one in (last, *chains) if one is not None]
+    for state in staging_states(pipeline.state, last.batch + 1) if last else ():
+        batches += Manifests(state).all()
+    found: dict[str, set[str]] = {}
+    for batch in batches:
+        for key, staged in batch.sinks.items():
+            found.setdefault(key, set()).update(file.path for file in staged.files)
+    return {key: frozenset(paths) for key, paths in found.items()}
 
 
 class Beside:

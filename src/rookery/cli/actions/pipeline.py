@@ -107,11 +107,12 @@ def plan(args: argparse.Namespace) -> int:
 
 def backfill(args: argparse.Namespace) -> int:
     """Add what lies before the beginning, or rebuild."""
-    from rookery.pipeline import backfill as filling  # noqa: PLC0415
+    from rookery.pipeline.backfill import backfill as fill  # noqa: PLC0415
+    from rookery.pipeline.rebuild import rebuild  # noqa: PLC0415
 
     pipeline = load(Path(args.file))
     progress = _Progress(pipeline, is_json=args.json, is_recorded=False)
-    work = filling.rebuild if args.rebuild else filling.backfill
+    work = rebuild if args.rebuild else fill
     rows = work(_spark(args, pipeline), pipeline, progress.tell)
     progress.end({"rows": rows})
     return 0

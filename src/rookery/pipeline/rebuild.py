@@ -1,0 +1,122 @@
+"""Silver once more, from the records that it was made of.
+
+All of it is staged, in a chain of manifests beside the pipeline's, and then becomes one batch of
+the pipeline itself, whose files are all of each silver table: who reads sees the old table or the
+new one. A pipeline that runs meanwhile wins or stops, never both. What a backfill has not read is
+not read here either, so that it can be added later; dead letters are decoded again with all others,
+so that the same batch has those that are still dead, and all that waited before it is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rookery.errors import ConfigError, Conflict
+from rookery.pipeline.backfill import open_backfill, refuse_ordered
+from rookery.pipeline.deadletters import Marks
+from rookery.pipeline.engine import Engine, Plan, sink_key
+from rookery.pipeline.manifests import BACKFILL, CHAINS, Manifest, Manifests, Staged
+from rookery.pipeline.rebuilt import staging_state
+from rookery.pipeline.replay import open_replays
+from rookery.pipeline.run import open_engine
+from rookery.pipeline.slices import Told, add_counts, log_start, read_slices
+from rookery.pipeline.spans import Span, begins_in, check_whole, still_read
+from rookery.pipeline.spec import Pipeline
+from rookery.tables.folder import below
+from rookery.tables.port import DataFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def rebuild(spark: SparkSession, pipeline: Pipeline, told: Told = lambda _: None) -> dict[str, int]:
+    """Compute the silver tables anew, up to where the pipeline is, and swap them.
+
+    Raises:
+        ConfigError: the pipeline has not run, or its rows are such that their order matters.
+        Conflict: the pipeline ran meanwhile, or a backfill or a replay of it: stop it, and call
+            this again; or records are gone from the log whose rows the tables have.
+    """
+    refuse_ordered(pipeline, "rebuild")
+    live = open_engine(pipeline, spark=spark)
+    if live.last is None:
+        raise ConfigError(f"pipeline {pipeline.name!r} has no batch yet; run it first")
+    # What they have written down belongs to the old tables, and must not come to the new ones.
+    replays, filled = open_replays(spark, pipeline), _backfill(spark, pipeline)
+    heads = _heads(live.last, filled.last if filled else None, replays.last)
+    read = [filled, live] if filled else [live]
+    spans = [Span(one.origin.reached, one.reached()) for one in read]
+    there = log_start(pipeline)
+    check_whole(live, spans, there)
+    staging = _staging(pipeline, heads)
+    rows: dict[str, int] = {}
+    for span in spans:
+        begin, until = begins_in(there, span), still_read(live.reached(), span)
+        add_counts(rows, read_slices(spark, staging, begin, until, told))
+    states = (pipeline.state, *(below(pipeline.state, name) for name in CHAINS))
+    if _heads(*(Manifests(state).last() for state in states)) != heads:
+        raise Conflict(
+            f"pipeline {pipeline.name!r}: rebuild: it ran meanwhile, or a backfill or a replay of"
+            " it; stop that, and call this again"
+        )
+    if staging.last is not None:
+        live.manifests.add(_swap(live.last, staging, heads))
+        live.recover()
+    return rows
+
+
+def _backfill(spark: SparkSession, pipeline: Pipeline) -> Engine | None:
+    """Return the pipeline's backfill, None if there was none: to open it is to begin it."""
+    has_begun = Manifests(below(pipeline.state, BACKFILL)).origin() is not None
+    return open_backfill(spark, pipeline) if has_begun else None
+
+
+def _heads(*lasts: Manifest | None) -> Marks:
+    """Return the last batches of all chains, of which the tables are made."""
+    return Marks(*(one.batch if one else -1 for one in lasts))
+
+
+def _staging(pipeline: Pipeline, heads: Marks) -> Engine:
+    batch = heads.batch + 1
+    plan = Plan.of(pipeline)
+    sinks = {
+        number: schema
+        for number, schema in plan.sinks.items()
+        if pipeline.sinks[number].layer in ("silver", "dead-letters")
+        and pipeline.sinks[number].format != "topic"
+    }
+    plan = replace(plan, sinks=sinks, number=lambda _: batch)
+    manifests = Manifests(staging_state(pipeline.state, batch, _digest(plan, heads)))
+    origin = manifests.origin() or manifests.begin(*log_start(pipeline))
+    engine = Engine(plan, pipeline.name, manifests, origin, is_ordered=False, is_staging=True)
+    engine.recover()
+    return engine
+
+
+def _digest(plan: Plan, heads: Marks) -> str:
+    """Return what changes if slices that are staged do not fit together with further ones."""
+    decoders = [(name, one.schema, one.version) for name, one in plan.decoders.values()]
+    text = repr((plan.pipeline, decoders, plan.silver, heads.backfill))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _swap(last: Manifest, staging: Engine, heads: Marks) -> Manifest:
+    """Make one manifest of all slices: their files are the whole of each silver table."""
+    files: dict[str, list[DataFile]] = {}
+    schemas: dict[str, str] = {}
+    for manifest in staging.manifests.all():
+        for key, staged in manifest.sinks.items():
+            files.setdefault(key, []).extend(staged.files)
+            schemas[key] = staged.schema
+    sinks = {key: Staged(tuple(found), schemas[key]) for key, found in files.items()}
+    silver = {sink_key(sink) for sink in staging.pipeline.of("silver")}
+    return replace(
+        last,
+        batch=heads.batch + 1,
+        at=staging.clock.now_ms(),
+        sinks=sinks,
+        replaces=tuple(key for key in sinks if key in silver),
+        rebuilt=heads.ends(),
+    )

@@ -1,0 +1,80 @@
+"""Records of the past, slice by slice.
+
+Each is a batch with a manifest, so that a run that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rookery.pipeline.engine import Engine
+from rookery.pipeline.manifests import Offsets, Reached
+from rookery.pipeline.metrics import BatchMetrics
+from rookery.pipeline.positions import starts
+from rookery.pipeline.reread import rows_between
+from rookery.pipeline.spec import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Told = Callable[[BatchMetrics], None]
+
+
+def log_start(pipeline: Pipeline) -> Reached:
+    """Return where the log begins now."""
+    return starts(replace(pipeline.source, starting_offsets="earliest"))
+
+
+def read_slices(
+    spark: SparkSession, engine: Engine, begin: Offsets, until: Reached, told: Told
+) -> dict[str, int]:
+    """Run what lies between two places, from where the engine is if that is further on.
+
+    Returns:
+        Rows by layer.
+    """
+    counts: dict[str, int] = {}
+    wanted = {one: until.ends[one] for one in engine.pipeline.source.topics if one in until.ends}
+    at = _later(wanted, engine.ends(), begin)
+    while (end := _next_slice(engine.pipeline, at, wanted)) != at:
+        known = engine.reached().topics
+        reached = Reached(end, {**known, **until.topics})
+        rows = rows_between(spark, engine.pipeline, Reached(at, known), reached)
+        metrics = engine.run(rows, reached)
+        if metrics is not None:
+            told(metrics)
+            add_counts(counts, metrics.rows)
+        at = end
+    return counts
+
+
+def add_counts(counts: dict[str, int], more: dict[str, int]) -> None:
+    """Add rows by layer to others."""
+    for layer, count in more.items():
+        counts[layer] = counts.get(layer, 0) + count
+
+
+def _later(wanted: Offsets, one: Offsets, other: Offsets) -> Offsets:
+    """Return of each wanted partition which of two offsets is further on."""
+    return {
+        topic: {
+            partition: max(each.get(topic, {}).get(partition, 0) for each in (one, other))
+            for partition in ends
+        }
+        for topic, ends in wanted.items()
+    }
+
+
+def _next_slice(pipeline: Pipeline, begin: Offsets, until: Offsets) -> Offsets:
+    """Return the end of the next slice: the bound on records, shared by the partitions."""
+    partitions = sum(len(one) for one in until.values())
+    step = max(pipeline.source.max_offsets_per_trigger // max(partitions, 1), 1)
+    return {
+        topic: {
+            partition: max(begin[topic][partition], min(begin[topic][partition] + step, end))
+            for partition, end in ends.items()
+        }
+        for topic, ends in until.items()
+    }
