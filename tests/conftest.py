@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,7 +62,15 @@ def kafka_cluster() -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark_clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rookery.toml of Spark's processes: a test adds clusters to it, under names of its own."""
+    path = tmp_path_factory.mktemp("clusters") / "rookery.toml"
+    path.touch()
+    return path
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, spark_clusters: Path) -> Iterator[SparkSession]:
     """Spark on two cores of this host; without Java or pyspark a test fails and says so.
 
     It takes 11 seconds to start, so it is shared: a test uses names of its own for views and
@@ -72,18 +81,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     # Derby and the launcher leave files in the working folder, unless told where.
     options = f"{QUICK_JAVA} -Dderby.system.home={folder}"
-    made = session(
-        "tests",
-        "local[2]",
-        settings={
-            "spark.driver.extraJavaOptions": options,
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.local.dir": str(folder / "local"),
-            "spark.log.level": "ERROR",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-        },
-    )
+    settings = {
+        "spark.driver.extraJavaOptions": options,
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.log.level": "ERROR",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROOKERY_CONFIG", str(spark_clusters))  # Java has it from here on, we do not
+        made = session("tests", "local[2]", settings=settings)
     yield made
     made.stop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -55,6 +56,16 @@ class Scene:
             _end_java()
         self._spark = self._session(settings)
 
+    def named(self, name: str, store: str) -> str:
+        """Let Spark's processes know a store by a name: secrets are not for options."""
+        with self._config.open("a") as file:
+            file.write(f"[clusters.{name}]\nstore = '{store}'\n")
+        return name
+
+    @property
+    def _config(self) -> Path:
+        return self.folder / "rookery.toml"
+
     def stop(self) -> None:
         """Stop Spark."""
         if self._spark is not None:
@@ -106,6 +117,8 @@ class Scene:
         }
         if self.jars:
             ours["spark.jars"] = self.jars
+        self._config.touch()
+        os.environ["ROOKERY_CONFIG"] = str(self._config)
         return session("bench", f"local[{SLOTS}]", settings={**ours, **settings})
 
 

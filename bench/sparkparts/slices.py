@@ -24,10 +24,13 @@ def slices(scene: Scene) -> None:
     """Compare the bytes that a hundredth of the time takes with those of a full scan."""
     folder = scene.folder / "slices"
     with SeaweedServer() as server, Relay(server.port) as relay:
-        straight = make_log(folder, NewTopic("t", PARTITIONS, 1), store=server.url("ready/slices"))
+        url = server.url("ready/slices")
+        make_log(folder, NewTopic("t", PARTITIONS, 1), store=url)
+        straight = Log(url, scene.named("straight", url))
         straight.write(rows(scene), batchBytes=_BATCH)
         into_segments(scene, straight)
-        log = Log(server.url("ready/slices", relay.endpoint))
+        url = server.url("ready/slices", relay.endpoint)
+        log = Log(url, scene.named("relayed", url))
         begin = START_MS + HOUR_MS // 2
         times: dict[str, Any] = {
             "startingTimestamp": begin,

@@ -33,6 +33,8 @@ class Log:
     """A cluster's log in a store."""
 
     store: str
+    name: str = ""
+    """What the cluster is called in the scene's rookery.toml, if the store's address is secret."""
 
     @property
     def place(self) -> Place:
@@ -42,14 +44,18 @@ class Log:
     def read(self, spark: SparkSession, topic: str = "t", **options: Any) -> DataFrame:
         """Return a topic."""
         given = {name: str(value) for name, value in options.items()}
-        reader = spark.read.format("rookery").options(store=self.store, subscribe=topic, **given)
+        reader = spark.read.format("rookery").options(**self._where, subscribe=topic, **given)
         return reader.load()
 
     def write(self, frame: DataFrame, topic: str = "t", **options: Any) -> None:
         """Add rows to a topic."""
         given = {name: str(value) for name, value in options.items()}
-        writer = frame.write.format("rookery").options(store=self.store, topic=topic, **given)
+        writer = frame.write.format("rookery").options(**self._where, topic=topic, **given)
         writer.mode("append").save()
+
+    @property
+    def _where(self) -> dict[str, str]:
+        return {"cluster": self.name} if self.name else {"store": self.store}
 
     def kinds(self, topic: str = "t") -> tuple[int, int]:
         """Return how many rows of the log a topic has, and how many of them are segments."""

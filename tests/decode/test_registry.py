@@ -185,6 +185,27 @@ def test_bad_frames_and_unknown_ids_are_bad_rows(server: RegistryServer) -> None
     assert found.values[7].as_py() == {"id": 5}
 
 
+def test_a_password_in_the_address_is_used_and_never_shown() -> None:
+    with RegistryServer(username="me", password="p@ss word") as server:  # noqa: S106 (nobody's)
+        schema_id = server.register("s", json.dumps(FIRST))
+        url = server.url.replace("://", "://me:p%40ss%20word@")
+        settings = RegistrySettings(url, attempts=1)
+        assert json.loads(Registry(settings).schema(schema_id).text) == FIRST
+        assert (settings.url, settings.username) == (server.url, "me")
+        assert "p@ss" not in repr(settings)
+        wrong = RegistrySettings(server.url.replace("://", "://me:geheim@"), attempts=1)
+        with pytest.raises(ConfigError, match="check username and password") as refused:
+            Registry(wrong).schema(schema_id)
+    with pytest.raises(Unavailable) as gone:
+        Registry(wrong).schema(schema_id)
+    with pytest.raises(ConfigError, match="write http://host") as other:
+        Registry("ftp://me:geheim@host")
+    for error in (refused, gone, other):
+        assert "geheim" not in str(error.value)
+    with pytest.raises(ConfigError, match="no URL"):
+        RegistrySettings("http://[me:geheim@host")
+
+
 def test_noise_does_not_ask_for_ever_new_ids(server: RegistryServer) -> None:
     first = server.register("s", json.dumps(FIRST))
     decoder = opened("avro", registry=client(server), subject="s")

@@ -101,6 +101,11 @@ def test_a_pin_moves_on_now_and_then_and_never_too_late(tmp_path: Path) -> None:
         clock.ahead_ms = 10_000
         log.run(pins.hold_from({(topic.id, 0): 9}))
         assert held() == [{0: 9}]
+        assert not pins.have_lapsed()
+        clock.ahead_ms += 3_600_000
+        assert pins.have_lapsed()
+        log.run(pins.hold_from({(topic.id, 0): 9}))
+        assert not pins.have_lapsed()
         log.run(pins.release())
         assert held() == []
 

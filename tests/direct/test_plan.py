@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rookery.cluster.state.partition import Row
 from rookery.direct.plan import MIB, Cutting, PlannedRange, Planner
 from tests.direct.logs import Cluster, create, planned, read, read_all, send, values
 
@@ -53,6 +54,14 @@ def test_no_task_has_more_records_than_it_may(cluster: Cluster) -> None:
     assert sorted(row for task in found for row in read(cluster.place, task)) == sorted(
         read_all(cluster)
     )
+
+
+def test_a_part_of_a_range_has_the_rows_that_it_needs() -> None:
+    rows = tuple(Row(at * 10, at * 10 + 10, 5, at * 100, 100, 0, 0) for at in range(1, 500))
+    one = PlannedRange("t", b"", 0, 12, 4_998, rows, (), (), 0, ())
+    for part in one.split(7):
+        needed = [row for row in rows if row.base_offset < part.end and row.end_offset > part.begin]
+        assert part.rows == tuple(needed)
 
 
 @pytest.mark.parametrize(

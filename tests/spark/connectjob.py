@@ -1,4 +1,4 @@
-"""A Connect client: reads a topic as a table, a view and a stream, decodes; writes what it got.
+"""A Connect client: reads a topic as a table, a view and a stream, decodes; writes topics.
 
 Run as a program, since a process speaks to Spark in one of the two ways only.
 """
@@ -29,6 +29,8 @@ def main(remote: str, data: str, topic: str, folder: str) -> None:
         "table": _values(_read(spark, data, topic)),
         "view": _values(_view(spark, data, topic)),
         "stream": _values(_stream(spark, data, topic, folder)),
+        "written": _values(_written(spark, data, topic)),
+        "streamed": _values(_streamed(spark, data, topic, folder)),
         "decoded": _decoded(spark, data, topic),
         "json": _json(spark),
     }
@@ -58,6 +60,30 @@ def _stream(spark: SparkSession, data: str, topic: str, folder: str) -> DataFram
     )
     query.awaitTermination(120)
     return spark.read.parquet(f"{folder}/rows")
+
+
+def _written(spark: SparkSession, data: str, topic: str) -> DataFrame:
+    """Write the topic to another one; twice, which is once."""
+    target = {"data": data, "topic": "written", "createTopic": "2", "sinkId": "w", "batchId": "1"}
+    for _ in range(2):
+        rows = _read(spark, data, topic).select("key", "value")
+        rows.write.format("rookery").options(**target).mode("append").save()
+    return _read(spark, data, "written")
+
+
+def _streamed(spark: SparkSession, data: str, topic: str, folder: str) -> DataFrame:
+    options = {"data": data, "subscribe": topic, "startingOffsets": "earliest"}
+    rows = spark.readStream.format("rookery").options(**options).load()
+    query = (
+        rows.select("key", "value")
+        .writeStream.format("rookery")
+        .options(data=data, topic="streamed", createTopic="2", sinkId="s")
+        .option("checkpointLocation", f"{folder}/sink-checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    return _read(spark, data, "streamed")
 
 
 def _decoded(spark: SparkSession, data: str, topic: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A Connect server: our source is found there, and `session` says which settings it lacks."""
+"""A Connect server: source and sink are found there; `session` says which settings it lacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DAEMON = "spark.python.daemon.module"
 
 
 @pytest.mark.timeout(600)
-def test_source_view_and_stream_over_connect(tmp_path: Path) -> None:
+def test_source_view_stream_and_sink_over_connect(tmp_path: Path) -> None:
     values = [f"value {number:03}" for number in range(300)]
     data = tmp_path / "broker"
     with BrokerProcess(data) as broker:
@@ -39,6 +39,8 @@ def test_source_view_and_stream_over_connect(tmp_path: Path) -> None:
     assert answer["table"] == values
     assert answer["view"] == values[1::2]
     assert answer["stream"] == values
+    assert answer["written"] == values
+    assert answer["streamed"] == values
     assert answer["decoded"] == values
     good, bad = answer["json"]
     assert good == [7, "2026-11-15", None]

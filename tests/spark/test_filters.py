@@ -17,8 +17,10 @@ from pyspark.sql.datasource import (
 )
 
 from rookery.direct.plan import OffsetRange, Planner
+from rookery.spark.batchread import BatchReader, FilteringReader
 from rookery.spark.filters import Bounds
-from tests.direct.logs import BASE, Cluster, read, send, values, wanted
+from rookery.spark.options import ReadOptions
+from tests.direct.logs import BASE, Cluster, create, read, send, values, wanted
 
 ALL = OffsetRange(bytes(16), 0, 100, 200)
 
@@ -44,6 +46,50 @@ def test_topics_and_partitions_must_be_in_all_lists() -> None:
     assert Bounds.of([In(name, (1, 2)), EqualTo(name, 2)]).partitions == frozenset({2})
     assert Bounds.of([EqualTo(("topic",), "t")]).topics == frozenset({"t"})
     assert Bounds.of([GreaterThan(name, 2)]).partitions is None
+
+
+def test_whole_partitions_have_no_other_bounds() -> None:
+    places = (EqualTo(("topic",), "t"), In(("partition",), (1,)))
+    bounds = Bounds.of([*places, LessThan(("offset",), 9)])
+    assert bounds.whole_partitions() == Bounds(frozenset({"t"}), frozenset({1}))
+
+
+def test_the_latest_of_a_key_is_found_before_rows_are_filtered(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        send(broker, "t", values(50))
+    given = {"store": cluster.store, "subscribe": "t", "latestPerKey": "true", "pushdown": "true"}
+    reader = FilteringReader(ReadOptions.of(given))
+    reader.pushFilters([LessThan(("offset",), 45)])
+    found = [
+        row
+        for share in reader.partitions()
+        for batch in reader.read(share)
+        for row in map(int, batch["offset"].to_numpy())
+    ]
+    # Spark applies the filter to these; without them, rows that are not the last would be left.
+    assert found == list(range(40, 50))
+
+
+def test_a_batch_keeps_off_compaction_where_there_is_any(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        create(broker, "t", cleanup_policy="compact")
+        create(broker, "plain")
+        send(broker, "t", values(50))
+        send(broker, "plain", values(50))
+
+    def pins(**options: str) -> int:
+        given = {"store": cluster.store, "subscribe": "t,plain", **options}
+        BatchReader(ReadOptions.of(given)).partitions()
+        with cluster.log as log:
+            topics = log.log.state.topics.by_name
+            assert not topics["plain"].pins
+            return len(topics["t"].pins)
+
+    assert pins(subscribe="plain") == 0
+    assert pins(pinFor="0") == 0
+    assert pins() == 1
 
 
 def test_a_time_without_a_zone_bounds_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import struct
@@ -16,6 +17,7 @@ from rookery.decode.rows import to_list
 from rookery.errors import ConfigError
 from rookery.spark.functions import as_storable, decode, storable
 from rookery.testing.registry import RegistryServer
+from tests.decode import test_protobuf as protobuf
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -115,16 +117,57 @@ def test_settings_are_checked_at_analysis() -> None:
         (pa.binary(2), b"ab", b"ab"),
         (pa.time32("ms"), 5, 5000),
         (pa.list_(pa.struct([("t", pa.time64("us"))])), [{"t": 5}], [{"t": 5}]),
+        (pa.list_(pa.struct([("t", pa.time32("ms"))])), [{"t": 5}, None], [{"t": 5000}, None]),
+        (pa.list_(pa.time32("ms")), [5, None], [5000, None]),
+        (pa.large_list(pa.large_list(pa.time32("s"))), [[5], None], [[5_000_000], None]),
+        (pa.map_(pa.string(), pa.time32("ms")), [("a", 5), ("b", None)],
+         [("a", 5000), ("b", None)]),
         (pa.null(), None, None),
     ],
 )  # fmt: skip
 def test_types_that_spark_lacks_become_near_ones(
     kind: pa.DataType, value: Any, wanted: Any
 ) -> None:
-    values = pa.array([value, None], kind)
+    values = pa.array([value, None, value], kind)
     found = as_storable(values, storable(kind))
     assert found.type == storable(kind)
-    assert found.to_pylist() == [wanted, None]
+    assert found.to_pylist() == [wanted, None, wanted]
+    assert as_storable(values[1:], storable(kind)).to_pylist() == [None, wanted]
+
+
+def test_times_finer_than_spark_s_are_cut_in_lists_too() -> None:
+    values = pa.array([[1_001]], pa.list_(pa.timestamp("ns")))
+    found = as_storable(values, storable(values.type))
+    assert to_list(found.cast(pa.list_(pa.int64()))) == [[1]]
+
+
+def test_lists_and_maps_of_avro_s_times(spark: SparkSession) -> None:
+    time = {"type": "int", "logicalType": "time-millis"}
+    fields = [
+        {"name": "many", "type": {"type": "array", "items": time}},
+        {"name": "named", "type": {"type": "map", "values": time}},
+    ]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    out = io.BytesIO()
+    noon = datetime.time(12)
+    fastavro.schemaless_writer(
+        out, fastavro.parse_schema(schema), {"many": [noon], "named": {"a": noon}}
+    )
+    [row] = rows(spark, [out.getvalue()], "avro", schema=json.dumps(schema))
+    assert (row.value.many, row.value.named) == ([43_200_000_000], {"a": 43_200_000_000})
+
+
+def test_protobuf_by_its_descriptors(spark: SparkSession) -> None:
+    made = protobuf.file()
+    order = protobuf.message_class(made)(id=7, tags=["a", "b"])
+    order.at.FromDatetime(datetime.datetime(2026, 11, 15, tzinfo=datetime.UTC))
+    values = [order.SerializeToString(), b"\xff", None]
+    schema = protobuf.described(made)
+    good, bad, empty = rows(spark, values, "protobuf", schema=schema, message="shop.Order")
+    assert (good.value.id, good.value.tags, good["_error"]) == (7, ["a", "b"], None)
+    assert good.value.at.year == 2026
+    assert (bad.value, empty.value, empty["_error"]) == (None, None, None)
+    assert bad["_error"]
 
 
 def test_json_of_any_shape_is_a_variant(spark: SparkSession) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from rookery.direct.offsets import EARLIEST, LATEST
 from rookery.errors import ConfigError
 from rookery.spark import schema as columns
+from rookery.spark.batchread import BatchReader
 from rookery.spark.options import ReadOptions
 from rookery.spark.source import RookerySource
+from rookery.spark.writeoptions import WriteOptions
+from tests.direct.logs import Cluster, send, values
 
 PLACE = {"store": "file:///x"}
 TOPIC = {**PLACE, "subscribe": "t"}
@@ -51,6 +55,15 @@ def test_offsets_and_times_for_each_partition() -> None:
     assert options.end.times == {"t": {0: 9, 1: 10}}
     assert options.end.time_ms == 77
     assert options.start.if_none == "latest"
+
+
+def test_a_partition_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        send(broker, "t", values(5))
+    given = {"store": cluster.store, "assign": json.dumps({"t": [0, 0]})}
+    reader = BatchReader(ReadOptions.of(given))
+    assert sum(b.num_rows for share in reader.partitions() for b in reader.read(share)) == 5
 
 
 def test_the_pace_of_a_stream() -> None:
@@ -109,11 +122,36 @@ def test_kafka_s_word_for_data_loss_is_ours() -> None:
         ({**TOPIC, "orderBy": "timestamp", "latestPerKey": "true"}, "choose one"),
         ({**TOPIC, "orderBy": "offset"}, "orderBy='offset': choose from timestamp"),
         ({**TOPIC, "maxTriggerDelay": "soon"}, "write it as 30s"),
+        ({**TOPIC, "pinFor": "9" * 5000}, "pinFor='9+'…: write it as 30s"),
+        ({**TOPIC, "startingOffsetsByTimestamp": "{}"}, "startingOffsetsByTimestamp='{}': write"),
+        ({**TOPIC, "startingOffsets": '{"t": {"²": 7}}'}, "startingOffsets=.*: write earliest"),
+        ({**TOPIC, "startingOffsets": f'{{"t": {{"0": {10**30}}}}}'}, "startingOffsets=.*: write"),
+        ({**TOPIC, "startingOffsets": f'{{"t": {{"0": {"9" * 5000}}}}}'}, "startingOffsets=.*JSON"),
+        ({**TOPIC, "minPartitions": "²"}, "minPartitions='²': must be a whole number"),
+        ({**TOPIC, "maxRecordsPerPartition": "9" * 5000}, "maxRecordsPerPartition='9+'…: must be"),
+        ({**TOPIC, "startingTimestamp": str(10**30)}, "startingTimestamp=.*: must be milliseconds"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(given: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ReadOptions.of(given)
+
+
+def test_the_options_of_writers_are_left_alone() -> None:
+    given = {**TOPIC, "topic": "t", "SINKID": "s", "createTopic": "3"}
+    assert ReadOptions.of(given) == ReadOptions.of(TOPIC)
+    written = WriteOptions.of({**given, "columns": "key,value"}, is_stream=False)
+    assert written.packing.topic == "t"
+    with pytest.raises(ConfigError, match="'logDir' is not known"):
+        WriteOptions.of({**PLACE, "topic": "t", "logDir": "/kafka"}, is_stream=False)
+
+
+def test_what_spark_knows_of_a_table_is_no_help() -> None:
+    of_table = {"provider": "rookery", "owner": "me", "option.store": "file:///x"}
+    with pytest.raises(ConfigError, match=r"^CREATE TABLE .* use CREATE TEMPORARY VIEW"):
+        RookerySource(of_table)
+    with pytest.raises(ConfigError, match=r"^no place is named.* use CREATE TEMPORARY VIEW"):
+        RookerySource({})
 
 
 @pytest.mark.parametrize(

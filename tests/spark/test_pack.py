@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -148,6 +150,26 @@ def test_the_recipe_is_what_is_run(
     assert f"{packed.path}#environment" in said
     assert "--conf spark.a=b" in said
     assert said.rstrip().endswith("job.py birds --fast")
+
+
+def test_the_recipe_makes_the_same_environment(tmp_path: Path) -> None:
+    config = tmp_path / "rookery.toml"
+    submission = Submission(
+        Path("job.py"), Path("a.tar.gz"), "spark://h:1", folder=tmp_path, config=config
+    )
+    ours = {**os.environ, "PYSPARK_DRIVER_PYTHON": "jupyter", "PYTHONPATH": "/mine with space"}
+    line = shlex.split(submission.recipe(ours).splitlines()[1])
+    at = line.index(submission.command()[0])
+    assert line[at:] == submission.command()
+    told = "import json, os; print(json.dumps(dict(os.environ)))"
+    shown = subprocess.run(
+        [*line[:at], sys.executable, "-c", told], env=ours, capture_output=True, check=True
+    )
+    found = json.loads(shown.stdout)
+    assert {**found, "LC_CTYPE": ""} == {**submission.environ(ours), "LC_CTYPE": ""}
+    assert found["ROOKERY_SPARK_MASTER"] == "spark://h:1"
+    assert found["ROOKERY_CONFIG"] == str(config)
+    assert found["PYTHONPATH"].endswith("/rookery/spark/early:/mine with space")
 
 
 def test_settings_as_a_file_for_spark(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from rookery.testing.backends import ProxyThread
 from rookery.testing.seaweed import SeaweedServer
 from tests.direct.logs import BASE, Cluster, Sent, create, send, send_aborted, values
-from tests.spark.logs import load, options_of
+from tests.spark.logs import load, name_cluster, options_of
 from tests.spark.logs import stream as streamed
 
 if TYPE_CHECKING:
@@ -174,6 +174,39 @@ def test_sql_reads_a_topic(spark: SparkSession, cluster: Cluster) -> None:
     spark.catalog.dropTempView("rookery_view")
 
 
+def test_sql_reads_and_inserts(spark: SparkSession, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        create(broker, "t")
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW rookery_both USING rookery OPTIONS "
+        f"(store '{cluster.store}', subscribe 't', topic 't', columns 'key,value')"
+    )
+    spark.sql("INSERT INTO rookery_both VALUES (binary('k'), binary('v')), (null, binary('w'))")
+    rows = spark.sql("SELECT string(key), string(value) FROM rookery_both").collect()
+    assert [tuple(row) for row in rows] == [("k", "v"), (None, "w")]
+    spark.catalog.dropTempView("rookery_both")
+
+
+def test_sql_tables_have_no_options_when_they_are_used(
+    spark: SparkSession, cluster: Cluster
+) -> None:
+    """Spark loses them (4.2 and 4.3): it is told when the table is made, and when it is read."""
+    given = f"(store '{cluster.store}', subscribe 't')"
+    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE rookery_table USING rookery OPTIONS {given}")
+    spark.sql(f"CREATE TABLE rookery_table (value binary) USING rookery OPTIONS {given}")
+    try:
+        with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
+            spark.sql("SELECT * FROM rookery_table").collect()
+        same = given.replace("store ", "store = ").replace("subscribe ", "subscribe = ")
+        count = f"SELECT count(*) AS n FROM rookery_table WITH {same}"  # noqa: S608 (our own)
+        [row] = spark.sql(count).collect()
+        assert row.n == ROWS
+    finally:
+        spark.sql("DROP TABLE rookery_table")
+
+
 def test_order_by_time_and_the_latest_of_each_key(spark: SparkSession, cluster: Cluster) -> None:
     ordered = load(spark, cluster, orderBy="timestamp", minPartitions=4, columns="timestamp,offset")
     times = [_ms(row.timestamp) for row in ordered.collect()]
@@ -223,24 +256,33 @@ def test_a_folder_of_this_host_is_read(spark: SparkSession, tmp_path: Path) -> N
     assert load(spark, cluster).count() == 100
 
 
-def test_s3_is_read_without_hadoop(spark: SparkSession, tmp_path: Path) -> None:
+def test_s3_is_read_without_hadoop(
+    spark: SparkSession, spark_clusters: Path, tmp_path: Path
+) -> None:
     with SeaweedServer() as seaweed:
         cluster = Cluster(tmp_path, store=seaweed.url("ready/logs"))
         with cluster.broker() as broker:
             send(broker, "t", values(500))
         cluster.rewrite()
-        assert load(spark, cluster).count() == 500
+        named = name_cluster(spark_clusters, "read-s3", cluster.store)
+        assert load(spark, named).count() == 500
+        with pytest.raises(
+            PySparkException, match=r"store: has a secret .*cluster=NAME"
+        ) as refused:
+            load(spark, cluster).count()
+        assert seaweed.url("").partition("secret_access_key=")[2] not in str(refused.value)
 
 
 def test_nothing_is_listed_or_written_and_little_is_asked_for(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, spark_clusters: Path, tmp_path: Path
 ) -> None:
     with SeaweedServer() as seaweed, ProxyThread(seaweed.port) as counting:
         cluster = Cluster(tmp_path, store=seaweed.url("ready/counted"))
         with cluster.broker(inline_bytes=0) as broker:
             send(broker, "t", values(2_000))
         cluster.rewrite()
-        seen = Cluster(tmp_path, store=seaweed.url("ready/counted", counting.endpoint))
+        store = seaweed.url("ready/counted", counting.endpoint)
+        seen = name_cluster(spark_clusters, "read-counted", store)
         asked = counting.proxy.requests
         assert load(spark, seen).count() == 2_000
         # The planner and each task open the log; then come the segments themselves.

@@ -10,14 +10,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import rookery.spark
+from rookery.cluster.state.sinks import Batch
+from rookery.direct.host import host_mark
 from rookery.errors import ConfigError
+from rookery.spark.batchwrite import BatchWriter
 from rookery.spark.checkpoint import check_checkpoint, check_session_checkpoint, is_local
 from rookery.spark.daemon import SparingCollector
 from rookery.spark.options import ReadOptions
 from rookery.spark.session import local_cores, session, settings_for
+from rookery.spark.writeoptions import WriteOptions
+from rookery.spark.writing import Written, stage
+from tests.direct.logs import Cluster, create
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,3 +146,34 @@ def test_a_folder_of_one_host_is_no_log_for_many(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ROOKERY_SPARK_MASTER", "spark://elsewhere:7077")
     with pytest.raises(ConfigError, match="a folder of one host"):
         ReadOptions.of(options)
+    with pytest.raises(ConfigError, match="a folder of one host"):
+        WriteOptions.of({"data": options["data"], "topic": "birds"}, is_stream=False)
+
+
+@pytest.mark.parametrize("target", ["/srv/gaps", "file:/srv/gaps", "gaps"])
+def test_a_folder_of_one_host_is_no_place_for_gaps(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"store": "s3://bucket", "subscribe": "birds", "onDataLoss": "report"}
+    assert ReadOptions.of({**options, "gapsTo": target}).gaps_to == target
+    monkeypatch.setenv("ROOKERY_SPARK_MASTER", "spark://elsewhere:7077")
+    with pytest.raises(ConfigError, match=r"gapsTo=.*a folder of one host"):
+        ReadOptions.of({**options, "gapsTo": target})
+    assert ReadOptions.of({**options, "gapsTo": "s3://bucket/gaps"}).gaps_to
+
+
+def test_a_task_on_another_host_does_not_write_to_a_folder(tmp_path: Path) -> None:
+    """It would make a log of its own, in a folder of the same name."""
+    cluster = Cluster(tmp_path, is_local=True)
+    with cluster.broker() as broker:
+        create(broker, "t")
+    mark = host_mark(cluster.place)
+    options = WriteOptions.of({"data": str(cluster.folder), "topic": "t"}, is_stream=False)
+    rows = pa.record_batch({"value": pa.array([b"v"])})
+    written = BatchWriter(options, "run", mark).write(iter([rows]))
+    assert isinstance(written, Written)
+    assert written.objects
+    with pytest.raises(ConfigError, match="SQLite file of the driver's host"):
+        BatchWriter(options, "run", "elsewhere").write(iter([rows]))
+    with pytest.raises(ConfigError, match="SQLite file of the driver's host"):
+        stage(options, Batch("s", "q", 0), iter([rows]), "elsewhere")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from rookery.cluster.state.partition import Row
 from rookery.errors import Conflict
+from rookery.formats.keys import object_key
 from rookery.spark import lag
 from rookery.spark.batchread import Share
 from rookery.spark.offset import StreamOffset
@@ -57,6 +61,12 @@ def test_offsets_are_the_same_text_whenever_they_are_the_same() -> None:
     other = StreamOffset(dict(sorted(offset.next.items())), dict(sorted(offset.origin.items())))
     assert json.dumps(other.as_json()) == text
     assert "version" in text
+    assert "cleaned" not in text
+    pinned = replace(offset, cleaned={(two, 10): 5, (two, 9): 0})
+    text = json.dumps(pinned.as_json())
+    assert StreamOffset.of(json.loads(text)) == pinned
+    other = replace(pinned, cleaned=dict(sorted(pinned.cleaned.items())))
+    assert json.dumps(other.as_json()) == text
 
 
 def test_limits_are_shared_and_nothing_is_left(cluster: Cluster) -> None:
@@ -176,6 +186,64 @@ def test_compaction_waits_for_a_batch_that_may_come_again(cluster: Cluster) -> N
         until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
     one.stop()
     again.stop()
+
+
+def test_a_batch_that_was_compacted_since_is_told_of(cluster: Cluster, tmp_path: Path) -> None:
+    with cluster.broker(inline_bytes=0) as broker:
+        create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+        send(broker, "t", values(500))
+    one = reader(cluster, startingOffsets="earliest", pinFor="1ms")
+    start = one.initialOffset()
+    end = one.latestOffset(start, ReadAllAvailable())
+    tasks = one.partitions(start, end)
+    assert offsets_of(one, start, end) == list(range(500))
+    one.stop()
+    with cluster.rewriting(delete_delay_ms=0, snapshot_entries=1, **COMPACT) as broker:
+        until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
+        # What the tasks were to read is deleted.
+        names = {Path(object_key(row.object_id)).name for row in _rows(tasks)}
+        until(lambda: not names & {path.name for path in (tmp_path / "store").rglob("*")})
+
+    strict = reader(cluster, startingOffsets="earliest")
+    told = r"t-0 offsets 0 to 4\d\d: compacted since they were planned for \(a longer pinFor"
+    with pytest.raises(Conflict, match=told):
+        strict.partitions(start, end)
+    with pytest.raises(Conflict, match=told):
+        list(strict.read(tasks[0]))
+    gaps = tmp_path / "gaps"
+    lax = reader(cluster, onDataLoss="report", gapsTo=gaps)
+    assert len(offsets_of(lax, start, end)) < 100
+    [file] = gaps.iterdir()
+    assert "compacted" in json.loads(file.read_text())["reason"]
+    # A new query reads what there is, and its batch is good as long as nothing is compacted.
+    begin = strict.initialOffset()
+    fresh = strict.latestOffset(begin, ReadAllAvailable())
+    assert len(offsets_of(strict, begin, fresh)) < 100
+    assert json.dumps(strict.latestOffset(fresh, ReadAllAvailable())) == json.dumps(fresh)
+    strict.stop()
+    lax.stop()
+
+
+def _rows(tasks: Sequence[Share]) -> list[Row]:
+    return [row for task in tasks for one in task.ranges for row in one.rows]
+
+
+def test_a_batch_is_pinned_before_its_end_is_kept(cluster: Cluster) -> None:
+    with cluster.broker() as broker:
+        create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+        send(broker, "t", values(500))
+    one = reader(cluster, startingOffsets="earliest")
+    start = one.initialOffset()
+    end = one.latestOffset(start, ReadAllAvailable())
+    with cluster.rewriting(**COMPACT) as broker:
+        until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
+        assert offsets_of(one, start, end) == list(range(500))
+        assert "cleaned" in end
+        # An offset of an old checkpoint tells nothing of it, and is read as it was.
+        old = {name: value for name, value in end.items() if name != "cleaned"}
+        assert offsets_of(one, start, old) == list(range(500))
+        assert one.latestOffset(old, ReadAllAvailable()) == old
+    one.stop()
 
 
 def test_a_named_group_has_the_offsets_of_committed_batches(cluster: Cluster) -> None:

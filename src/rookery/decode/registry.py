@@ -63,6 +63,21 @@ class RegistrySettings:
     max_response_bytes: int = 8 << 20
     """The longest answer that is read."""
 
+    def __post_init__(self) -> None:
+        """Take a name and a password out of the address: it is shown in messages."""
+        try:
+            parts = urllib.parse.urlsplit(self.url)
+        except ValueError:
+            raise ConfigError("schema registry: its address is no URL") from None
+        user, at, host = parts.netloc.rpartition("@")
+        if not at:
+            return
+        name, _, password = user.partition(":")
+        object.__setattr__(self, "url", parts._replace(netloc=host).geturl())
+        if self.username is None:
+            object.__setattr__(self, "username", urllib.parse.unquote(name))
+            object.__setattr__(self, "password", urllib.parse.unquote(password))
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:

@@ -62,7 +62,7 @@ class Subscription:
     def _find(self, state: State, *, is_strict: bool) -> Iterator[Subject]:
         for topic in self._topics(state, is_strict=is_strict):
             wanted = self.assigned.get(topic.name, range(len(topic.partitions)))
-            for index in sorted(wanted):
+            for index in sorted(set(wanted)):
                 if index >= len(topic.partitions):
                     if not is_strict:
                         continue
@@ -148,8 +148,8 @@ class Position:
 
     def _check_names(self, subjects: list[Subject]) -> None:
         """Refuse numbers for some of the partitions: nobody knows what is meant for the others."""
-        given = None if self.time_ms is not None else self.times or self.offsets
-        if given is None:
+        given = self.offsets if self.times is None else self.times
+        if given is None or self.time_ms is not None:
             return
         known = {(one.topic.name, one.partition.index) for one in subjects}
         named = {(topic, index) for topic, many in given.items() for index in many}

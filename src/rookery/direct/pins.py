@@ -3,6 +3,12 @@
 A reader that may have to read the same offsets again, and get the same records, pins the topics
 that are compacted for as long as that can happen. Others need no pin: rewriting changes no record.
 Who reads on and on says from where it may have to read again; what lies before is compacted.
+
+A pin ends by itself, and is not renewed: Spark does not tell a source that a batch is over, and a
+query that runs once a day would keep its topics from being compacted all day. Who reads when it has
+ended learns by `compacted_since` whether records may be gone. That goes by how far the partition
+was compacted then and now, which rises with the last step of a pass: while one is under way in what
+had been compacted before, and only then, records that it has taken already are not missed.
 """
 
 from __future__ import annotations
@@ -12,12 +18,16 @@ from typing import Final, NamedTuple
 
 from rookery.clock import Random, SystemRandom
 from rookery.cluster.events.pins import PinStart, TopicPinned, TopicUnpinned
+from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.log import DirectLog
+from rookery.direct.plan import Gap, OffsetRange
 
 _POLICY: Final = "cleanup.policy"
 _MOVE_MS: Final = 10_000
 """How often a pin moves on at most, since that costs an entry; till then it holds more."""
+
+_COMPACTED: Final = "compacted since they were planned for (a longer pinFor keeps them)"
 
 Starts = Mapping[tuple[bytes, int], int]
 """By topic id and partition, the first offset that may have to be read again."""
@@ -46,6 +56,18 @@ def is_compacted(log: DirectLog, topic: Topic) -> bool:
     return "compact" in policy
 
 
+def compacted_since(state: State, wanted: OffsetRange, cleaned_to: int) -> Gap | None:
+    """Return the offsets of which records may be gone since compaction had come so far."""
+    topic = state.topics.by_id.get(wanted.topic_id)
+    partition = state.topics.partition(wanted.topic_id, wanted.partition)
+    if topic is None or partition is None or partition.cleaned_to <= cleaned_to:
+        return None
+    if partition.cleaned_to <= wanted.begin:
+        return None
+    end = min(wanted.end, partition.cleaned_to)
+    return Gap(topic.name, partition.index, wanted.begin, end, _COMPACTED)
+
+
 class Pins:
     """The pins of one reader."""
 
@@ -61,6 +83,13 @@ class Pins:
         self._hold_ms = hold_ms
         self._id = (random or SystemRandom()).token(16)
         self._held: dict[bytes, _Held] = {}
+
+    def is_needed(self, topic_id: bytes) -> bool:
+        """Whether a topic is pinned if that is asked for; a log without a cluster's cannot be."""
+        topic = self._log.state.topics.by_id.get(topic_id)
+        if topic is None or not self._hold_ms or self._log.place.is_listed:
+            return False
+        return is_compacted(self._log, topic)
 
     async def hold(self, topic_ids: Iterable[bytes]) -> None:
         """Pin all of those topics that are compacted, and let the others go.
@@ -87,13 +116,13 @@ class Pins:
         """Let all go: nothing will be read again."""
         await self._hold({})
 
+    def have_lapsed(self) -> bool:
+        """Whether something that is to be held was not, for want of renewing it."""
+        now = self._log.clock.now_ms()
+        return any(held.until <= now for held in self._held.values())
+
     async def _hold(self, wanted: Mapping[bytes, Mapping[int, int] | None]) -> None:
-        topics = self._log.state.topics.by_id
-        chosen = {
-            one: starts
-            for one, starts in wanted.items()
-            if self._hold_ms and one in topics and is_compacted(self._log, topics[one])
-        }
+        chosen = {one: starts for one, starts in wanted.items() if self.is_needed(one)}
         now = self._log.clock.now_ms()
         new = {
             one: _Held(now, now + self._hold_ms, starts)

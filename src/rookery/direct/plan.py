@@ -8,7 +8,7 @@ so that it can read without the cluster log; if an object has gone meanwhile, it
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -107,8 +107,9 @@ class PlannedRange:
         ]
 
     def _of(self, begin: int, end: int) -> PlannedRange:
-        rows = [row for row in self.rows if row.base_offset < end and row.end_offset > begin]
-        return replace(self, begin=begin, end=end, rows=tuple(rows))
+        first = bisect_right(self.rows, begin, key=lambda row: row.end_offset)
+        stop = bisect_left(self.rows, end, key=lambda row: row.base_offset)
+        return replace(self, begin=begin, end=end, rows=self.rows[first:stop])
 
 
 @dataclass(frozen=True, slots=True)

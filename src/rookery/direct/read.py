@@ -19,6 +19,7 @@ import pyarrow as pa
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.state import State
 from rookery.direct.blocking import Kept, LoopThread, shared
+from rookery.direct.pins import compacted_since
 from rookery.direct.place import Place
 from rookery.direct.plan import Gap, PlannedRange, Planner
 from rookery.errors import Conflict, Corrupt
@@ -210,18 +211,26 @@ def _located(wanted: PlannedRange, row: Row, error: Corrupt) -> Corrupt:
 def plan_again(
     place: Place, one: PlannedRange, begin: int, when_gone: OnGaps, end: int | None = None
 ) -> PlannedRange | None:
-    """Plan a range by the cluster log, from an offset to its end or another; None if empty."""
+    """Plan a range by the cluster log, from an offset to its end or another; None if empty.
+
+    What was compacted since it was planned is not there any more, either: the records read so far
+    and those to come would not be of one moment.
+    """
     log = shared(place)
     planner = Planner(log.log, is_committed=one.is_committed)
+    wanted = one.offsets._replace(begin=begin, end=one.end if end is None else end)
 
     async def again() -> list[PlannedRange]:
         await log.log.barrier()
-        wanted = one.offsets._replace(begin=begin, end=one.end if end is None else end)
         return await planner.plan([wanted])
 
     found = log.run(again())
-    if planner.gaps:
-        when_gone(planner.gaps)
+    gaps = list(planner.gaps)
+    # Where there is no cluster log, nobody knows how far compaction has come.
+    if not place.is_listed and (gap := compacted_since(log.log.state, wanted, one.cleaned_to)):
+        gaps.append(gap)
+    if gaps:
+        when_gone(gaps)
     return found[0] if found else None
 
 

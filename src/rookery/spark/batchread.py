@@ -16,6 +16,7 @@ from rookery.direct.latest import KeyShare
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import Subject
 from rookery.direct.ordered import SpanShare
+from rookery.direct.pins import Pins
 from rookery.direct.plan import Cutting, OffsetRange, PlannedRange, Planner
 from rookery.direct.read import plan_again, reader
 from rookery.records.reading import Reading
@@ -76,7 +77,9 @@ class BatchReader(DataSourceReader):
     async def _plan(self, log: DirectLog) -> list[Share]:
         options = self._options
         planner = Planner(log, is_committed=options.is_committed)
-        ranges = await planner.plan(await self._wanted(log), self._bounds.time_ms)
+        wanted = await self._wanted(log)
+        await self._pin(log, wanted)
+        ranges = await planner.plan(wanted, self._bounds.time_ms)
         handle_gaps(options, planner.gaps)
         cut = cutting(options)
         if options.is_latest_per_key:
@@ -86,6 +89,11 @@ class BatchReader(DataSourceReader):
             spans = await ordered.shares(log, ranges, options.min_partitions)
             return [Share([], span=one) for one in spans]
         return [Share(many) for many in await planner.tasks(ranges, cut)]
+
+    async def _pin(self, log: DirectLog, wanted: list[OffsetRange]) -> None:
+        """Keep off compaction until the tasks have read; nobody says when that is."""
+        starts = {(one.topic_id, one.partition): one.begin for one in wanted if one.begin < one.end}
+        await Pins(log, self._options.pin_ms).hold_from(starts)
 
     async def _wanted(self, log: DirectLog) -> list[OffsetRange]:
         options = self._options
@@ -104,7 +112,9 @@ class FilteringReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Leave out what filters surely leave out; Spark looks at every row again."""
-        self._bounds = Bounds.of(filters)
+        bounds = Bounds.of(filters)
+        # Which record of a key is the last is not known before all of them were read.
+        self._bounds = bounds.whole_partitions() if self._options.is_latest_per_key else bounds
         return filters
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from rookery.clock import SystemRandom
 from rookery.cluster.state.sinks import Batch
+from rookery.direct.blocking import shared
+from rookery.direct.commit import last_commit
+from rookery.direct.host import host_mark
 from rookery.errors import ConfigError, Conflict
 from rookery.spark import writing
 from rookery.spark.writeoptions import WriteOptions
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 log = logging.getLogger(__name__)
+
+_TOPIC: Final = "topic"
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
@@ -35,7 +41,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
         )
     chosen = WriteOptions.of(options, is_stream=False)
     writing.check_rows(chosen, schema)
-    return BatchWriter(chosen, SystemRandom().token(16).hex())
+    return BatchWriter(chosen, SystemRandom().token(16).hex(), host_mark(chosen.place))
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -44,23 +50,48 @@ class BatchWriter(DataSourceArrowWriter):
     Without a `sinkId` each run is a write of its own.
     """
 
-    def __init__(self, options: WriteOptions, run_id: str) -> None:
+    def __init__(self, options: WriteOptions, run_id: str, host: str = "") -> None:
         self._options = options
         self._run_id = run_id
+        self._host = host
 
     # Spark's own class says the same, of rows.
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
         """Stage the rows of a task."""
-        return writing.stage(self._options, self._batch(), iterator)
+        return writing.stage(self._options, self._batch(), iterator, self._host)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what all tasks have staged."""
-        done = writing.commit_all(self._options, messages, self._options.source_offsets)
+        done = writing.commit_all(self._options, messages, self._kept())
         if done is not None and done.is_repeated:
+            self._check_same()
             log.warning(
                 "batch %s of sink %s was written before: nothing was written again",
                 self._options.batch_id,
                 self._options.sink_id,
+            )
+
+    def _kept(self) -> str:
+        """Return what is kept with the batch: the user's text, else which topic it went to."""
+        topic = self._options.packing.topic
+        if self._options.source_offsets or not self._options.sink_id or not topic:
+            return self._options.source_offsets
+        return json.dumps({_TOPIC: topic})
+
+    def _check_same(self) -> None:
+        """Refuse a second write of a batch that is not the first one run again.
+
+        Raises:
+            Conflict: the batch that the sink has went to another topic.
+        """
+        sink_id, topic = self._options.sink_id, self._options.packing.topic
+        opened = shared(self._options.place)
+        last = opened.run(last_commit(opened.log, sink_id))
+        other = _topic_in(last.source_offsets) if last is not None else ""
+        if topic and other and topic != other:
+            raise Conflict(
+                f"sink {sink_id!r} has this batch already, in topic {other!r}, so nothing was "
+                f"written to {topic!r}: each write of a batch needs a sinkId of its own"
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -89,3 +120,13 @@ class BatchWriter(DataSourceArrowWriter):
         if number not in (None, batch_id):
             raise Conflict(f"batchId={number}, but this is batch {batch_id} of its stream")
         return Batch(sink_id, query_id, batch_id)
+
+
+def _topic_in(kept: str) -> str:
+    """Return the topic that `_kept` has noted; empty if it is another text."""
+    try:
+        found = json.loads(kept or "{}")
+    except ValueError:
+        return ""
+    topic = found.get(_TOPIC) if isinstance(found, dict) else None
+    return topic if isinstance(topic, str) else ""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
@@ -22,7 +23,8 @@ SHARED_SETTING: Final = "spark.rookery.checkpoint.shared"
 """The Spark setting with which a user says that local paths are the same folder on all hosts."""
 
 _MASTER_VARIABLE: Final = "ROOKERY_SPARK_MASTER"
-_DEFAULT_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
+DEFAULT_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
+"""Spark's setting for where checkpoints are whose queries do not say it: each in a folder there."""
 
 
 def check_checkpoint(location: str, *, master: str, is_shared: bool = False) -> None:
@@ -36,7 +38,7 @@ def check_checkpoint(location: str, *, master: str, is_shared: bool = False) -> 
     Raises:
         ConfigError: it is a local path, Spark runs on other hosts, and nobody said it is shared.
     """
-    if is_local(master) or is_shared or urlsplit(location).scheme not in {"", "file"}:
+    if is_local(master) or is_shared or local_path(location) is None:
         return
     raise ConfigError(
         f"checkpointLocation={location} is a folder of one host, but Spark runs on others "
@@ -56,7 +58,7 @@ def check_session_checkpoint(spark: SparkSession, location: str | None = None) -
     Raises:
         ConfigError: see `check_checkpoint`.
     """
-    location = location or spark.conf.get(_DEFAULT_LOCATION, None)
+    location = location or spark.conf.get(DEFAULT_LOCATION, None)
     if location:
         shared = spark.conf.get(SHARED_SETTING, "false") or ""
         check_checkpoint(location, master=master_of(spark), is_shared=shared.lower() == "true")
@@ -86,6 +88,28 @@ def check_reachable(place: Place) -> None:
             f"data={place.data}: a folder of one host, but Spark runs on others (master {master}): "
             "brokers must keep their log in a store that all hosts reach (rookery broker --store)"
         )
+
+
+def check_gaps(location: str) -> None:
+    """Refuse to report gaps to a folder if tasks, which find them, run on other hosts.
+
+    Raises:
+        ConfigError: each host would report to its own disk.
+    """
+    if location and local_path(location) is not None and (master := remote_master()):
+        raise ConfigError(
+            f"gapsTo={location}: a folder of one host, but Spark runs on others (master {master}): "
+            f"name a store (s3://bucket/gaps), or, if this folder is mounted on all of them, set "
+            f"{SHARED_SETTING}=true"
+        )
+
+
+def local_path(location: str) -> Path | None:
+    """Return the folder that a path or a file: URL names; None if it is another URL."""
+    parts = urlsplit(location)
+    if parts.scheme not in {"", "file"}:
+        return None
+    return Path(unquote(parts.path) if parts.scheme else location)
 
 
 def remote_master() -> str:

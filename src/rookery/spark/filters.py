@@ -46,6 +46,10 @@ class Bounds:
             bounds = bounds._and(one)
         return bounds
 
+    def whole_partitions(self) -> Bounds:
+        """Return the bounds that leave no record out of a partition that is read."""
+        return Bounds(topics=self.topics, partitions=self.partitions)
+
     def admits(self, subject: Subject) -> bool:
         """Whether a partition may have wanted records."""
         is_topic = self.topics is None or subject.topic.name in self.topics

@@ -169,7 +169,7 @@ def storable(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 (one for each k
     return kind
 
 
-def as_storable(values: Array, kind: pa.DataType) -> Array:
+def as_storable(values: Array, kind: pa.DataType) -> Array:  # noqa: PLR0911 (see `storable`)
     """Cast a column to the type that `storable` gave for it."""
     if values.type == kind:
         return values
@@ -181,9 +181,31 @@ def as_storable(values: Array, kind: pa.DataType) -> Array:
         ]
         mask = values.is_null() if values.null_count else None
         return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+    if pa.types.is_map(kind):
+        pairs = cast("Any", values)
+        return _around(
+            values,
+            kind,
+            pa.StructArray.from_arrays(
+                [as_storable(pairs.keys, kind.key_type), as_storable(pairs.items, kind.item_type)],
+                fields=[kind.key_field, kind.item_field],
+            ),
+        )
+    if pa.types.is_large_list(values.type):
+        values = values.cast(pa.list_(values.type.value_type))
+    if pa.types.is_list(kind):
+        return _around(values, kind, as_storable(cast("Any", values).values, kind.value_type))
     if pa.types.is_time(values.type):
         # 32 bits hold milliseconds; what both kinds become is microseconds.
         return values.cast(pa.time64("us"), safe=False).cast(pa.int64())
     if pa.types.is_timestamp(kind):
         return values.cast(kind, safe=False)
     return values.cast(kind)
+
+
+def _around(values: Array, kind: pa.DataType, items: Array) -> Array:
+    """Return lists or maps with other items; which ones are whose, and which are null, stays."""
+    is_valid, offsets = values.buffers()[:2]
+    return pa.Array.from_buffers(
+        kind, len(values), [is_valid, offsets], offset=values.offset, children=[items]
+    )

@@ -1,7 +1,7 @@
 """What happens when records that were wanted are gone: fail, go on, or go on and report.
 
-A reported gap is a file of JSON in the folder that `gapsTo` names, called after its offsets: who
-finds the same gap again writes the same file.
+A reported gap is a file of JSON in the folder that `gapsTo` names, or an object in the store if it
+is a URL, called after its offsets: who finds the same gap again writes the same.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import Final
 
+from rookery.direct.blocking import LoopThread
 from rookery.direct.plan import Gap
 from rookery.errors import ConfigError, Conflict
+from rookery.spark.checkpoint import local_path
 from rookery.spark.options import ReadOptions
+from rookery.store.open import open_store
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +29,7 @@ def handle_gaps(options: ReadOptions, gaps: Sequence[Gap]) -> None:
 
     Raises:
         Conflict: they say that the query shall fail.
-        ConfigError: they cannot be reported.
+        ConfigError, Unavailable: they cannot be reported.
     """
     if not gaps:
         return
@@ -41,13 +44,36 @@ def handle_gaps(options: ReadOptions, gaps: Sequence[Gap]) -> None:
     log.warning("records that this query wants are gone: %s", words)
     if options.on_data_loss == "report":
         for gap in gaps:
-            _report(Path(options.gaps_to), gap)
+            _report(options.gaps_to, gap)
 
 
-def _report(folder: Path, gap: Gap) -> None:
-    name = f"{gap.topic}-{gap.partition}-{gap.begin:020}-{gap.end:020}.json"
+def _report(target: str, gap: Gap) -> None:
+    text = json.dumps(gap._asdict()) + "\n"
+    name = f"{gap.partition}-{gap.begin:020}-{gap.end:020}.json"
+    folder = local_path(target)
+    if folder is None:
+        _store(target, f"{gap.topic}/{name}", text.encode())
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(json.dumps(gap._asdict()) + "\n")
+        (folder / f"{gap.topic}-{name}").write_text(text)
     except OSError as error:
-        raise ConfigError(f"gapsTo={str(folder)!r}: {error.strerror or error}") from None
+        raise ConfigError(f"gapsTo={target!r}: {error.strerror or error}") from None
+
+
+def _store(url: str, key: str, data: bytes) -> None:
+    """Write an object, unless it is there; on a loop of its own, as planners have one that runs."""
+
+    async def write() -> None:
+        store = open_store(url)
+        try:
+            with suppress(Conflict):
+                await store.create(key, [data])
+        finally:
+            await store.close()
+
+    thread = LoopThread("rookery-gaps")
+    try:
+        thread.run(write())
+    finally:
+        thread.close()

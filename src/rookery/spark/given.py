@@ -9,7 +9,11 @@ from typing import Final, TypeGuard
 from rookery.direct.offsets import PerPartition
 from rookery.errors import ConfigError
 
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
+# Not more digits than any number of ours has, so that all of them can be kept in 64 bits.
+_DURATION: Final = re.compile(r"([0-9]{1,10})\s*(ms|s|m|min|h|d)?")
+_WHOLE: Final = re.compile(r"[0-9]{1,19}")
+_MOST: Final = (1 << 63) - 1
+_SHOWN: Final = 200
 _UNITS_MS: Final = {
     "ms": 1,
     "s": 1000,
@@ -42,9 +46,10 @@ class Given:
         value = self.text(name)
         if not value:
             return None
-        if not value.isascii() or not value.isdigit() or int(value) < 1:
-            raise ConfigError(f"{name}={value!r}: must be a whole number from 1 on")
-        return int(value)
+        number = _whole(value)
+        if not number:
+            raise ConfigError(f"{name}={shown(value)}: must be a whole number from 1 on")
+        return number
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         """Return one of some words; the first if none is given."""
@@ -58,9 +63,10 @@ class Given:
         value = self.text(name)
         if not value:
             return None
-        if not value.isascii() or not value.isdigit():
-            raise ConfigError(f"{name}={value!r}: must be milliseconds since 1970-01-01 UTC")
-        return int(value)
+        number = _whole(value)
+        if number is None:
+            raise ConfigError(f"{name}={shown(value)}: must be milliseconds since 1970-01-01 UTC")
+        return number
 
     def duration(self, name: str, default_ms: int) -> int:
         """Return how long something lasts, in milliseconds."""
@@ -69,24 +75,27 @@ class Given:
             return default_ms
         match = _DURATION.fullmatch(value)
         if match is None:
-            raise ConfigError(f"{name}={value!r}: write it as 30s, 15m or 1h")
+            raise ConfigError(f"{name}={shown(value)}: write it as 30s, 15m or 1h")
         return int(match[1]) * _UNITS_MS[match[2] or "ms"]
 
 
 def numbers(name: str, value: str, least: int) -> PerPartition:
     """Read a number for each partition: {"topic": {"0": 23}}."""
     wrong = ConfigError(
-        f'{name}={value!r}: write earliest, latest or JSON such as {{"topic": {{"0": 23}}}}'
+        f'{name}={shown(value)}: write earliest, latest or JSON such as {{"topic": {{"0": 23}}}}'
     )
     found: dict[str, dict[int, int]] = {}
     for topic, many in json_object(name, value).items():
         if not isinstance(many, dict):
             raise wrong
         found[topic] = {}
-        for index, number in many.items():
-            if not str(index).isdigit() or not is_whole(number) or number < least:
+        for text, number in many.items():
+            index = _whole(text)
+            if index is None or not is_whole(number) or not least <= number <= _MOST:
                 raise wrong
-            found[topic][int(index)] = number
+            found[topic][index] = number
+    if not found:
+        raise wrong
     return found
 
 
@@ -95,10 +104,21 @@ def json_object(name: str, value: str) -> dict[str, object]:
     try:
         found = json.loads(value)
     except ValueError as error:
-        raise ConfigError(f"{name}={value!r}: not JSON: {error}") from None
+        raise ConfigError(f"{name}={shown(value)}: not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ConfigError(f"{name}={value!r}: must be a JSON object with topics in it")
+        raise ConfigError(f"{name}={shown(value)}: must be a JSON object with topics in it")
     return found
+
+
+def _whole(text: str) -> int | None:
+    """Return a number from 0 on that fits into 64 bits; None if the text is no such one."""
+    number = int(text) if _WHOLE.fullmatch(text) else -1
+    return number if 0 <= number <= _MOST else None
+
+
+def shown(value: str) -> str:
+    """Return an option's value for a message: what is long is cut."""
+    return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}…"
 
 
 def is_whole(value: object) -> TypeGuard[int]:

@@ -5,6 +5,12 @@
 Spark compares offsets as text, so the same offsets are always the same text: keys in order, no
 clock, no position in the cluster log. The checkpoint keeps the ends of batches alone, hence each
 carries where every partition was begun: a first batch that is run again begins there, too.
+
+The end of a batch that has read compacted topics also has `cleaned`: how far compaction had come in
+the partitions that the batch reads, when it was planned and they were pinned. A batch that is run
+again when the pin has ended so learns that it would get fewer records. It is the same text for as
+long as the query stands there: where a batch ended, the next one begins, and if there is none, the
+plan returns what it was given. Offsets without it, such as those of old checkpoints, are good, too.
 """
 
 from __future__ import annotations
@@ -28,6 +34,8 @@ class StreamOffset:
 
     next: Mapping[Key, int] = field(default_factory=dict)
     origin: Mapping[Key, int] = field(default_factory=dict)
+    cleaned: Mapping[Key, int] = field(default_factory=dict)
+    """How far the partitions were compacted that the batch which ends here reads."""
 
     @classmethod
     def beginning(cls, origin: Mapping[Key, int]) -> StreamOffset:
@@ -48,13 +56,16 @@ class StreamOffset:
                 f"{VERSION}; use the one that wrote it, or a newer one"
             )
         try:
-            return cls(_read(found["next"]), _read(found["origin"]))
+            cleaned = _read(found.get("cleaned", {}))
+            return cls(_read(found["next"]), _read(found["origin"]), cleaned)
         except (ConfigError, KeyError, ValueError, AttributeError, TypeError) as error:
             raise Corrupt(f"the checkpoint's offset cannot be read: {error!r}") from error
 
     def as_json(self) -> dict[str, Any]:
         """Return it as the checkpoint keeps it."""
-        return {"next": _write(self.next), "origin": _write(self.origin), "version": VERSION}
+        cleaned = {"cleaned": _write(self.cleaned)} if self.cleaned else {}
+        both = {"next": _write(self.next), "origin": _write(self.origin)}
+        return {**cleaned, **both, "version": VERSION}
 
     def begin(self, key: Key, end: StreamOffset) -> int:
         """Return where a batch from here to `end` begins to read a partition.

@@ -15,49 +15,16 @@ from typing import Final, Literal
 from rookery.direct.offsets import EARLIEST, LATEST, PerPartition, Position, Subscription
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
-from rookery.spark.checkpoint import check_reachable
+from rookery.spark.checkpoint import check_gaps, check_reachable
 from rookery.spark.given import Given, is_whole, json_object, numbers
+from rookery.spark.names import BATCH_ONLY, ENDS, NOT_READ, PACE, READ_NAMES, SUBSCRIBE
 from rookery.spark.schema import ALL_COLUMNS, COLUMNS
 
-_PLACE: Final = ("store", "cluster", "namespace", "data", "layout", "logDir")
-_SUBSCRIBE: Final = ("subscribe", "subscribePattern", "assign")
-_STARTS: Final = (
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-)
-_ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-_PACE: Final = (
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "maxBytesPerTrigger",
-)
-_BATCH_ONLY: Final = ("orderBy", "latestPerKey", "pushdown")
-KNOWN: Final = (
-    *_PLACE,
-    *_SUBSCRIBE,
-    *_STARTS,
-    *_ENDS,
-    *_PACE,
-    *_BATCH_ONLY,
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "columns",
-    "includeHeaders",
-    "failOnDataLoss",
-    "onDataLoss",
-    "gapsTo",
-    "pinFor",
-    "resumeFrom",
-    "kafka.isolation.level",
-    "kafka.group.id",
-    "groupIdPrefix",
-)
-_BY_LOWER: Final = {name.lower(): name for name in KNOWN}
+_BY_LOWER: Final = {name.lower(): name for name in READ_NAMES}
 _TRIGGER_DELAY_MS: Final = 15 * 60_000
 _PIN_MS: Final = 3_600_000
+# A batch is not read again later on, and one that is read every hour shall not hold its topics off.
+_BATCH_PIN_MS: Final = 900_000
 
 OnDataLoss = Literal["fail", "skip", "report"]
 
@@ -98,7 +65,8 @@ class ReadOptions:
     group_id: str = ""
     """The group under which a stream's offsets are published; empty: none."""
     pin_ms: int = _PIN_MS
-    """How long a batch of a stream is kept from compaction, should it not be committed."""
+    """How long what is read is kept from compaction, since it may have to be read again. 0: it is
+    not, and a stream is not told if records are fewer the second time."""
     resume_from: str = ""
     """A sink behind whose last batch a new query begins; empty: at `start`."""
 
@@ -141,11 +109,12 @@ class ReadOptions:
             is_latest_per_key=given.flag("latestPerKey", default=False),
             is_pushed=given.flag("pushdown", default=False),
             group_id=_group_id(given),
-            pin_ms=given.duration("pinFor", _PIN_MS),
+            pin_ms=given.duration("pinFor", _PIN_MS if is_stream else _BATCH_PIN_MS),
             resume_from=given.text("resumeFrom"),
         )
         made.check()
         check_reachable(made.place)
+        check_gaps(made.gaps_to)
         return made
 
     def with_columns(self, names: tuple[str, ...]) -> ReadOptions:
@@ -162,23 +131,25 @@ class ReadOptions:
             raise ConfigError("orderBy and latestPerKey: choose one of them")
         if self.on_data_loss == "report" and not self.gaps_to:
             raise ConfigError(
-                "onDataLoss=report: name a folder with gapsTo, where each gap becomes a file"
+                "onDataLoss=report: name a folder or a store with gapsTo, to which each gap is "
+                "written as a file"
             )
 
 
 def limits_in(options: Mapping[str, str]) -> list[str]:
     """Return the names of those options that bound a stream's batches."""
-    return [name for name in _known(options) if name in _PACE]
+    return [name for name in _known(options) if name in PACE]
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options by their proper names; refuse others."""
+    """Return options by their proper names, without a writer's; refuse others."""
     found: dict[str, str] = {}
     for name, value in options.items():
         known = _BY_LOWER.get(name.lower())
-        if known is None:
+        if known is not None:
+            found[known] = str(value)
+        elif name.lower() not in NOT_READ:
             raise ConfigError(_unknown(name))
-        found[known] = str(value)
     return found
 
 
@@ -201,16 +172,16 @@ def _check_kind(given: Given, *, is_stream: bool) -> None:
         if given.text("resumeFrom"):
             raise ConfigError("resumeFrom: for streams alone, not for batches; leave it out")
         return
-    for name in (*_ENDS, *_BATCH_ONLY):
+    for name in (*ENDS, *BATCH_ONLY):
         if given.text(name) and given.text(name).lower() != "false":
             raise ConfigError(f"{name}: for batches alone, not for streams; leave it out")
 
 
 def _subscription(given: Given) -> Subscription:
-    named = [name for name in _SUBSCRIBE if given.text(name)]
+    named = [name for name in SUBSCRIBE if given.text(name)]
     if len(named) != 1:
         raise ConfigError(
-            f"name what to read with exactly one of {', '.join(_SUBSCRIBE)}"
+            f"name what to read with exactly one of {', '.join(SUBSCRIBE)}"
             + (f", not with {', '.join(named)}" if named else "")
         )
     [name] = named
@@ -320,7 +291,7 @@ def _group_id(given: Given) -> str:
     named, prefix = given.text("kafka.group.id"), given.text("groupIdPrefix")
     if named or not prefix:
         return named
-    what = "\n".join(given.text(name) for name in _SUBSCRIBE)
+    what = "\n".join(given.text(name) for name in SUBSCRIBE)
     return f"{prefix}-{blake2b(what.encode(), digest_size=4).hexdigest()}"
 
 

@@ -38,8 +38,11 @@ async def resume_offset(log: DirectLog, sink_id: str) -> StreamOffset:
 def _offsets(text: str) -> list[StreamOffset]:
     """Read the offsets of our own sources; those of others are none of ours."""
     offsets = []
-    for line in json.loads(text or "[]"):
-        with suppress(Corrupt, ValueError):
+    lines: list[str] = []
+    with suppress(ValueError):  # a batch write may have kept any text
+        lines = json.loads(text or "[]")
+    for line in lines:
+        with suppress(Corrupt, ValueError, TypeError):
             read = json.loads(line)
             if isinstance(read, dict):
                 offsets.append(StreamOffset.of(read))

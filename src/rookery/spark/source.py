@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
     DataSourceReader,
@@ -16,15 +16,25 @@ from pyspark.sql.types import StructType
 from rookery.errors import ConfigError
 from rookery.spark import schema as columns
 from rookery.spark.options import ReadOptions, limits_in
+from rookery.spark.secrets import check_no_secrets
 
 if TYPE_CHECKING:
     from rookery.spark.batchread import BatchReader
+
+_OF_TABLE: Final = "option."
 
 
 class RookerySource:
     """Topics of a log, by the options of one DataFrame."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        """Take options as Spark passes them.
+
+        Raises:
+            ConfigError: they are a table's, or have a secret in them.
+        """
+        _check_no_table(options)
+        check_no_secrets(options)
         self._options = options
 
     def schema(self) -> StructType:
@@ -79,3 +89,20 @@ class RookerySource:
     def _chosen(self, schema: StructType, *, is_stream: bool = False) -> ReadOptions:
         options = ReadOptions.of(self._options, is_stream=is_stream)
         return options.with_columns(columns.names_of(schema))
+
+
+def _check_no_table(options: Mapping[str, str]) -> None:
+    """Refuse tables of Spark's catalog.
+
+    Spark shows their options, with a prefix, when one is made. When it is read or written they are
+    lost: a source in Python is passed those of the statement alone.
+    """
+    why = (
+        "CREATE TABLE … USING rookery: Spark does not pass a table's options to a source in Python "
+        "when the table is used; use CREATE TEMPORARY VIEW … USING rookery OPTIONS (…), which can "
+        "be read and inserted into, or give them each time: SELECT … FROM t WITH (store = '…', …)"
+    )
+    if not options:
+        raise ConfigError(f"no place is named, and no other option is given. If by {why}")
+    if any(name.lower().startswith(_OF_TABLE) for name in options):
+        raise ConfigError(why)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from rookery.cluster.state.partition import Partition
 from rookery.direct import pace
 from rookery.direct.grouped import publish
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import Subject, check_reached, end_of
-from rookery.direct.pins import Pins
+from rookery.direct.pins import Pins, compacted_since
 from rookery.direct.plan import Gap, OffsetRange, PlannedRange, Planner
 from rookery.errors import Error
 from rookery.model.uuid import uuid_text
@@ -83,23 +84,44 @@ class StreamPlan:
         if ends == dict(start.next):
             await self._pins.release()  # what was read is committed, and nothing else is
             return start
-        return StreamOffset(ends, begin.origin)
+        return await self._pinned(begin, StreamOffset(ends, begin.origin))
+
+    async def _pinned(self, begin: StreamOffset, end: StreamOffset) -> StreamOffset:
+        """Pin a batch before Spark keeps its end, and tell there how far it was compacted by then.
+
+        Were it pinned after that, it might be compacted in between, and then could never be run.
+        """
+        wanted = _between(begin, end)
+        await self._hold(wanted)
+        pinned = [one[:2] for one in wanted if self._pins.is_needed(one.topic_id)]
+        cleaned = {key: one.cleaned_to for key, one in self._partitions(pinned).items()}
+        return replace(end, cleaned=cleaned)
+
+    async def _hold(self, wanted: list[OffsetRange]) -> None:
+        await self._pins.hold_from({(one.topic_id, one.partition): one.begin for one in wanted})
 
     async def shares(self, start: StreamOffset, end: StreamOffset) -> list[list[PlannedRange]]:
         """Plan a batch: the same offsets give the same records, whenever that is.
 
+        Past the pin of a compacted topic they may not; that is told as records that are gone.
+
         Raises:
             Conflict: some of them are gone, and the options say that the query shall fail.
         """
-        wanted = [OffsetRange(*key, start.begin(key, end), end.next[key]) for key in end.next]
-        wanted = [one for one in wanted if one.begin < one.end]
+        wanted = _between(start, end)
         if not self._knows(wanted):
             await self._log.barrier()
-        await self._pins.hold_from({(one.topic_id, one.partition): one.begin for one in wanted})
+        await self._hold(wanted)
         planner = Planner(self._log, is_committed=self._options.is_committed)
         ranges = await planner.plan(wanted)
-        handle_gaps(self._options, planner.gaps)
+        handle_gaps(self._options, [*planner.gaps, *self._compacted(wanted, end)])
         return await planner.tasks(ranges, cutting(self._options))
+
+    def _compacted(self, wanted: list[OffsetRange], end: StreamOffset) -> list[Gap]:
+        """Find what was compacted away since the batch was planned first."""
+        known = [(one, end.cleaned[one[:2]]) for one in wanted if one[:2] in end.cleaned]
+        found = (compacted_since(self._log.state, one, cleaned_to) for one, cleaned_to in known)
+        return [gap for gap in found if gap is not None]
 
     async def _publish(self, done: StreamOffset) -> None:
         """Tell how far the query has come: the next batch begins where the last was committed.
@@ -187,7 +209,7 @@ class StreamPlan:
             self._fired_ms = now
         return False
 
-    def _partitions(self, keys: Mapping[Key, int]) -> dict[Key, Partition]:
+    def _partitions(self, keys: Iterable[Key]) -> dict[Key, Partition]:
         topics = self._log.state.topics
         found = {key: topics.partition(*key) for key in keys}
         return {key: one for key, one in found.items() if one is not None}
@@ -195,6 +217,12 @@ class StreamPlan:
 
 def _key(subject: Subject) -> Key:
     return subject.topic.id, subject.partition.index
+
+
+def _between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
+    """Return what a batch reads."""
+    wanted = [OffsetRange(*key, start.begin(key, end), end.next[key]) for key in end.next]
+    return [one for one in wanted if one.begin < one.end]
 
 
 def _but(numbers: Mapping[Key, int], gone: list[Key]) -> dict[Key, int]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
 from rookery.cluster.state.sinks import Batch
+from rookery.direct.host import host_mark
 from rookery.errors import ConfigError, Conflict
 from rookery.spark import writing
-from rookery.spark.checkpoint import check_stream
+from rookery.spark.checkpoint import check_stream, local_path
 from rookery.spark.writeoptions import WriteOptions
 
 if TYPE_CHECKING:
@@ -44,15 +44,18 @@ def stream_writer(
         )
     chosen = WriteOptions.of(options, is_stream=True)
     check_stream(chosen.checkpoint)
+    if chosen.checkpoint and local_path(chosen.checkpoint) is None:
+        _warn_of(chosen.checkpoint)
     writing.check_rows(chosen, schema)
-    return StreamWriter(chosen)
+    return StreamWriter(chosen, host_mark(chosen.place))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a stream under its sink id."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, options: WriteOptions, host: str = "") -> None:
         self._options = options
+        self._host = host
 
     # Spark's own class says the same, of rows.
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
@@ -64,12 +67,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f" and {writing.BATCH_PROPERTY} are not set), so rows could be written twice: this "
                 "Spark is not supported"
             )
-        return writing.stage(self._options, Batch(self._options.sink_id, *stream), iterator)
+        batch = Batch(self._options.sink_id, *stream)
+        return writing.stage(self._options, batch, iterator, self._host)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit what all tasks have staged for this batch."""
         self._check(messages, batchId)
-        offsets = source_offsets(self._options.checkpoint, batchId)
+        offsets = source_offsets(self._checkpoint(messages), batchId)
         done = writing.commit_all(self._options, messages, offsets)
         if done is not None and done.is_repeated:
             log.info("batch %d of sink %s was there already", batchId, self._options.sink_id)
@@ -77,6 +81,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Give up what tasks have staged."""
         writing.abort_all(self._options, messages)
+
+    def _checkpoint(self, messages: list[WriterCommitMessage | None]) -> str:
+        """Return where the checkpoint is: as the option says, or by the query's name in a default.
+
+        Without either Spark makes up a name, which it does not tell.
+        """
+        if self._options.checkpoint:
+            return self._options.checkpoint
+        found = {one.checkpoints for one in messages if isinstance(one, writing.Written)} - {""}
+        if len(found) != 1 or not self._options.query_name:
+            return ""
+        return f"{found.pop().rstrip('/')}/{self._options.query_name}"
 
     def _check(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         for one in messages:
@@ -92,12 +108,12 @@ def source_offsets(checkpoint: str, batch_id: int) -> str:
 
     Empty if the checkpoint is not a folder of this host: then nothing can be resumed from it.
     """
-    parts = urlsplit(checkpoint)
-    if not checkpoint or parts.scheme not in {"", "file"}:
+    folder = local_path(checkpoint) if checkpoint else None
+    if folder is None:
+        _warn_of(checkpoint or "its checkpoint")
         return ""
-    path = Path(unquote(parts.path) if parts.scheme else checkpoint) / "offsets" / str(batch_id)
     try:
-        lines = path.read_text().splitlines()
+        lines = (folder / "offsets" / str(batch_id)).read_text().splitlines()
     except OSError as error:
         log.warning("resumeFrom will not know batch %d: %s", batch_id, error)
         return ""
@@ -106,3 +122,14 @@ def source_offsets(checkpoint: str, batch_id: int) -> str:
         log.warning("resumeFrom will not know batch %d: its offsets are too long", batch_id)
         return ""
     return text
+
+
+@lru_cache(maxsize=64)
+def _warn_of(checkpoint: str) -> None:
+    """Say that nothing can be resumed; once, not for every batch."""
+    log.warning(
+        "resumeFrom will not know how far this query has come: %s is no folder that is known and "
+        "can be read here; name one with checkpointLocation, or with "
+        "spark.sql.streaming.checkpointLocation and a queryName",
+        checkpoint,
+    )

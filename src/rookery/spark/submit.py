@@ -72,13 +72,16 @@ class Submission:
             made["ROOKERY_CONFIG"] = str(self.config.absolute())
         return {**made, **exported(self.master, self.settings)}
 
-    def recipe(self) -> str:
-        """Return the same as commands for a shell."""
+    def recipe(self, environ: Mapping[str, str]) -> str:
+        """Return the same as commands for a shell whose environment that is."""
         here = shlex.quote(str(self.folder))
         archive = shlex.quote(str(self.archive.absolute()))
+        made = self.environ(environ)
+        unset = [word for name in sorted(environ.keys() - made.keys()) for word in ("-u", name)]
+        added = [f"{name}={made[name]}" for name in made if made[name] != environ.get(name)]
         return (
             f"cd {here} && mkdir -p {FOLDER} && tar -xzf {archive} -C {FOLDER}\n"
-            f"PYSPARK_PYTHON={PYTHON} {shlex.join(self.command())}"
+            f"{shlex.join(['env', *unset, *added, *self.command()])}"
         )
 
     def prepare(self) -> None:

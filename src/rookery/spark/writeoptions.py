@@ -15,6 +15,7 @@ Without `sinkId` a batch write that is run again writes its rows again. A stream
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,15 +25,15 @@ from rookery.direct.commit import check_batch
 from rookery.direct.layout import Packing
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
+from rookery.spark.checkpoint import check_reachable
+from rookery.spark.given import shown
+from rookery.spark.names import NOT_WRITTEN, WRITE_NAMES
 
-KNOWN: Final = (
-    *("store", "cluster", "namespace", "data"),
-    *("topic", "compression", "createTopic", "batchBytes", "objectBytes", "uploads"),
-    *("sinkId", "batchId", "takeOver", "sourceOffsets"),
-)
 # Spark passes its own on to the sink of a stream.
 _SPARKS: Final = ("checkpointLocation", "queryName")
-_BY_LOWER: Final = {name.lower(): name for name in (*KNOWN, *_SPARKS)}
+_BY_LOWER: Final = {name.lower(): name for name in (*WRITE_NAMES, *_SPARKS)}
+# Fewer digits than 64 bits hold.
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class WriteOptions:
     source_offsets: str = ""
     checkpoint: str = ""
     """Where Spark keeps how far a stream has got."""
+    query_name: str = ""
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
@@ -73,8 +75,10 @@ class WriteOptions:
             takes_over=_flag(given, "takeOver"),
             source_offsets=given.get("sourceOffsets", ""),
             checkpoint=given.get("checkpointLocation", ""),
+            query_name=given.get("queryName", ""),
         )
         made.check(is_stream=is_stream)
+        check_reachable(made.place)
         return made
 
     def check(self, *, is_stream: bool) -> None:
@@ -98,14 +102,15 @@ class WriteOptions:
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by their proper names; those without a value are not set."""
+    """Return the options by their proper names, without a reader's; empty ones are not set."""
     given = {}
     for name, value in options.items():
         proper = _BY_LOWER.get(name.lower())
-        if proper is None:
+        if proper is not None:
+            if value.strip():
+                given[proper] = value.strip()
+        elif name.lower() not in NOT_WRITTEN:
             raise ConfigError(f"option {name!r} is not known{_advice(name)}")
-        if value.strip():
-            given[proper] = value.strip()
     return given
 
 
@@ -115,17 +120,16 @@ def _advice(name: str) -> str:
     near = difflib.get_close_matches(name.lower(), _BY_LOWER, 1)
     if near:
         return f"; do you mean {_BY_LOWER[near[0]]}?"
-    return f"; there are {', '.join(KNOWN)}"
+    return f"; there are {', '.join(WRITE_NAMES)}"
 
 
 def _number(given: Mapping[str, str], name: str, default: int) -> int:
     text = given.get(name)
     if text is None:
         return default
-    try:
-        return int(text)
-    except ValueError as error:
-        raise ConfigError(f"{name}={text!r}: must be a whole number") from error
+    if _NUMBER.fullmatch(text) is None:
+        raise ConfigError(f"{name}={shown(text)}: must be a whole number")
+    return int(text)
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:

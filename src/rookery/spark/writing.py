@@ -32,10 +32,12 @@ from pyspark.sql.types import (
 from rookery.cluster.state.sinks import Batch
 from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.commit import Commit, commit
+from rookery.direct.host import check_host
 from rookery.direct.staging import StagedObject, Staging, abort
 from rookery.direct.targets import find_target
 from rookery.direct.writable import check_columns
 from rookery.errors import Conflict, Error
+from rookery.spark.checkpoint import DEFAULT_LOCATION
 from rookery.spark.settling import settle
 from rookery.spark.writeoptions import WriteOptions
 
@@ -61,6 +63,8 @@ class Written(WriterCommitMessage):
     batch: Batch
     partition: int
     objects: tuple[StagedObject, ...]
+    checkpoints: str = ""
+    """Where the session's streams keep their checkpoints by default; only tasks are told that."""
 
 
 def check_rows(options: WriteOptions, schema: StructType) -> None:
@@ -108,8 +112,15 @@ def streaming_batch() -> tuple[str, int] | None:
     return query, int(batch)
 
 
-def stage(options: WriteOptions, batch: Batch, rows: Iterator[pa.RecordBatch]) -> Written:
-    """Stage a task's rows."""
+def stage(
+    options: WriteOptions, batch: Batch, rows: Iterator[pa.RecordBatch], host: str
+) -> Written:
+    """Stage a task's rows; the host is the only one where that can be done, empty if all can.
+
+    Raises:
+        ConfigError: this is another host.
+    """
+    check_host(options.place, host)
     log = shared(options.place)
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
@@ -123,7 +134,8 @@ def stage(options: WriteOptions, batch: Batch, rows: Iterator[pa.RecordBatch]) -
         _give_up(log, staging)
         raise
     settle()
-    return Written(batch, partition, tuple(objects))
+    checkpoints = context.getLocalProperty(DEFAULT_LOCATION) if context else None
+    return Written(batch, partition, tuple(objects), checkpoints or "")
 
 
 def _give_up(log: BlockingLog, staging: Staging) -> None:

@@ -35,12 +35,12 @@ def submit(args: argparse.Namespace) -> int:
         folder=args.folder,
         config=args.config,
     )
+    ours = os.environ  # noqa: TID251 (all of it is passed on)
     if args.dry_run:
-        print(submission.recipe())
+        print(submission.recipe(ours))
         return 0
     submission.prepare()
-    command = submission.command()
-    environ = submission.environ(os.environ)  # noqa: TID251 (all of it is passed on)
+    command, environ = submission.command(), submission.environ(ours)
     return subprocess.call(command, cwd=args.folder, env=environ)  # noqa: S603 (the user's program)
 
 
