@@ -11,6 +11,7 @@ import pytest
 from rookery.direct.offsets import EARLIEST, LATEST
 from rookery.errors import ConfigError
 from rookery.spark import schema as columns
+from rookery.spark import sqltable
 from rookery.spark.batchread import BatchReader
 from rookery.spark.options import ReadOptions
 from rookery.spark.source import RookerySource
@@ -146,12 +147,25 @@ def test_the_options_of_writers_are_left_alone() -> None:
         WriteOptions.of({**PLACE, "topic": "t", "logDir": "/kafka"}, is_stream=False)
 
 
-def test_what_spark_knows_of_a_table_is_no_help() -> None:
-    of_table = {"provider": "rookery", "owner": "me", "option.store": "file:///x"}
-    with pytest.raises(ConfigError, match=r"^CREATE TABLE .* use CREATE TEMPORARY VIEW"):
-        RookerySource(of_table)
-    with pytest.raises(ConfigError, match=r"^no place is named.* use CREATE TEMPORARY VIEW"):
-        RookerySource({})
+def test_a_table_s_options_travel_with_its_columns() -> None:
+    made = {"provider": "rookery", "owner": "me", "option.subscribe": "t", "option.store": "s3://b"}
+    schema = RookerySource(made).schema()
+    assert sqltable.told(schema) == {"subscribe": "t", "store": "s3://b"}
+    assert sqltable.told(columns.spark_schema(("value",))) == {}
+    with pytest.raises(ConfigError, match="say which topic it is"):
+        RookerySource({"provider": "rookery", "owner": "me"})
+    with pytest.raises(ConfigError, match="store: has a secret in it"):
+        RookerySource({"option.store": "s3://b?secret_access_key=x", "option.subscribe": "t"})
+
+
+def test_a_statement_s_options_win_over_a_table_s() -> None:
+    both = sqltable.together({"subscribe": "t", "store": "s3://b"}, {"Subscribe": "u"})
+    assert both == {"Subscribe": "u", "store": "s3://b"}
+    assert sqltable.for_writing(both)["topic"] == "u"
+    assert "topic" not in sqltable.for_writing({"subscribe": "t,u"})
+    assert sqltable.for_writing({"subscribe": "t", "topic": "v"})["topic"] == "v"
+    with pytest.raises(ConfigError, match="no option is given"):
+        sqltable.together({}, {})
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException
 
+from rookery.spark.schema import COLUMNS
 from rookery.testing.backends import ProxyThread
 from rookery.testing.seaweed import SeaweedServer
 from tests.direct.logs import BASE, Cluster, Sent, create, send, send_aborted, values
@@ -188,23 +189,46 @@ def test_sql_reads_and_inserts(spark: SparkSession, tmp_path: Path) -> None:
     spark.catalog.dropTempView("rookery_both")
 
 
-def test_sql_tables_have_no_options_when_they_are_used(
-    spark: SparkSession, cluster: Cluster
-) -> None:
-    """Spark loses them (4.2 and 4.3): it is told when the table is made, and when it is read."""
+def test_sql_tables_are_read_and_inserted_into(spark: SparkSession, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        create(broker, "t", 2)
     given = f"(store '{cluster.store}', subscribe 't')"
-    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
-        spark.sql(f"CREATE TABLE rookery_table USING rookery OPTIONS {given}")
-    spark.sql(f"CREATE TABLE rookery_table (value binary) USING rookery OPTIONS {given}")
     try:
-        with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
-            spark.sql("SELECT * FROM rookery_table").collect()
-        same = given.replace("store ", "store = ").replace("subscribe ", "subscribe = ")
-        count = f"SELECT count(*) AS n FROM rookery_table WITH {same}"  # noqa: S608 (our own)
-        [row] = spark.sql(count).collect()
-        assert row.n == ROWS
+        spark.sql(f"CREATE TABLE rookery_table USING rookery OPTIONS {given}")
+        spark.sql("INSERT INTO rookery_table (key, value) VALUES (binary('k'), binary('v'))")
+        spark.sql("INSERT INTO rookery_table (value, partition) SELECT binary('w'), 1")
+        rows = spark.sql(
+            "SELECT string(key), string(value), partition, offset FROM rookery_table WITH "
+            "(assign = '{\"t\": [1]}', subscribe = '')"
+        ).collect()
+        assert [tuple(row)[1:] for row in rows if row.key is None] == [("w", 1, rows[-1].offset)]
+        assert spark.table("rookery_table").count() == 2
+        assert spark.table("rookery_table").columns == list(COLUMNS)
+        spark.sql("CREATE TABLE rookery_other AS SELECT value FROM rookery_table")
+        assert spark.table("rookery_other").count() == 2
+        stream = spark.readStream.option("startingOffsets", "earliest").table("rookery_table")
+        query = stream.writeStream.format("memory").queryName("rookery_memory")
+        query.trigger(availableNow=True).start().awaitTermination()
+        assert spark.table("rookery_memory").count() == 2
+        with pytest.raises(PySparkException, match="column offset: the log gives it"):
+            spark.sql("INSERT INTO rookery_table (value, offset) VALUES (binary('w'), 7)")
+        with pytest.raises(PySparkException, match="a topic is appended to"):
+            spark.sql("INSERT OVERWRITE rookery_table (value) VALUES (binary('w'))")
     finally:
-        spark.sql("DROP TABLE rookery_table")
+        spark.sql("DROP TABLE IF EXISTS rookery_table")
+        spark.sql("DROP TABLE IF EXISTS rookery_other")
+
+
+def test_a_table_that_lacks_its_options_says_what_to_do(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException, match="say which topic it is"):
+        spark.sql("CREATE TABLE rookery_none USING rookery")
+    spark.sql("CREATE TABLE rookery_columns (value binary) USING rookery OPTIONS (subscribe 't')")
+    try:
+        with pytest.raises(PySparkException, match="without a list of columns"):
+            spark.sql("SELECT * FROM rookery_columns").collect()
+    finally:
+        spark.sql("DROP TABLE rookery_columns")
 
 
 def test_order_by_time_and_the_latest_of_each_key(spark: SparkSession, cluster: Cluster) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSourceReader,
@@ -15,27 +15,26 @@ from pyspark.sql.types import StructType
 
 from rookery.errors import ConfigError
 from rookery.spark import schema as columns
+from rookery.spark import sqltable
 from rookery.spark.options import ReadOptions, limits_in
 from rookery.spark.secrets import check_no_secrets
 
 if TYPE_CHECKING:
     from rookery.spark.batchread import BatchReader
 
-_OF_TABLE: Final = "option."
-
 
 class RookerySource:
-    """Topics of a log, by the options of one DataFrame."""
+    """Topics of a log, by the options of one DataFrame, or of a table in Spark's catalog."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Take options as Spark passes them.
 
         Raises:
-            ConfigError: they are a table's, or have a secret in them.
+            ConfigError: they have a secret in them, or are of a table without any.
         """
-        _check_no_table(options)
-        check_no_secrets(options)
-        self._options = options
+        self._table = sqltable.declared(options)
+        self._options = options if self._table is None else self._table
+        check_no_secrets(self._options)
 
     def schema(self) -> StructType:
         """Return the columns that are read: those of Spark's Kafka source, or those asked for.
@@ -43,7 +42,8 @@ class RookerySource:
         Raises:
             ConfigError: an option cannot be used.
         """
-        return columns.spark_schema(ReadOptions.columns_of(self._options))
+        found = columns.spark_schema(ReadOptions.columns_of(self._options))
+        return found if self._table is None else sqltable.noted(found, self._table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch; a schema given by the user chooses columns.
@@ -78,31 +78,23 @@ class RookerySource:
         """Return what writes a batch."""
         from rookery.spark.batchwrite import batch_writer  # noqa: PLC0415 (readers do not need it)
 
-        return batch_writer(self._options, schema, overwrite=overwrite)
+        return batch_writer(*self._written(schema), overwrite=overwrite)
 
     def stream_writer(self, schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
         """Return what writes a stream."""
         from rookery.spark.streamwrite import stream_writer  # noqa: PLC0415
 
-        return stream_writer(self._options, schema, overwrite=overwrite)
+        return stream_writer(*self._written(schema), overwrite=overwrite)
 
     def _chosen(self, schema: StructType, *, is_stream: bool = False) -> ReadOptions:
-        options = ReadOptions.of(self._options, is_stream=is_stream)
+        given = sqltable.together(sqltable.told(schema), self._options)
+        options = ReadOptions.of(given, is_stream=is_stream)
         return options.with_columns(columns.names_of(schema))
 
-
-def _check_no_table(options: Mapping[str, str]) -> None:
-    """Refuse tables of Spark's catalog.
-
-    Spark shows their options, with a prefix, when one is made. When it is read or written they are
-    lost: a source in Python is passed those of the statement alone.
-    """
-    why = (
-        "CREATE TABLE … USING rookery: Spark does not pass a table's options to a source in Python "
-        "when the table is used; use CREATE TEMPORARY VIEW … USING rookery OPTIONS (…), which can "
-        "be read and inserted into, or give them each time: SELECT … FROM t WITH (store = '…', …)"
-    )
-    if not options:
-        raise ConfigError(f"no place is named, and no other option is given. If by {why}")
-    if any(name.lower().startswith(_OF_TABLE) for name in options):
-        raise ConfigError(why)
+    def _written(self, schema: StructType) -> tuple[dict[str, str], StructType]:
+        """Return options and columns for a writer."""
+        table = sqltable.told(schema)
+        given = sqltable.together(table, self._options)
+        return (
+            (sqltable.for_writing(given), sqltable.writable(schema)) if table else (given, schema)
+        )
