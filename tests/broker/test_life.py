@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from rookery.broker import broker as broker_module
 from rookery.broker.broker import Broker
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage import Storage
 from rookery.client import Client, TopicPartition
 from rookery.client.configs import ResourceType
 from rookery.cluster.events.brokers import BrokerExpired
-from rookery.errors import ConfigError, Corrupt
+from rookery.errors import ConfigError, Corrupt, Unavailable
 from rookery.log.settings import RewriteSettings
+from rookery.wire.message import Message
 
 Start = Callable[..., Awaitable[tuple[Broker, Client]]]
 
@@ -130,6 +132,40 @@ async def test_an_expired_broker_comes_back_and_serves(start: Start) -> None:
     await until(lambda: first.replica.incarnation not in (0, old))
     await fill(client, "t", range(5, 10))
     assert await read(client, "t") == list(range(10))
+
+
+@pytest.mark.parametrize("lands", [False, True])
+async def test_an_expired_broker_comes_back_though_the_log_fails_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch, lands: bool
+) -> None:
+    first, client = await start(node_id=1)
+    second, _ = await start(node_id=2)
+    await client.create_topic("t", 1)
+    old = first.replica.incarnation
+    register, failures = first.replica.register, 0
+
+    async def unlucky(event: Message) -> int:
+        nonlocal failures
+        failures += 1
+        if failures <= 2:
+            if lands:
+                await register(event)
+            first.replica.incarnation = 0
+            raise Unavailable("the answer was lost")
+        return await register(event)
+
+    monkeypatch.setattr(first.replica, "register", unlucky)
+    monkeypatch.setattr(broker_module, "_REJOIN_SECONDS", 0.01)
+    await second.replica.barrier()
+    last = second.replica.state.brokers.sequences[old]
+
+    await second.replica.propose([BrokerExpired(incarnation=old, last_sequence=last)])
+
+    await until(lambda: failures > 2 and first.replica.incarnation not in (0, old))
+    await fill(client, "t", range(5))
+    assert await read(client, "t") == list(range(5))
+    await second.replica.barrier()
+    assert second.replica.state.brokers.by_node[1].incarnation == first.replica.incarnation
 
 
 async def test_a_broker_whose_place_is_taken_stops(start: Start) -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.events.topics import LogStartMoved
 from rookery.errors import ErrorCode
+from rookery.records.batch import fetched, parse, restamp_into
 from rookery.records.compression import CODECS, named
 from rookery.records.record import BatchSettings, Record, build
 from rookery.testing.served import ServedBroker
@@ -28,7 +29,7 @@ from rookery.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.broker.raw import Raw, batch, create, forget_tail, raw
+from tests.broker.raw import Raw, batch, bytes_of, create, forget_tail, raw
 
 BEGIN = 1_700_000_000_000
 LATEST, EARLIEST, MAX, LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
@@ -101,6 +102,22 @@ async def test_special_times_need_their_version(served: ServedBroker, topic: str
             assert (new.error_code, new.offset) == (ErrorCode.NONE, offset)
         [bad] = await find(client, topic, -7)
         assert bad.error_code is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+async def test_a_highest_time_that_a_client_leaves_out_is_set(
+    served: ServedBroker, topic: str, codec: str
+) -> None:
+    whole = timed(5, 9, 7, codec=codec)
+    bare = bytearray(whole)
+    restamp_into(bare, parse(whole)._replace(max_timestamp=-1))
+    async with raw(served) as client:
+        await client.produce(topic, timed(1))
+        await client.produce(topic, bytes(bare))
+        found = await find(client, topic, BEGIN + 6, BEGIN + 10, MAX)
+        [kept] = fetched(bytes_of(await client.fetch(topic, 1)))
+    assert [one.offset for one in found] == [2, -1, 2]
+    assert kept.max_timestamp == BEGIN + 9
 
 
 @pytest.mark.parametrize("is_cold", [False, True])

@@ -25,7 +25,7 @@ from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
 from rookery.cluster.state.state import FEATURE_LEVEL, Applied
-from rookery.errors import ConfigError, Error
+from rookery.errors import ConfigError, Error, Unavailable
 from rookery.log.journal import Journal
 from rookery.log.medium import JournalMedium
 from rookery.log.survey import Survey
@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 # How often offsets are looked for that nobody uses (Kafka's offsets.retention.check.interval.ms).
 _OFFSETS_INTERVAL_MS: Final = 600_000
+_REJOIN_SECONDS: Final = 1.0
 
 
 class Broker:
@@ -145,6 +146,9 @@ class Broker:
         self._is_stopping = True
         self.services.is_draining = True
         await self.chores.stop()
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+            await asyncio.gather(self._rejoining, return_exceptions=True)
         await self.caretaking.stop()
         self.waiting.hurry_all()
         self.groups.stop()
@@ -228,7 +232,13 @@ class Broker:
         """Come back as a new incarnation: the others took us for dead."""
         log.warning("broker %d was expired and joins again", self.services.node_id)
         await self.medium.close()
-        await self._join()
+        while True:
+            try:
+                return await self._join()
+            except Unavailable as error:
+                # If it did get into the log, the next one takes its place, as it has our address.
+                log.warning("broker %d cannot join yet: %s", self.services.node_id, error)
+            await asyncio.sleep(_REJOIN_SECONDS)
 
     async def _survey(self) -> None:
         """Look for what a machine that went down may have taken along, if that is possible."""
@@ -278,6 +288,9 @@ class Broker:
 
     async def _look_after(self) -> None:
         """See that a medium that failed is tried again, and that names do not run out."""
+        if self._is_out:
+            self._fenced()
+            return
         await self.medium.look_after()
         if self.numbers.is_nearly_spent:
             await self.services.writer.drain()
@@ -290,9 +303,13 @@ class Broker:
             self.cache.invalidate(object_id)
             if self.storage.files is not None:
                 self.storage.files.forget(object_id)
-        replica = self.replica
-        if replica.incarnation and replica.incarnation not in replica.state.brokers.sequences:
+        if self.replica.incarnation and self._is_out:
             self._fenced()
+
+    @property
+    def _is_out(self) -> bool:
+        """Whether the cluster does not count this process as alive."""
+        return self.replica.incarnation not in self.replica.state.brokers.sequences
 
     def _fenced(self) -> None:
         """Come back, unless another process has this broker's place: they would fight for it."""
@@ -307,6 +324,11 @@ class Broker:
             )
             return
         self._rejoining = asyncio.create_task(self._rejoin())
+        self._rejoining.add_done_callback(self._rejoined)
+
+    def _rejoined(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self._fail(error)
 
     def _drop_clients(self) -> None:
         self.groups.drop_all()

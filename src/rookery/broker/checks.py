@@ -2,7 +2,8 @@
 
 Most is told by a batch's header. Records, which are known to be whole unless they are compressed,
 are looked at only where a setting asks for it: keys in a compacted topic, a bound on old times, a
-codec of the topic's own, or that compressed ones are opened and checked, too.
+codec of the topic's own, or that compressed ones are opened and checked, too; and where the header
+cannot be right about the highest time. Some clients leave that at -1, and Kafka sets it then.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.records.batch import BatchHeader
 from rookery.records.compression import named
+from rookery.records.record import Contents
 
 PRODUCER: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"
@@ -56,9 +58,14 @@ class Rules(NamedTuple):
 
     def wants_look(self, headers: list[BatchHeader]) -> bool:
         """Whether `adapt` has to see these batches."""
-        if self.is_plain or not self.only_opens:
-            return not self.is_plain
-        return any(header.attributes & batches.CODEC_MASK for header in headers)
+        if not self.only_opens:
+            return True
+        for header in headers:
+            if header.max_timestamp < header.base_timestamp:
+                return True
+            if header.attributes & batches.CODEC_MASK and not self.is_plain:
+                return True
+        return False
 
     def admits(self, header: BatchHeader, latest_ms: int) -> bool:
         """Whether a batch is fine by what its header says; if not, `check` tells."""
@@ -122,7 +129,10 @@ def adapt(data: memoryview, settings: TopicConfigs, now_ms: int) -> memoryview:
         ApiError: with the code that Kafka answers.
     """
     header = batches.parse(data)
-    _check_records(data, header, settings, now_ms)
+    contents = _check_records(data, header, settings, now_ms)
+    if header.max_timestamp < header.base_timestamp and not settings.is_append_time:
+        header = header._replace(max_timestamp=contents.max_timestamp)
+        data = memoryview(bytearray(b"".join(batches.restamp(data, header))))
     name = "none" if settings.compression_type == UNCOMPRESSED else settings.compression_type
     if name in {PRODUCER, header.codec.name}:
         return data
@@ -148,7 +158,7 @@ def _limit(settings: TopicConfigs) -> int:
 
 def _check_records(
     data: memoryview, header: BatchHeader, settings: TopicConfigs, now_ms: int
-) -> None:
+) -> Contents:
     limit = _limit(settings)
     contents = records.inspect(data, header, limit)
     if settings.is_compacted and contents.null_keys:
@@ -166,3 +176,4 @@ def _check_records(
         contents.check_times(
             now_ms, settings.timestamp_before_max_ms, settings.timestamp_after_max_ms
         )
+    return contents

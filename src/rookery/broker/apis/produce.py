@@ -149,7 +149,7 @@ class _Intake:
             ]
         answer = PartitionProduceResponse(index=index, error_code=_NONE, base_offset=-1)
         self.placed.append((answer, topic, first, len(self.batches)))
-        if not rules.is_plain and rules.wants_look(headers):
+        if rules.wants_look(headers):
             self.looks.append(_Look(rules.configs, first, len(self.batches), answer))
         return answer
 
