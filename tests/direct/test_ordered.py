@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -17,7 +18,12 @@ from rookery.direct.latest import KeyShare
 from rookery.direct.ordered import Reached, SpanShare
 from rookery.direct.plan import Gap, PlannedRange, Planner
 from rookery.direct.read import RangeReader, plan_again
+from rookery.errors import Corrupt
+from rookery.records.batch import parse, restamp_into
 from rookery.records.reading import COLUMNS, Reading
+from rookery.records.record import Record, build
+from rookery.testing.served import ServedBroker
+from tests.broker.raw import raw
 from tests.direct.logs import (
     BASE,
     Cluster,
@@ -91,13 +97,13 @@ class Spans:
         self._reader.close()
 
     def rows(self, share: SpanShare) -> list[Seen]:
-        found = ordered.ordered(share, COLUMNS, self._read, self._plan, self.reached)
+        found = ordered.ordered(share, COLUMNS, self.read, self.plan, self.reached)
         return seen(found)
 
-    def _read(self, one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def read(self, one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return self._reader.columns([one], Reading(columns=tuple(names), max_rows=64), no_gaps)
 
-    def _plan(self, one: PlannedRange, begin: int, end: int) -> PlannedRange | None:
+    def plan(self, one: PlannedRange, begin: int, end: int) -> PlannedRange | None:
         self.again.append(begin)
         return plan_again(self._place, one, begin, no_gaps, end)
 
@@ -206,3 +212,48 @@ def test_tombstones_go_and_records_without_a_key_stay(tmp_path: Path) -> None:
         left = {value for one in found for value in one["value"].to_pylist()}
         assert left == {b"2", b"3", b"4"}
         assert sum(one.num_rows for one in found) == 3
+
+
+async def produce(broker: ServedBroker, *batches: bytes) -> None:
+    async with raw(broker) as client:
+        for one in batches:
+            await client.produce("t", one)
+
+
+def batch_of(*times: int, says: int | None = None) -> bytes:
+    """Make a batch; its header may say another highest time."""
+    made = bytearray(build([Record(b"k", b"v", (), time) for time in times]))
+    header = parse(made)
+    restamp_into(made, header if says is None else header._replace(max_timestamp=says))
+    return bytes(made)
+
+
+def test_records_without_a_time_are_as_old_as_what_came_before(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        create(broker, "t", 1)
+        asyncio.run(produce(broker, batch_of(-1, -1), batch_of(BASE), batch_of(-1), batch_of(BASE)))
+    with cluster.log as log:
+        shares = log.run(ordered.shares(log.log, planned(log), 4))
+    with Spans(cluster) as spans:
+        found = [
+            offset
+            for share in shares
+            for rows in ordered.ordered(share, ["offset"], spans.read, spans.plan)
+            for offset in rows["offset"].to_pylist()
+        ]
+    assert found == [0, 1, 2, 3, 4]
+
+
+def test_a_time_that_a_batch_hides_is_told_and_nothing_is_left_out_in_silence(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        create(broker, "t", 1)
+        hidden = batch_of(BASE, BASE + 100, BASE + 101, says=BASE + 10)
+        asyncio.run(produce(broker, hidden, batch_of(BASE + 50), batch_of(BASE + 200)))
+    with cluster.log as log:
+        shares = log.run(ordered.shares(log.log, planned(log), 3))
+    with Spans(cluster) as spans, pytest.raises(Corrupt, match=r"t-0: the record at offset 1 is"):
+        list(map(spans.rows, shares))

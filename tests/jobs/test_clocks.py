@@ -22,7 +22,7 @@ from tests.direct.sinking import rows
 from tests.jobs.world import contents, create, fill
 
 _DAY_MS = 86_400_000
-_SILENCE_MS = 300
+_SILENCE_MS = 3_000
 
 
 class _Late:

@@ -159,6 +159,8 @@ def test_a_table_s_options_travel_with_its_columns() -> None:
 
 
 def test_a_statement_s_options_win_over_a_table_s() -> None:
+    elsewhere = {"data": "/folder", "topic": "copy"}
+    assert sqltable.together({"subscribe": "t", "store": "s3://b"}, elsewhere) == elsewhere
     both = sqltable.together({"subscribe": "t", "store": "s3://b"}, {"Subscribe": "u"})
     assert both == {"Subscribe": "u", "store": "s3://b"}
     assert sqltable.for_writing(both)["topic"] == "u"

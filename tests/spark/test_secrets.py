@@ -32,6 +32,7 @@ def test_an_address_with_a_secret_is_refused(name: str, value: str) -> None:
         "s3://bucket/x?region=r&access_key_id=me&endpoint=http://h:1",
         "s3://bucket/x?web_identity_token_file=/run/token",
         "file:///srv/secret/key",
+        "gs://bucket/x?application_credentials=/etc/key.json",
     ],
 )
 def test_other_addresses_are_not(store: str) -> None:

@@ -19,7 +19,7 @@ from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
 from rookery.records import batch as batch_format
 from rookery.records import murmur
-from rookery.records.batch import HEADER_SIZE, BatchHeader
+from rookery.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from rookery.records.columns import encode
 from rookery.records.compression import CODECS, Codec
 from rookery.records.crc import checksum
@@ -39,6 +39,8 @@ class Packing:
     topic: str = ""
     """Where all rows go; empty: where their column `topic` says."""
     compression: str = "none"
+    stamps: bool = True
+    """Whether rows without a time get that of now; else they stay without."""
     batch_bytes: int = 1_000_000
     """Records go into a batch up to this size; a larger one has a batch of its own."""
     object_bytes: int = 16 * 1024 * 1024
@@ -173,7 +175,7 @@ def _batches(
         codec=codec,
         max_batch_bytes=min(packing.batch_bytes, target.max_message_bytes),
         max_record_bytes=_most(target, codec),
-        timestamp_ms=now_ms,
+        timestamp_ms=now_ms if packing.stamps else NO_TIMESTAMP,
     )
     try:
         for batch in encode(rows, writing):

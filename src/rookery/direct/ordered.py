@@ -24,6 +24,7 @@ from rookery.cluster.state.partition import Row
 from rookery.direct.intime import Clocks, Piece, in_time
 from rookery.direct.log import DirectLog
 from rookery.direct.plan import PlannedRange, block_rows, joined_rows
+from rookery.errors import Corrupt
 
 SPAN_BYTES: Final = 64 * 1024 * 1024
 """What one task reads."""
@@ -71,6 +72,8 @@ class SpanPart:
     """The least that the clock is."""
     risen: PlannedRange | None
     """The row, before the range, by which the clock should be that of the beginning."""
+    tops: tuple[tuple[int, int], ...]
+    """Of each row in the range: the offset behind it, and the highest clock that it can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ async def shares(
     *,
     clock: int = -1,
     max_offsets: int = _FAR,
+    enough: int = _FAR,
 ) -> list[SpanShare]:
     """Cut the order into spans of about the same number of bytes.
 
@@ -104,18 +108,23 @@ async def shares(
         min_tasks: at least about so many spans, if there is enough to read.
         clock: that of records which were read before; those of the ranges have no lower one.
         max_offsets: a span has about so many at most.
+        enough: spans behind more bytes than this are left out.
 
     Raises:
         Corrupt, Conflict, Unavailable: an index cannot be read.
     """
     fine = [_Fine(await _blocks(log, one), clock) for one in ranges]
-    found = []
-    begin = _BEGIN
+    found: list[SpanShare] = []
+    begin, size = _BEGIN, 0
     for end, offsets in _cuts(fine, min_tasks, max_offsets):
         parts = [one.part(begin.within(rank), end.within(rank)) for rank, one in enumerate(fine)]
-        found.append(SpanShare(end, [part for part in parts if part is not None], offsets))
+        share = SpanShare(end, [part for part in parts if part is not None], offsets)
+        found += [share] if share.parts else []
+        size += share.size
+        if size > enough:
+            break
         begin = end
-    return [one for one in found if one.parts]
+    return found
 
 
 async def _blocks(log: DirectLog, one: PlannedRange) -> PlannedRange:
@@ -192,6 +201,10 @@ class _Fine:
             stop=whole.end,
             clock=self._clock,
             risen=self._risen(first, begin),
+            tops=tuple(
+                (row.end_offset, top)
+                for row, top in zip(rows[first:stop], self._clocks[first:stop], strict=True)
+            ),
         )
 
     def _is_behind(self, first: int, at: int, end: Edge) -> bool:
@@ -249,6 +262,9 @@ class _Taking:
         self._clock = part.clock
         self._next: int | None = None
         """The first record behind the span, if it was seen."""
+        # Behind the range, nothing is known.
+        self._row_ends = np.array([end for end, _ in part.tops], np.int64)
+        self._tops = np.array([*(top for _, top in part.tops), _FAR], np.int64)
 
     def pieces(self, names: Sequence[str], read: Read, again: Again) -> Iterator[Piece]:
         part = self._part
@@ -281,6 +297,7 @@ class _Taking:
     def _take(self, batch: pa.RecordBatch) -> Piece:
         clocks = np.maximum.accumulate(np.maximum(_times(batch), self._clock))
         offsets = np.asarray(batch["offset"])
+        self._check(clocks, offsets)
         first, stop = (
             _before(clocks, offsets, edge) for edge in (self._part.begin, self._part.end)
         )
@@ -290,9 +307,21 @@ class _Taking:
             self._next = int(offsets[stop])
         return Piece(batch.slice(first, stop - first), clocks[first:stop])
 
+    def _check(self, clocks: Clocks, offsets: np.ndarray[Any, Any]) -> None:
+        """Refuse times that rows do not know of: other spans would not look for their records."""
+        tops = self._tops[np.searchsorted(self._row_ends, offsets, "right")]
+        if (wrong := np.flatnonzero(clocks > tops)).size:
+            one = self._part.range
+            raise Corrupt(
+                f"{one.topic}-{one.partition}: the record at offset {offsets[wrong[0]]} is of a "
+                "later time than its batch says, so that an order by time would leave some out; "
+                "`rookery job copy` or `repartition` writes the topic anew, and then it can be read"
+            )
+
 
 def _times(batch: pa.RecordBatch) -> Clocks:
-    return np.asarray(batch["timestamp"].cast(pa.int64()))
+    # What has no time is as old as what came before it.
+    return np.asarray(batch["timestamp"].cast(pa.int64()).fill_null(-1))
 
 
 def _before(clocks: Clocks, offsets: np.ndarray[Any, Any], edge: Edge) -> int:

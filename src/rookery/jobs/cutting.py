@@ -23,6 +23,7 @@ SLICE_BYTES: Final = 512 * 1024 * 1024
 _SLICE_OFFSETS: Final = 4_000_000
 _TASK_OFFSETS: Final = 1_000_000
 _HALVINGS: Final = 40
+_ALL: Final = (1 << 63) - 1
 
 
 def check_slice_bytes(size: int) -> None:
@@ -173,7 +174,7 @@ class TimeCutter(_Cutter):
 
     def remaining(self, position: dict[str, Any]) -> int:
         """Return how many bytes there are behind a position."""
-        return sum(share.size for share in self._behind(self._begin(position), self.slice_bytes))
+        return _size(self._ranges(self._begin(position)))
 
     def next(self, position: dict[str, Any], max_bytes: int) -> Slice | None:
         """Return what follows a position; None if nothing does, or nothing within the bound.
@@ -184,7 +185,7 @@ class TimeCutter(_Cutter):
         most = min(self.slice_bytes, max_bytes or self.slice_bytes)
         chosen: list[SpanShare] = []
         size = offsets = 0
-        for share in self._behind(position, most):
+        for share in self._behind(position, most, most):
             size += share.size
             offsets += share.offsets
             if chosen and (size > most or offsets > _SLICE_OFFSETS):
@@ -213,11 +214,14 @@ class TimeCutter(_Cutter):
             )
         return position
 
-    def _behind(self, position: dict[str, Any], max_bytes: int) -> list[SpanShare]:
-        """Return the spans behind a position; no larger than that, where it can be done."""
-        _check_starts(position["next"], position["ends"], self._starts())
-        ranges = self._plan(position["next"], position["ends"])
-        self._known(position)
+    def _behind(
+        self, position: dict[str, Any], max_bytes: int, enough: int = _ALL
+    ) -> list[SpanShare]:
+        """Return the spans behind a position, no larger than that, where it can be done.
+
+        As many as have more than `enough` bytes together: what is behind them is cut later on.
+        """
+        ranges = self._ranges(position)
         count = max(self.tasks, 2 * -(-_size(ranges) // max_bytes))
         return self.log.run(
             span_shares(
@@ -226,8 +230,17 @@ class TimeCutter(_Cutter):
                 count,
                 clock=position["time"],
                 max_offsets=_TASK_OFFSETS,
+                enough=enough,
             )
         )
+
+    def _ranges(self, position: dict[str, Any]) -> list[PlannedRange]:
+        """Plan all that lies behind a position."""
+        self._known(position)
+        _check_starts(position["next"], position["ends"], self._starts())
+        ranges = self._plan(position["next"], position["ends"])
+        self._known(position)  # by names: they are still of the same topics
+        return ranges
 
 
 def _check_starts(begins: Offsets, ends: Offsets, starts: Offsets) -> None:

@@ -134,11 +134,12 @@ def _work(spark: SparkSession, tasks: list[Task], run: Run, report: Report) -> N
         if run.max_bytes and report.slices and budget < _LEAST_BYTES:
             break
         wave, tasks = tasks[: 4 * slots(spark)], tasks[4 * slots(spark) :]
+        bounded = wave
         if run.max_bytes:
             most = max(budget // _LEAST_BYTES, 1)
             wave, tasks = wave[:most], wave[most:] + tasks
-            wave = [within(task, budget // len(wave)) for task in wave]
-        for task, done in zip(wave, run_tasks(spark, copy_partition, wave), strict=True):
+            bounded = [within(task, budget // len(wave)) for task in wave]
+        for task, done in zip(wave, run_tasks(spark, copy_partition, bounded), strict=True):
             before, after = before + done.before, after + done.after
             report.done_bytes += done.bytes
             report.slices += done.slices

@@ -80,7 +80,8 @@ class _Moving:
         self._rows = 0
         self._reached: Reached = {}
         if task.batch is not None:
-            self._staging = Staging(self._log.log, task.batch, task.packing)
+            packing = replace(task.packing, stamps=False)  # a record stays what it is
+            self._staging = Staging(self._log.log, task.batch, packing)
 
     def run(self) -> Moved:
         objects = []

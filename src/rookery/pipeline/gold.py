@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from rookery.clock import SystemRandom
+from rookery.errors import Conflict
 from rookery.pipeline.engine import Engine, sink_key
 from rookery.pipeline.frames import arrow_schema, frame_of
 from rookery.pipeline.manifests import identities
@@ -46,9 +48,10 @@ def make_gold(spark: SparkSession, engine: Engine) -> list[str]:
         note = _Note(pipeline, gold, commits)
         if last is None or not note.is_of(last.batch):
             batch = last.batch + 1 if last else 0
-            _make(spark, gold, BatchName(name, engine.origin.query, batch))
-            note.write(batch)
-            made.append(gold.name)
+            # Another run may have been faster, of an older silver: the next one sees to that.
+            if _make(spark, gold, BatchName(name, engine.origin.query, batch)):
+                note.write(batch)
+                made.append(gold.name)
     return made
 
 
@@ -72,7 +75,8 @@ class _Note:
     def write(self, batch: int) -> None:
         for old in self._folder.list(self._prefix):
             self._folder.delete(old.key)
-        self._folder.create(self._path(batch), b"{}")
+        with suppress(Conflict):
+            self._folder.create(self._path(batch), b"{}")
 
     def _path(self, batch: int) -> str:
         return f"{self._prefix}{batch:020}-{self._made_of}.json"
@@ -91,14 +95,15 @@ def _views(spark: SparkSession, pipeline: Pipeline) -> None:
                 frame.createOrReplaceTempView("silver")
 
 
-def _make(spark: SparkSession, gold: Gold, name: BatchName) -> None:
+def _make(spark: SparkSession, gold: Gold, name: BatchName) -> bool:
+    """Make a table anew; False: somebody else has made this batch of it."""
     frame = spark.sql(gold.sql)
     schema = arrow_schema(frame)
     found = frame.mapInArrow(
         _Stage(gold.table(), name, schema), "path string, rows long, bytes long"
     )
     files = [DataFile(row["path"], row["rows"], row["bytes"]) for row in found.collect()]
-    open_table(gold.table()).replace(name, files, schema)
+    return open_table(gold.table()).replace(name, files, schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ _WORDS: Final = ("secret", "token", "password", "credential")
 # … or at their end, …
 _ENDS: Final = ("_key", "_key_base64")
 # … but not if they say where to find one.
-_PUBLIC: Final = ("_file", "_path")
+_PUBLIC: Final = ("_file", "_path", "_uri", "application_credentials")
 
 
 def check_no_secrets(options: Mapping[str, str]) -> None:

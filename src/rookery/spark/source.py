@@ -93,8 +93,7 @@ class RookerySource:
 
     def _written(self, schema: StructType) -> tuple[dict[str, str], StructType]:
         """Return options and columns for a writer."""
-        table = sqltable.told(schema)
-        given = sqltable.together(table, self._options)
-        return (
-            (sqltable.for_writing(given), sqltable.writable(schema)) if table else (given, schema)
-        )
+        given = sqltable.together(sqltable.told(schema), self._options)
+        if given == dict(self._options):
+            return given, schema
+        return sqltable.for_writing(given), sqltable.writable(schema)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _PREFIX: Final = "option."
 _PROVIDER: Final = "provider"
 _NOTE: Final = "rookery"
-_GIVEN_BY_THE_LOG: Final = ("offset", "timestampType")
+_PLACES: Final = frozenset({"store", "cluster", "data", "logdir"})
+_GIVEN_BY_THE_LOG: Final[tuple[str, ...]] = ("offset", "timestampType")
 
 
 def declared(options: Mapping[str, str]) -> dict[str, str] | None:
@@ -60,7 +61,7 @@ def told(schema: StructType) -> dict[str, str]:
 
 
 def together(table: Mapping[str, str], statement: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a table and of a statement, which wins.
+    """Return the options of a table and of a statement, which wins; all of it, if it has a place.
 
     Raises:
         ConfigError: there are none.
@@ -72,6 +73,9 @@ def together(table: Mapping[str, str], statement: Mapping[str, str]) -> dict[str
             "chooses some"
         )
     own = {name.lower() for name in statement}
+    if own & _PLACES:
+        # Columns of a table that are written elsewhere still know it: that is not meant.
+        return dict(statement)
     return {name: one for name, one in table.items() if name.lower() not in own} | dict(statement)
 
 

@@ -12,6 +12,7 @@ Options:
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -64,6 +65,9 @@ _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
+_FOLDER: Final = "rookery.folder"
+"""The property that says where our files lie."""
+_SAME_SCHEMES: Final = re.compile(r"^(?:s3[an]?://|file:/+)")
 _S3: Final = {
     "endpoint": "s3.endpoint",
     "region": "s3.region",
@@ -189,9 +193,11 @@ class IcebergTable:
             return None
         except (OSError, SQLAlchemyError) as error:
             raise Unavailable(f"table {self._name!r} or its catalog: {error}") from error
-        if as_url(table.location()).rstrip("/") != self._folder.name.rstrip("/"):
+        # A catalog may put its files elsewhere than it was asked to; ours are where they were.
+        place = table.properties.get(_FOLDER) or as_url(table.location())
+        if _plain(place) != _plain(self._folder.name):
             raise ConfigError(
-                f"table {self._name!r}: the catalog has one of that name at {table.location()},"
+                f"table {self._name!r}: the catalog has one of that name at {place},"
                 f" and this one is at {self._folder.name}: give it another `name` or `namespace`"
             )
         return table
@@ -201,7 +207,10 @@ class IcebergTable:
             self._catalog.create_namespace(self._name.split(".", maxsplit=1)[0])
         try:
             return self._catalog.create_table(
-                self._name, schema, location=self._folder.name, properties=_PROPERTIES
+                self._name,
+                schema,
+                location=self._folder.name,
+                properties={**_PROPERTIES, _FOLDER: self._folder.name},
             )
         except TableAlreadyExistsError:
             return self._catalog.load_table(self._name)
@@ -293,6 +302,11 @@ def _columns(table: IcebergHandle) -> pa.Schema:
     return merged(
         table.name()[-1], None, schema_to_pyarrow(table.schema(), include_field_ids=False)
     )
+
+
+def _plain(address: str) -> str:
+    """Return an address in one of the ways in which catalogs write it."""
+    return _SAME_SCHEMES.sub(lambda found: f"{found[0][:2]}:/", address).rstrip("/")
 
 
 def _kept(name: str, columns: pa.Schema) -> pa.Schema:
