@@ -151,7 +151,8 @@ def answer(
     declared = _DECLARED.format(lake=place, options=mark + options, folder=folder)
     (folder / PIPELINE).write_text(declared)
     done = _submit(cluster, archive, folder, "--config", str(config))
-    assert done.returncode == 0, done.stdout + done.stderr + cluster.words()
+    words = f"it ended with {done.returncode}\n{done.stdout}{done.stderr}{cluster.words()}"
+    assert done.returncode == 0, words
     found: dict[str, Any] = json.loads((folder / "answer.json").read_text())
     return found
 

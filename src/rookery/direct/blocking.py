@@ -1,23 +1,31 @@
 """Asynchronous code for callers that are not: an event loop in a thread of its own.
 
-Spark's workers are such callers. A worker serves many tasks, so it keeps its open logs.
+Spark's workers are such callers. A worker serves many tasks, so it keeps its open logs. They are
+let go before Python ends: a client library's thread that has an answer for it afterwards would take
+the process down.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from time import perf_counter
+from typing import Any, Final, Generic, TypeVar
 
 from rookery.direct.log import DirectLog
 from rookery.direct.place import Place
 from rookery.net.loop import loop_factory
 
 T = TypeVar("T")
+
+_LAST_SECONDS: Final = 3.0
+"""What the end of a process may take."""
 
 
 class _Call(Generic[T]):
@@ -124,6 +132,25 @@ class LoopThread:
         self._thread.join()
         self._loop.close()
 
+    def finish(self, work: Coroutine[Any, Any, object]) -> None:
+        """Begin to end: run a last coroutine, whatever comes of it, and stop; `join` waits."""
+        try:
+            self._loop.call_soon_threadsafe(self._begin_last, work)
+        except RuntimeError:  # it was closed before
+            work.close()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end, but not for ever."""
+        self._thread.join(seconds)
+
+    def _begin_last(self, work: Coroutine[Any, Any, object]) -> None:
+        self._last = self._loop.create_task(self._run_last(work))
+
+    async def _run_last(self, work: Coroutine[Any, Any, object]) -> None:
+        with suppress(Exception):
+            await asyncio.wait_for(work, _LAST_SECONDS)
+        self._loop.stop()
+
 
 class BlockingLog:
     """A log on a loop of its own, for synchronous callers."""
@@ -157,6 +184,11 @@ class BlockingLog:
         finally:
             self._thread.close()
 
+    def finish(self) -> LoopThread:
+        """Begin to close, as the process ends; return the thread that does it."""
+        self._thread.finish(self.log.close())
+        return self._thread
+
     def __enter__(self) -> BlockingLog:
         return self
 
@@ -178,9 +210,13 @@ class Kept(Generic[T]):
     """What this process opens once and keeps; a process that was forked opens its own."""
 
     def __init__(
-        self, make: Callable[[Place], T], is_usable: Callable[[T], bool] = lambda _: True
+        self,
+        make: Callable[[Place], T],
+        finish: Callable[[T], LoopThread],
+        is_usable: Callable[[T], bool] = lambda _: True,
     ) -> None:
         self._make = make
+        self._finish = finish
         self._is_usable = is_usable
         self._made: dict[Place, T] = {}
         self._pid = 0
@@ -192,13 +228,29 @@ class Kept(Generic[T]):
             if self._pid != os.getpid():
                 # Threads do not survive a fork: what the parent had open is of no use here.
                 self._made, self._pid = {}, os.getpid()
+                _at_end(self._finish_all)
             made = self._made.get(place)
             if made is None or not self._is_usable(made):
                 made = self._made[place] = self._make(place)
             return made
 
+    def _finish_all(self) -> None:
+        if self._pid != os.getpid():
+            return
+        end = perf_counter() + _LAST_SECONDS
+        for thread in [self._finish(one) for one in self._made.values()]:
+            thread.join(max(end - perf_counter(), 0))
 
-_KEPT: Kept[BlockingLog] = Kept(BlockingLog, lambda one: not one.log.is_foreign)
+
+def _at_end(work: Callable[[], None]) -> None:
+    """Have something done before Python ends, while executors still take work."""
+    register: Callable[[Callable[[], None]], object]
+    register = getattr(threading, "_register_atexit", atexit.register)
+    with suppress(RuntimeError):  # it is ending already
+        register(work)
+
+
+_KEPT: Kept[BlockingLog] = Kept(BlockingLog, BlockingLog.finish, lambda one: not one.log.is_foreign)
 
 
 def shared(place: Place) -> BlockingLog:

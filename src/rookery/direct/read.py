@@ -107,6 +107,11 @@ class RangeReader:
         finally:
             self._thread.close()
 
+    def finish(self) -> LoopThread:
+        """Begin to let everything go, as the process ends; return the thread that does it."""
+        self._thread.finish(self._handles.close())
+        return self._thread
+
     def columns(
         self, ranges: Sequence[PlannedRange], reading: Reading, when_gone: OnGaps
     ) -> Iterator[pa.RecordBatch]:
@@ -234,7 +239,7 @@ def plan_again(
     return found[0] if found else None
 
 
-_READERS: Kept[RangeReader] = Kept(RangeReader)
+_READERS: Kept[RangeReader] = Kept(RangeReader, RangeReader.finish)
 
 
 def reader(place: Place) -> RangeReader:

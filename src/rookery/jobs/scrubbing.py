@@ -235,7 +235,7 @@ def _shares(slice_: list[_Object]) -> Iterator[frozenset[int]]:
 # In the tasks.
 
 # Of its own: the state must stand still during a check, and whoever writes moves it.
-_LOGS: Kept[BlockingLog] = Kept(lambda place: BlockingLog(place, "scrub"))
+_LOGS: Kept[BlockingLog] = Kept(lambda place: BlockingLog(place, "scrub"), BlockingLog.finish)
 
 
 def _check(task: _Task) -> _Checked:

@@ -1,0 +1,41 @@
+"""A process that keeps its log open lets it go when it ends, in order and in no time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+
+from tests.direct.logs import Cluster, create, send, values
+
+_KEEPS = """
+import sys
+from rookery.direct.blocking import shared
+from rookery.direct.place import Place
+from rookery.direct.read import reader
+
+place = Place(store=sys.argv[1])
+log = shared(place)
+log.run(log.log.numbers())  # it joins the cluster for that
+reader(place)
+print(len(log.log.state.brokers.processes))
+"""
+
+
+def test_what_is_kept_is_let_go_when_the_process_ends(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker() as broker:
+        create(broker, "t")
+        send(broker, "t", values(10))
+
+    began = perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", _KEEPS, cluster.store], capture_output=True, text=True, check=True
+    )
+    took = perf_counter() - began
+
+    assert (done.stdout, done.stderr) == ("1\n", "")
+    with cluster.log as log:
+        assert not log.log.state.brokers.processes
+    assert took < 60
