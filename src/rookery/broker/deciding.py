@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rookery.broker.call import Call
+from rookery.cluster.proposal import divide
 from rookery.cluster.state.state import Outcome
 from rookery.errors import ErrorCode
-from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
 
-# An entry is bounded, and others want room in it too.
-_EVENTS: Final = 200
-_BYTES: Final = 128 * 1024
 _DEFAULT_TIMEOUT_MS: Final = 60_000
 
 TIMED_OUT: Final = Outcome(ErrorCode.REQUEST_TIMED_OUT)
@@ -30,7 +27,7 @@ async def decide(call: Call, events: Sequence[Message], timeout_ms: int = 0) -> 
     clock = call.services.clock
     ends_ms = clock.monotonic_ms() + (timeout_ms if timeout_ms > 0 else _DEFAULT_TIMEOUT_MS)
     # One part after the other: an entry takes what waits together, and others wait too.
-    for part in _parts(events):
+    for part in divide(events):
         future = call.services.replica.propose(part)
         # Not cancelled when time is up: what is proposed may well happen.
         await asyncio.wait([future], timeout=max(ends_ms - clock.monotonic_ms(), 0) / 1000)
@@ -38,18 +35,3 @@ async def decide(call: Call, events: Sequence[Message], timeout_ms: int = 0) -> 
             return outcomes + [TIMED_OUT] * (len(events) - len(outcomes))
         outcomes += future.result()
     return outcomes
-
-
-def _parts(events: Sequence[Message]) -> Iterator[list[Message]]:
-    part: list[Message] = []
-    size = 0
-    for event in events:
-        assert event.VERSIONS is not None  # noqa: S101 (events have versions)
-        own = len(encode_bytes(event, event.VERSIONS[-1]))
-        if part and (len(part) == _EVENTS or size + own > _BYTES):
-            yield part
-            part, size = [], 0
-        part.append(event)
-        size += own
-    if part:
-        yield part

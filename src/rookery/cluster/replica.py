@@ -21,21 +21,17 @@ from typing import Final
 from rookery import metrics
 from rookery.clock import Clock
 from rookery.cluster.entry import (
-    MAX_EVENTS,
-    MAX_PAYLOAD_BYTES,
     Entry,
     Writer,
     read_entry,
     read_events,
     write_entry,
 )
-from rookery.cluster.events.log import Committed
-from rookery.cluster.events.sinks import SinkPartStaged
 from rookery.cluster.port import ClusterLog, Trimmed
+from rookery.cluster.proposal import Proposal, divide, merge, take_next
 from rookery.cluster.state.state import Applied, Outcome, State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.wire.buffer import Buffer
-from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
@@ -45,10 +41,6 @@ _DIGESTS: Final = 4096
 _RETRY_SECONDS: Final = (0.01, 0.05, 0.2, 0.5, 1.0)
 # After so many tries those who wait are told; the entry itself is tried on, since it may be there.
 _PATIENT_TRIES: Final = 5
-# What an entry holds besides payload: far below the log's bound for entries as a whole.
-_MAX_EVENT_BYTES: Final = 384 * 1024
-_EXTENT_BYTES: Final = 80
-_EVENT_BYTES: Final = 64
 
 APPEND_SECONDS: Final = metrics.histogram(
     "rookery_cluster_append_seconds", "How long an append to the cluster log took."
@@ -59,20 +51,6 @@ Listener = Callable[[Applied, Entry], None]
 
 class Fenced(Conflict):
     """This incarnation counts no longer: another process took its place, or it was too slow."""
-
-
-class _Proposal:
-    """Events that shall go into one entry together, and who waits for them."""
-
-    __slots__ = ("event_bytes", "events", "extents", "future", "payload", "payload_bytes")
-
-    def __init__(self, events: Sequence[Message], payload: Sequence[Buffer]) -> None:
-        self.events = events
-        self.payload = payload
-        self.payload_bytes = sum(map(len, payload))
-        self.extents = sum(map(_extents, events))
-        self.event_bytes = sum(map(_size, events))
-        self.future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
 
 
 class Replica:
@@ -97,8 +75,8 @@ class Replica:
         self._log = cluster_log
         self._clock = clock
         self._sequence = 0
-        self._queue: deque[_Proposal] = deque()
-        self._in_flight: dict[int, list[_Proposal]] = {}
+        self._queue: deque[Proposal] = deque()
+        self._in_flight: dict[int, list[Proposal]] = {}
         self._appender: asyncio.Task[None] | None = None
         self._follower: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
@@ -185,13 +163,11 @@ class Replica:
 
         The future fails with Fenced if this incarnation counts no longer, and with Unavailable if
         it is not known what became of the entry.
+
+        Raises:
+            ValueError: no entry can hold them; `propose_all` divides a list of events.
         """
-        proposal = _Proposal(events, payload)
-        if proposal.event_bytes > _MAX_EVENT_BYTES or proposal.payload_bytes > MAX_PAYLOAD_BYTES:
-            raise ValueError(
-                f"{proposal.event_bytes} bytes of events and {proposal.payload_bytes} of payload "
-                "do not fit into an entry; propose them in parts"
-            )
+        proposal = Proposal(events, payload)
         if self._failure is not None:
             proposal.future.set_exception(self._failure)
             return proposal.future
@@ -199,6 +175,18 @@ class Replica:
         if self._appender is None or self._appender.done():
             self._appender = asyncio.create_task(self._append_all())
         return proposal.future
+
+    def propose_all(self, events: Sequence[Message]) -> asyncio.Future[list[Outcome]]:
+        """Propose a list of any length, divided by bytes; the future has all outcomes in order.
+
+        Each part goes into one entry. The order is kept, also against proposals made before and
+        after this call. The list is NOT atomic: a part may count while another one does not. If
+        one part fails, the future fails with the first error once every part is settled.
+
+        Raises:
+            ValueError: one event alone is larger than an entry; nothing was proposed.
+        """
+        return asyncio.ensure_future(_join([self.propose(part) for part in [*divide(events)]]))
 
     async def barrier(self) -> None:
         """Return when all is applied that was in the log when this was called.
@@ -300,35 +288,20 @@ class Replica:
     async def _append_all(self) -> None:
         try:
             while self._queue:
-                await self._append(self._gather())
+                await self._append(take_next(self._queue))
         except Fenced as error:
             self._fail_all(error)
         except Exception as error:  # noqa: BLE001 (a task's root: the process must stop)
             self._stop(error)
 
-    def _gather(self) -> list[_Proposal]:
-        """Take what waits, as much as an entry may hold."""
-        taken = [self._queue.popleft()]
-        extents, payload = taken[0].extents, taken[0].payload_bytes
-        size = taken[0].event_bytes
-        while self._queue:
-            candidate = self._queue[0]
-            extents += candidate.extents
-            payload += candidate.payload_bytes
-            size += candidate.event_bytes
-            if extents > MAX_EVENTS or payload > MAX_PAYLOAD_BYTES or size > _MAX_EVENT_BYTES:
-                break
-            taken.append(self._queue.popleft())
-        return taken
-
-    async def _append(self, proposals: list[_Proposal]) -> None:
+    async def _append(self, proposals: list[Proposal]) -> None:
         if self.incarnation not in self.state.brokers.sequences:
             error = Fenced("this broker is not registered any more")
             for proposal in proposals:
-                proposal.future.set_exception(error)
+                proposal.fail(error)
             raise error
         self._sequence += 1
-        events, payload = _merge(proposals)
+        events, payload = merge(proposals)
         entry = self._entry(self.incarnation, self._sequence)
         data = write_entry(_writer(entry), events, payload)
         self._in_flight[entry.sequence] = proposals
@@ -402,23 +375,17 @@ class Replica:
         waiting = [*self._queue, *(one for many in self._in_flight.values() for one in many)]
         self._queue.clear()
         for proposal in waiting:
-            if not proposal.future.done():
-                proposal.future.set_exception(error)
+            proposal.fail(error)
 
 
-def _extents(event: Message) -> int:
-    """Return how much of an entry's bound for extents an event takes up."""
-    if isinstance(event, Committed):
-        return len(event.extents)
-    return len(event.runs) if isinstance(event, SinkPartStaged) else 1
-
-
-def _size(event: Message) -> int:
-    """Return at least how many bytes an event takes up in an entry."""
-    if isinstance(event, Committed):
-        return len(event.extents) * _EXTENT_BYTES + _EVENT_BYTES
-    assert event.VERSIONS is not None  # noqa: S101 (events have versions)
-    return len(encode_bytes(event, event.VERSIONS[-1])) + _EVENT_BYTES
+async def _join(parts: Sequence[asyncio.Future[list[Outcome]]]) -> list[Outcome]:
+    """Return the outcomes of all parts, or raise the first error."""
+    joined: list[Outcome] = []
+    for result in await asyncio.gather(*parts, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        joined += result
+    return joined
 
 
 def _writer(entry: Entry) -> Writer:
@@ -430,20 +397,3 @@ def _writer(entry: Entry) -> Writer:
         entry.digest,
         entry.cluster,
     )
-
-
-def _merge(proposals: list[_Proposal]) -> tuple[list[Message], list[Buffer]]:
-    """Put the events of several proposals behind each other, and their payloads too."""
-    events: list[Message] = []
-    payload: list[Buffer] = []
-    size = 0
-    for proposal in proposals:
-        if size and proposal.payload:
-            for event in proposal.events:
-                if isinstance(event, Committed) and not event.object_id:
-                    for extent in event.extents:
-                        extent.position += size
-        events += proposal.events
-        payload += proposal.payload
-        size += proposal.payload_bytes
-    return events, payload

@@ -26,7 +26,6 @@ from rookery.wire.message import Message
 log = logging.getLogger(__name__)
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_EVENTS_AT_ONCE: Final = 200
 
 
 class Survey:
@@ -79,8 +78,7 @@ class Survey:
                     topic_id=topic.id, partition=partition.index, base_offsets=[row.base_offset]
                 )
             )
-        for start in range(0, len(events), _EVENTS_AT_ONCE):
-            await self._replica.propose(events[start : start + _EVENTS_AT_ONCE])
+        await self._replica.propose_all(events)
         return lost
 
     def _rows(self) -> Iterator[tuple[Topic, Partition, Row]]:
