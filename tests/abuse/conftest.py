@@ -17,6 +17,7 @@ from time import perf_counter
 import pytest
 
 from rookery.testing.broker import BrokerProcess
+from rookery.testing.wait import wait_until
 from tests.abuse.attack import Attacker, simple
 from tests.abuse.samples import TOPIC
 from tests.abuse.topics import make_topic
@@ -87,28 +88,16 @@ class Victim(BrokerProcess):
         return count
 
     def wait_for_sockets(self, count: int) -> None:
-        """Return when no more than so many are left, but for some that others just use."""
-        for _ in range(1000):
-            if self.sockets() <= count + SPARE_SOCKETS:
-                return
-            threading.Event().wait(0.01)
-        raise AssertionError(f"{self.sockets()} sockets are left over")
+        """Return when at most `count` sockets are left, plus a few that other clients use."""
+        wait_until(self.sockets, "sockets", accepts=lambda left: left <= count + SPARE_SOCKETS)
 
     def wait_for_memory(self, limit: int) -> None:
-        """Return when it uses no more than so much."""
-        for _ in range(1000):
-            if self.resident() <= limit:
-                return
-            threading.Event().wait(0.01)
-        raise AssertionError(f"the broker has kept {self.resident()} bytes of memory")
+        """Return when the broker uses at most `limit` bytes of memory."""
+        wait_until(self.resident, f"at most {limit} bytes", accepts=lambda used: used <= limit)
 
     def wait_for_words(self, words: str) -> None:
-        """Return when it has logged something."""
-        for _ in range(1000):
-            if words in self.words():
-                return
-            threading.Event().wait(0.01)
-        raise AssertionError(f"{words!r} is not in: {self.words()[-4000:]}")
+        """Return when the broker has logged `words`."""
+        wait_until(self.words, f"{words!r} in the log", accepts=lambda log: words in log)
 
     def _status(self, name: str) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,15 +15,6 @@ from rookery.testing.java import Java
 from rookery.testing.served import ServedBroker
 
 Start = Callable[..., ServedBroker]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Return when something holds: Kafka's brokers learn late of what its controller decides."""
-    for _ in range(600):
-        if holds():
-            return
-        threading.Event().wait(0.05)
-    pytest.fail("it did not come true within thirty seconds")
 
 
 @pytest.fixture

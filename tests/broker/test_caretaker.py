@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
-from time import monotonic, sleep
 
 from rookery.client import Client
 from rookery.testing.broker import BrokerProcess, is_alive
+from rookery.testing.wait import wait_until
 
 FLAGS = (
     "--upkeep-interval-ms", "100", "--delete-delay-ms", "100", "--orphan-interval-ms", "200",
@@ -18,13 +17,6 @@ FLAGS = (
     "--snapshot-entries", "50", "--durability", "os",
 )  # fmt: skip
 SECONDS = 30.0
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = monotonic() + SECONDS
-    while not condition():
-        assert monotonic() < end, "it did not happen in time"
-        sleep(0.02)
 
 
 def children(pid: int) -> list[int]:
@@ -50,9 +42,9 @@ def segments(folder: Path) -> list[Path]:
 def test_it_makes_segments_and_trims_the_log(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", flags=FLAGS) as broker:
         asyncio.run(fill(broker.bootstrap, range(200)))
-        until(lambda: len(segments(broker.folder)) >= 4)
+        wait_until(lambda: len(segments(broker.folder)) >= 4)
         snapshots = broker.folder / "store" / "_rookery" / "default" / "snapshots"
-        until(lambda: snapshots.exists() and any(snapshots.iterdir()))
+        wait_until(lambda: snapshots.exists() and any(snapshots.iterdir()))
         broker.kill()
         broker.start()
         assert asyncio.run(read(broker.bootstrap)) == list(range(200))
@@ -60,21 +52,21 @@ def test_it_makes_segments_and_trims_the_log(tmp_path: Path) -> None:
 
 def test_one_that_dies_is_replaced(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", flags=FLAGS) as broker:
-        until(lambda: bool(children(broker.pid)))
+        wait_until(lambda: bool(children(broker.pid)))
         [first] = children(broker.pid)
         os.kill(first, signal.SIGKILL)
-        until(lambda: any(is_alive(one) and one != first for one in children(broker.pid)))
+        wait_until(lambda: any(is_alive(one) and one != first for one in children(broker.pid)))
         asyncio.run(fill(broker.bootstrap, range(200)))
-        until(lambda: len(segments(broker.folder)) >= 4)
+        wait_until(lambda: len(segments(broker.folder)) >= 4)
         assert asyncio.run(read(broker.bootstrap)) == list(range(200))
 
 
 def test_it_goes_with_its_broker(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", flags=FLAGS) as broker:
-        until(lambda: bool(children(broker.pid)))
+        wait_until(lambda: bool(children(broker.pid)))
         [caretaker] = children(broker.pid)
         os.kill(broker.pid, signal.SIGKILL)
-        until(lambda: not is_alive(caretaker))
+        wait_until(lambda: not is_alive(caretaker))
 
 
 def test_it_can_be_kept_off(tmp_path: Path) -> None:
@@ -86,6 +78,6 @@ def test_it_can_be_kept_off(tmp_path: Path) -> None:
 def test_of_several_processes_one_keeps_it(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", workers=3, flags=FLAGS) as broker:
         asyncio.run(fill(broker.bootstrap, range(200)))
-        until(lambda: len(segments(broker.folder)) >= 4)
+        wait_until(lambda: len(segments(broker.folder)) >= 4)
         keepers = [one for one in broker.worker_pids() if children(one)]
         assert len(keepers) == 1

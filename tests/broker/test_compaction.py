@@ -9,7 +9,8 @@ from rookery.cluster.state.partition import Partition
 from rookery.log.settings import RewriteSettings
 from rookery.testing.java import Java
 from rookery.testing.served import ServedBroker
-from tests.broker.conftest import Start, wait_until
+from rookery.testing.wait import wait_until
+from tests.broker.conftest import Start
 
 SECONDS = 30
 RECORDS, KEYS = 20_000, 100

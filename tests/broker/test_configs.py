@@ -23,6 +23,7 @@ from rookery.errors import ApiError, ErrorCode
 from rookery.testing.java import Java
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.served import ServedBroker, ask
+from rookery.testing.wait import wait_until
 from rookery.wire.messages.alter_configs import (
     ALTER_CONFIGS,
     AlterableConfig,
@@ -51,7 +52,7 @@ from rookery.wire.messages.list_config_resources import (
     LIST_CONFIG_RESOURCES,
     ListConfigResourcesRequest,
 )
-from tests.broker.conftest import Start, wait_until
+from tests.broker.conftest import Start
 
 TOPIC, BROKER = 2, 4
 OUR_OWN = "rookery."

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from rookery.broker.settings import BrokerSettings
 from rookery.testing.served import ServedBroker
-from tests.broker.conftest import wait_until
+from rookery.testing.wait import wait_until
 from tests.broker.raw import create
 
 SECONDS = 20

@@ -18,7 +18,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from rookery.testing.served import ServedBroker
-from tests.broker.conftest import wait_until
+from rookery.testing.wait import wait_until
 from tests.broker.raw import create
 
 ASSIGNORS = (

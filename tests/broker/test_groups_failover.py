@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.testing.broker import BrokerProcess, wait_gone
 from rookery.testing.served import ask
+from rookery.testing.wait import wait_until
 from rookery.wire.messages.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
 from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
-from tests.broker.conftest import wait_until
 
 SECONDS = 20
 PARTITIONS = 4

@@ -18,6 +18,7 @@ from rookery.client.configs import ResourceType
 from rookery.cluster.events.brokers import BrokerExpired
 from rookery.errors import ConfigError, Corrupt, Unavailable
 from rookery.log.settings import RewriteSettings
+from rookery.testing.wait import wait_until_async
 from rookery.wire.message import Message
 
 Start = Callable[..., Awaitable[tuple[Broker, Client]]]
@@ -58,12 +59,6 @@ async def stop(broker: Broker) -> None:
         await broker.stop()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 (a state that tells nobody that it changes)
-            await asyncio.sleep(0.01)
-
-
 async def fill(client: Client, topic: str, numbers: range, size: int = 0) -> None:
     producer = client.producer()
     for number in numbers:
@@ -80,7 +75,7 @@ async def test_a_restart_goes_on_from_a_snapshot(start: Start) -> None:
     broker, client = await start(snapshot_entries=20)
     await client.create_topic("t", 1)
     await fill(client, "t", range(100))
-    await until(lambda: broker.caretaker.snapshot > 50)
+    await wait_until_async(lambda: broker.caretaker.snapshot > 50)
     async with asyncio.timeout(20):
         while not await broker.cluster_log.floor():  # noqa: ASYNC110 (it tells nobody)
             await asyncio.sleep(0.01)
@@ -99,7 +94,7 @@ async def test_payloads_leave_their_entries_and_stay_readable(start: Start) -> N
     await client.create_topic("t", 1)
     await fill(client, "t", range(100))
     state = broker.replica.state
-    await until(lambda: state.objects.oldest_payload is None)
+    await wait_until_async(lambda: state.objects.oldest_payload is None)
     assert await read(client, "t") == list(range(100))
     assert any(object_id > 0 for object_id in state.topics.by_name["t"].partitions[0].objects)
 
@@ -111,7 +106,7 @@ async def test_retention_by_size_moves_the_log_start(start: Start) -> None:
     await fill(client, "t", range(60), size=10_000)
     partition = broker.replica.state.topics.by_name["t"].partitions[0]
     # Without its first row there would be too little; merged rows have many records.
-    await until(lambda: partition.size_bytes - partition.row(0).size < 50_000)
+    await wait_until_async(lambda: partition.size_bytes - partition.row(0).size < 50_000)
     assert partition.log_start > 0
     assert partition.size_bytes >= 50_000
     numbers = await read(client, "t")
@@ -129,7 +124,7 @@ async def test_an_expired_broker_comes_back_and_serves(start: Start) -> None:
 
     await second.replica.propose([BrokerExpired(incarnation=old, last_sequence=last)])
 
-    await until(lambda: first.replica.incarnation not in (0, old))
+    await wait_until_async(lambda: first.replica.incarnation not in (0, old))
     await fill(client, "t", range(5, 10))
     assert await read(client, "t") == list(range(10))
 
@@ -161,7 +156,7 @@ async def test_an_expired_broker_comes_back_though_the_log_fails_it(
 
     await second.replica.propose([BrokerExpired(incarnation=old, last_sequence=last)])
 
-    await until(lambda: failures > 2 and first.replica.incarnation not in (0, old))
+    await wait_until_async(lambda: failures > 2 and first.replica.incarnation not in (0, old))
     await fill(client, "t", range(5))
     assert await read(client, "t") == list(range(5))
     await second.replica.barrier()

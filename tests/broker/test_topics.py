@@ -17,6 +17,7 @@ from rookery.testing.cluster import FaultyLog
 from rookery.testing.java import Java
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.served import ServedBroker, ask
+from rookery.testing.wait import wait_until
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.create_partitions import (
     CREATE_PARTITIONS,
@@ -51,7 +52,7 @@ from rookery.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from tests.broker.conftest import Start, wait_until
+from tests.broker.conftest import Start
 
 _numbers = count()
 

@@ -23,7 +23,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.java import Java
 from rookery.testing.served import ServedBroker
-from tests.broker.conftest import wait_until
+from rookery.testing.wait import wait_until
 from tests.broker.raw import create
 
 SECONDS = 30

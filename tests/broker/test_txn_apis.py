@@ -18,6 +18,7 @@ from rookery.model.offset import LATEST
 from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.testing.served import ServedBroker
+from rookery.testing.wait import wait_until
 from rookery.wire.messages.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnRequest,
@@ -51,7 +52,7 @@ from rookery.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.broker.conftest import Start, wait_until
+from tests.broker.conftest import Start
 from tests.broker.raw import Raw, batch, bytes_of, create, forget_tail, raw, until_waiting
 from tests.broker.txns import COMMITTED, Transactor, committed
 

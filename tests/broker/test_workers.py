@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -17,6 +17,7 @@ from rookery.errors import ConfigError
 from rookery.model.address import Address
 from rookery.testing.broker import BrokerProcess, is_alive
 from rookery.testing.probe import brokers_seen, is_open
+from rookery.testing.wait import wait_until
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
 from tests.crash.load import Load, check, read_all
 
@@ -27,13 +28,6 @@ BOOTSTRAP = Address("127.0.0.1", 9092)
 def three(tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path / "data", workers=3) as running:
         yield running
-
-
-def wait_for(holds: Callable[[], bool], what: str) -> None:
-    deadline = monotonic() + 30
-    while not holds():
-        assert monotonic() < deadline, what
-        sleep(0.02)
 
 
 def test_every_worker_has_its_own_ports_and_node_id() -> None:
@@ -88,7 +82,7 @@ def test_metadata_names_each_worker_with_its_own_port(three: BrokerProcess) -> N
     assert ports == {three.port + 1, three.port + 2, three.port + 3}
     assert set(brokers) == {1, 2, 3}
     # The shared port leads to any of them, and soon all of them know all.
-    wait_for(
+    wait_until(
         lambda: all(brokers_seen(three.port) == {1, 2, 3} for _ in range(10)),
         "not all know all",
     )
@@ -102,8 +96,8 @@ def test_a_worker_that_dies_comes_back_as_the_same_node(three: BrokerProcess) ->
         load.wait_for(20)
 
         os.kill(victim, signal.SIGKILL)
-        wait_for(lambda: len(set(three.worker_pids()) - {victim}) == 3, "it is not restarted")
-        wait_for(
+        wait_until(lambda: len(set(three.worker_pids()) - {victim}) == 3, "it is not restarted")
+        wait_until(
             lambda: all(is_open(three.port + number) for number in (1, 2, 3)), "it does not serve"
         )
         load.wait_for(20)
@@ -139,7 +133,7 @@ def test_workers_end_when_the_supervisor_is_killed(three: BrokerProcess) -> None
     three.signal(signal.SIGKILL)
     three.ended(within=5)
 
-    wait_for(lambda: not any(map(is_alive, workers)), "workers outlive their supervisor")
+    wait_until(lambda: not any(map(is_alive, workers)), "workers outlive their supervisor")
     assert three.words().count("the supervisor is gone") == 3
     assert three.words().count("msg=stopped") == 3
 
@@ -154,7 +148,7 @@ def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
 
         assert code == 1
         assert "did not stop within 2.0 s; killing them" in broker.words()
-        wait_for(lambda: not any(map(is_alive, workers)), "a worker is left behind")
+        wait_until(lambda: not any(map(is_alive, workers)), "a worker is left behind")
 
 
 def test_a_shared_port_in_use_is_told(three: BrokerProcess, tmp_path: Path) -> None:

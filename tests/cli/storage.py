@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 from rookery.cli.main import main
@@ -62,11 +61,3 @@ def run(*args: str) -> Done:
     with redirect_stdout(out), redirect_stderr(err):
         code = main(list(args))
     return Done(code, out.getvalue().encode(), err.getvalue().encode())
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for something that a process beside us does."""
-    deadline = monotonic() + 30
-    while not condition():
-        assert monotonic() < deadline, "it does not happen"
-        sleep(0.02)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rookery.testing.etcd import EtcdCluster
-from tests.cli.storage import Broker, run, until
+from rookery.testing.wait import wait_until
+from tests.cli.storage import Broker, run
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +121,7 @@ def test_a_folder_without_its_cluster_log_comes_back_as_far_as_can_be(tmp_path: 
         snapshots = folder / "store/_rookery/default/snapshots"
         # The next one may have been begun before these records came; the second knows of them.
         for _ in range(2):
-            until(partial(is_snapped, broker, snapshots, set(snapshots.glob("*"))))
+            wait_until(partial(is_snapped, broker, snapshots, set(snapshots.glob("*"))))
         for _ in range(3):
             broker.produce("birds", 20, size=500)
         before = broker.consume("birds")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -54,15 +53,6 @@ def address(kind: str, request: pytest.FixtureRequest) -> str:
         return broker.bootstrap
     server: KafkaServer = request.getfixturevalue("kafka")
     return server.bootstrap
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Return when something holds: Kafka's brokers learn late of what its controller decides."""
-    for _ in range(200):
-        if holds():
-            return
-        threading.Event().wait(0.05)
-    pytest.fail("it did not come true within ten seconds")
 
 
 def new_topic(bootstrap: str, partitions: int = 1, **configs: str) -> str:

@@ -17,12 +17,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from rookery.testing.wait import wait_until
 from tests.clients.peers import (
     BOTH,
     CODECS,
     new_topic,
     stored_codecs,
-    wait_until,
 )
 
 COUNT = 1_000

@@ -13,8 +13,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from rookery.testing.tools import ToolHost
+from rookery.testing.wait import wait_until
 from tests.clients.javatools import Tool
-from tests.clients.peers import BOTH, new_topic, wait_until
+from tests.clients.peers import BOTH, new_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("bootstrap", BOTH, indirect=True)]
 
@@ -226,11 +227,8 @@ def test_java_joins_a_group_whose_member_speaks_the_other_protocol(
 
     with member(bootstrap, topic, group, other) as consumer, polled(consumer) as sizes:
         said = tool("kafka-verifiable-consumer", "--topic", topic, "--group-id", group, *options)
-        for _ in range(1_200):  # it hears of it by a heartbeat, every five seconds or so
-            if sizes[-1] == 2:
-                break
-            threading.Event().wait(0.05)
-        assert sizes[-1] == 2
+        # The member learns of it by a heartbeat, about every five seconds.
+        wait_until(lambda: sizes[-1], "both partitions", accepts=lambda size: size == 2)
         types = {row["GROUP"]: row["TYPE"] for row in tool.rows("kafka-groups", "--list")}
 
     events = _events(said)

@@ -14,7 +14,8 @@ from kafka.admin import (
     NewTopic,
 )
 
-from tests.clients.peers import BOTH, CODECS, new_topic, stored_codecs, wait_until
+from rookery.testing.wait import wait_until
+from tests.clients.peers import BOTH, CODECS, new_topic, stored_codecs
 
 COUNT = 500
 Version = tuple[int, int] | None

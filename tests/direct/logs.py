@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep, time
+from time import time
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from rookery.direct.read import RangeReader
 from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.records.reading import Reading
 from rookery.testing.served import ServedBroker
+from rookery.testing.wait import wait_until
 
 SMALL = RewriteSettings(
     merge_bytes=200_000,
@@ -75,7 +76,7 @@ class Cluster:
     def rewrite(self, topic: str = "t", **settings: Any) -> None:
         """Have all of a topic's batches moved into segments, and stop."""
         with self.rewriting(**settings) as broker:
-            until(lambda: all(map(_is_rewritten, partitions_of(broker, topic))))
+            wait_until(lambda: all(map(_is_rewritten, partitions_of(broker, topic))))
 
     @property
     def log(self) -> BlockingLog:
@@ -224,14 +225,6 @@ def seen(batches: Iterator[pa.RecordBatch]) -> list[Seen]:
         columns += [batch["key"], batch["value"]]
         rows += map(Seen._make, zip(*(column.to_pylist() for column in columns), strict=True))
     return rows
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait for what a broker does in its own thread."""
-    deadline = monotonic() + 60
-    while not holds():
-        assert monotonic() < deadline, "it does not happen"
-        sleep(0.02)
 
 
 COMPACT = {"compaction": CompactionSettings(min_bytes=1)}

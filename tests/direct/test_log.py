@@ -11,7 +11,8 @@ from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.log import DirectLog
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
-from tests.direct.logs import Cluster, create, read_all, send, until, values
+from rookery.testing.wait import wait_until
+from tests.direct.logs import Cluster, create, read_all, send, values
 
 
 def test_nothing_there_is_an_error_and_makes_nothing(tmp_path: Path) -> None:
@@ -50,10 +51,10 @@ def test_a_writer_is_a_process_of_the_cluster_until_it_leaves(tmp_path: Path) ->
             pin = TopicPinned(topic_id=topic.id, pin_id=bytes(16), until_ms=1 << 60)
             [outcome] = log.run(log.log.propose([pin]))
             assert not outcome.error
-            until(lambda: log.log.incarnation in brokers.processes)
+            wait_until(lambda: log.log.incarnation in brokers.processes)
             names = log.run(log.log.numbers())
             assert names() != names()
-        until(lambda: not brokers.processes)
+        wait_until(lambda: not brokers.processes)
 
 
 def test_who_was_expired_joins_again_under_a_new_name(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_who_was_expired_joins_again_under_a_new_name(tmp_path: Path) -> None:
             log.run(log.log.barrier())
             return before not in sequences
 
-        until(is_expired)
+        wait_until(is_expired)
         assert log.run(log.log.numbers()).incarnation > before
 
 
@@ -123,7 +124,7 @@ def test_what_a_stranger_wrote_is_void(tmp_path: Path) -> None:
             log.log.is_foreign = True
         send(broker, "t", values(5))
         known = broker.broker.replica.state.topics.by_name["t"]
-        until(lambda: known.partitions[0].next_offset == 10)
+        wait_until(lambda: known.partitions[0].next_offset == 10)
         assert not known.pins
     assert len(read_all(cluster)) == 10
 

@@ -12,6 +12,7 @@ from rookery.clock import SystemClock, Time
 from rookery.direct.grouped import publish
 from rookery.direct.pins import Pins
 from rookery.errors import ApiError
+from rookery.testing.wait import wait_until
 from tests.direct.logs import (
     COMPACT,
     Cluster,
@@ -21,7 +22,6 @@ from tests.direct.logs import (
     read,
     read_all,
     send,
-    until,
     values,
 )
 
@@ -41,11 +41,11 @@ def test_a_pinned_batch_is_read_again_the_same_and_then_compacted(tmp_path: Path
         assert topics["t"].pins
         assert not topics["plain"].pins
         with cluster.rewriting(**COMPACT) as broker:
-            until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
+            wait_until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
             assert partitions_of(broker, "t")[0].cleaned_to == 0
             assert read(cluster.place, before) == first
             log.run(pins.release())
-            until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
+            wait_until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
     assert len(read_all(cluster)) < 100
 
 
@@ -62,9 +62,9 @@ def test_a_reader_that_goes_on_holds_its_batch_and_nothing_before(tmp_path: Path
         pins = Pins(log.log, 3_600_000)
         log.run(pins.hold_from({(topic.id, 0): 350}))
         with cluster.rewriting(**COMPACT) as broker:
-            until(lambda: partitions_of(broker, "t")[0].cleaned_to > 0)
+            wait_until(lambda: partitions_of(broker, "t")[0].cleaned_to > 0)
             # Never again is all of it compacted while the batch may be read again.
-            until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
+            wait_until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
             assert 0 < partitions_of(broker, "t")[0].cleaned_to <= 350
             now = read_all(cluster)
             assert [part for part in now if part.offset >= 350] == held
@@ -73,7 +73,7 @@ def test_a_reader_that_goes_on_holds_its_batch_and_nothing_before(tmp_path: Path
             log.run(log.log.barrier())
             log.run(Pins(log.log, 3_600_000).hold_from({(topic.id, 0): 600}))
             log.run(pins.release())
-            until(lambda: partitions_of(broker, "t")[0].cleaned_to == 600)
+            wait_until(lambda: partitions_of(broker, "t")[0].cleaned_to == 600)
 
 
 def test_a_pin_moves_on_now_and_then_and_never_too_late(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_group_with_members_commits_for_itself(tmp_path: Path) -> None:
             }
         )
         consumer.subscribe(["t"])
-        until(lambda: consumer.poll(1))
+        wait_until(lambda: consumer.poll(1))
         log.run(log.log.barrier())
         [topic] = log.log.state.topics
         with pytest.raises(ApiError, match="has members"):

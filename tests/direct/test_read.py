@@ -17,6 +17,7 @@ from rookery.log.settings import RewriteSettings
 from rookery.records import _columns_twin, columns
 from rookery.store.counted import counts
 from rookery.store.meter import READ_BYTES
+from rookery.testing.wait import wait_until
 from tests.direct.logs import (
     BASE,
     COMPACT,
@@ -32,7 +33,6 @@ from tests.direct.logs import (
     send,
     send_aborted,
     send_by_turns,
-    until,
     values,
     wanted,
 )
@@ -66,7 +66,7 @@ def test_merged_objects_give_the_same_records(cluster: Cluster) -> None:
         before = read_all(cluster)
     whole = {"upkeep_interval_ms": 50, "rewrite": _without_segments()}
     with cluster.broker(**whole) as broker:
-        until(lambda: all(any(one.kinds) for one in partitions_of(broker, "t")))
+        wait_until(lambda: all(any(one.kinds) for one in partitions_of(broker, "t")))
         assert all(one.kinds[0] == 2 for one in partitions_of(broker, "t"))
     assert len(before) == len(rows)
     assert read_all(cluster) == before
@@ -153,7 +153,7 @@ def test_compacted_offsets_are_gaps_and_no_loss(cluster: Cluster) -> None:
         create(broker, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
         send(broker, "t", rows)
     with cluster.rewriting(**COMPACT) as broker:
-        until(lambda: partitions_of(broker, "t")[0].cleaned_to > 900)
+        wait_until(lambda: partitions_of(broker, "t")[0].cleaned_to > 900)
     found = read_all(cluster)
     assert len(found) < 200
     assert [row for row in expected(rows) if row in found] == found
@@ -185,7 +185,7 @@ def test_objects_that_are_gone_are_planned_anew(cluster: Cluster) -> None:
     assert objects
     with cluster.rewriting(delete_delay_ms=0, snapshot_entries=1) as broker:
         known = broker.broker.replica.state.objects
-        until(lambda: not objects & known.rows.keys())
+        wait_until(lambda: not objects & known.rows.keys())
     assert read(cluster.place, old) == expected(rows)
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable
 from http.client import HTTPConnection
-from time import monotonic, sleep
 from typing import Any, Final
 
 from rookery.errors import ErrorCode
@@ -71,11 +69,3 @@ def problems(broker: BrokerProcess) -> dict[str, str]:
     assert told["ok"] is (answer.status == 200)
     found: dict[str, str] = told.get("problems", {})
     return found
-
-
-def wait_until(holds: Callable[[], bool], what: str, within: float = _PATIENCE) -> None:
-    """Return when something holds."""
-    deadline = monotonic() + within
-    while not holds():
-        assert monotonic() < deadline, f"it did not come about within {within} s: {what}"
-        sleep(0.02)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import ErrorCode
+from rookery.testing.wait import wait_until
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
 from tests.crash.load import Load, check, read_all
 from tests.faults.preload import FailingBroker, compiled
-from tests.faults.probe import LARGE, fetch, problems, produce, wait_until
+from tests.faults.probe import LARGE, fetch, problems, produce
 
 # The problem that the broker tells of, for each of the calls that fail.
 FAULTS = {

@@ -13,9 +13,10 @@ import pytest
 
 from rookery.errors import ErrorCode
 from rookery.testing.broker import BrokerProcess
+from rookery.testing.wait import wait_until
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
 from tests.crash.load import Load, check, read_all
-from tests.faults.probe import LARGE, fetch, problems, produce, wait_until
+from tests.faults.probe import LARGE, fetch, problems, produce
 
 SIZE = 48 << 20
 PROBE = "probe"
@@ -124,4 +125,4 @@ def test_ready_again_without_a_client_that_writes_much(
         assert set(problems(broker)) == {"disk"}
 
     # Who keeps clients away until it is ready would otherwise wait for ever.
-    wait_until(lambda: not problems(broker), "it is ready again", within=15)
+    wait_until(lambda: not problems(broker), "it is ready again")

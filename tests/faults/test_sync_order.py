@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import ErrorCode
+from rookery.testing.wait import wait_until
 from tests.crash.killing import create_topic
-from tests.faults.probe import LARGE, produce, wait_until
+from tests.faults.probe import LARGE, produce
 from tests.faults.tracing import Event, TracedBroker, events
 
 TOPIC = "traced"

@@ -20,6 +20,7 @@ from rookery.logdir.directory import LogDirectory
 from rookery.logdir.serving.javahash import partition_of
 from rookery.records import batch as batches
 from rookery.testing.served import ServedBroker, ask
+from rookery.testing.wait import wait_until
 from rookery.wire.buffer import Buffer
 from rookery.wire.messages.create_topics import (
     CREATE_TOPICS,
@@ -28,7 +29,6 @@ from rookery.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from rookery.wire.messages.metadata import METADATA, MetadataRequest
-from tests.broker.conftest import wait_until
 from tests.broker.raw import batch, bytes_of, raw
 from tests.logdir.made import FIRST_LOG, make_directory, message_batch, topic_id
 

@@ -83,12 +83,3 @@ async def listening(
         yield listener
     finally:
         await listener.stop(grace_ms=0)
-
-
-async def until(condition: Any, loop_turns: int = 100_000) -> None:
-    """Let the loop turn until something is so."""
-    for _ in range(loop_turns):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never became so")

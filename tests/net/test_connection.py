@@ -14,9 +14,10 @@ from rookery.net.budget import Budget
 from rookery.net.connection import Connection
 from rookery.net.request import Answer
 from rookery.net.settings import ConnectionSettings
+from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import MemoryTransport, Peer, prefixed
 from rookery.wire.frame import Frame
-from tests.net.serving import Parking, answer, echo, listening, number_of, request, until
+from tests.net.serving import Parking, answer, echo, listening, number_of, request
 
 PATIENCE = 20
 
@@ -37,7 +38,7 @@ async def test_answers_that_settle_together_are_written_in_one_call() -> None:
     transport = MemoryTransport(Connection(parking, ConnectionSettings(), Budget()))
     transport.receive(b"".join(prefixed(request(number)) for number in range(10)))
     parking.release(*reversed(range(10)))
-    await until(lambda: transport.calls)
+    await wait_until_async(lambda: transport.calls)
     assert [number_of(frame) for frame in transport.frames()] == list(range(10))
     assert len(transport.calls) == 1
     transport.abort()
@@ -67,7 +68,7 @@ async def test_an_answer_at_once_waits_for_those_before_it() -> None:
         peer = await Peer.connect(listener.port)
         for number in range(3):
             peer.write_frame(request(number))
-        await until(lambda: sum(c.requests for c in listener.connections) == 3)
+        await wait_until_async(lambda: sum(c.requests for c in listener.connections) == 3)
         parking.release(0)
         assert [number_of(await peer.read_frame()) for _ in range(3)] == [0, 1, 2]
         await peer.close()
@@ -149,7 +150,7 @@ async def test_a_client_that_never_reads_costs_little() -> None:
         tracemalloc.start()
         peer.write(b"".join(prefixed(request(number)) for number in range(1000)))
         await peer.sent()
-        await until(lambda: any(c.is_stuck for c in listener.connections))
+        await wait_until_async(lambda: any(c.is_stuck for c in listener.connections))
         stuck_at = started
         held = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -173,7 +174,7 @@ async def test_a_client_that_never_reads_is_cut() -> None:
     async with listening(handler, idle_timeout_ms=100) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
         peer.write(b"".join(prefixed(request(number)) for number in range(1000)))
-        await until(lambda: any(c.is_stuck for c in listener.connections))
+        await wait_until_async(lambda: any(c.is_stuck for c in listener.connections))
         await lost(*listener.connections)
         assert len(await peer.read_to_end()) < 100_000_000
         await peer.close()
@@ -207,7 +208,7 @@ async def test_shared_budget_stops_and_resumes_reading() -> None:
             parking.release(number)
             frame = await (first if number == 0 else second).read_frame()
             assert number_of(frame) == number
-        await until(lambda: budget.used == 0)
+        await wait_until_async(lambda: budget.used == 0)
         await first.close()
         await second.close()
 
@@ -219,7 +220,7 @@ async def test_unfinished_frames_alone_cannot_block_the_budget() -> None:
         whole = prefixed(request(5, bytes(1_000_000)))
         for peer in peers:
             peer.write(whole[:100_000])
-        await until(lambda: budget.used >= 200_000)
+        await wait_until_async(lambda: budget.used >= 200_000)
         for peer in peers:
             peer.write(whole[100_000:])
         for peer in peers:
@@ -239,7 +240,7 @@ async def test_budget_comes_back_when_clients_vanish() -> None:
         for number in range(3):
             peer.write_frame(request(number, bytes(1000)))
         peer.write(prefixed(request(3, bytes(50_000)))[:30_000])
-        await until(lambda: budget.used > 33_000)
+        await wait_until_async(lambda: budget.used > 33_000)
         (connection,) = listener.connections
         await peer.close()
         await lost(connection)
@@ -247,7 +248,7 @@ async def test_budget_comes_back_when_clients_vanish() -> None:
         parking.release(1)
         parking.parked[0][1].cancel()
         parking.parked[2][1].set_exception(ValueError("late"))
-        await until(lambda: budget.used == 0)
+        await wait_until_async(lambda: budget.used == 0)
 
 
 async def test_work_is_told_that_its_client_is_gone() -> None:
@@ -263,7 +264,7 @@ async def test_work_is_told_that_its_client_is_gone() -> None:
     async with listening(handler, linger_ms=50) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
         peer.write_frame(request(1))
-        await until(lambda: any(c.in_flight for c in listener.connections))
+        await wait_until_async(lambda: any(c.in_flight for c in listener.connections))
         await peer.close()
         await told.wait()
 
@@ -485,7 +486,7 @@ async def test_connections_leave_nothing_behind() -> None:
             peer = await Peer.connect(listener.port)
             await peer.exchange(request(1))
             await peer.close()
-        await until(lambda: not listener.connections)
+        await wait_until_async(lambda: not listener.connections)
     gc.collect()
     assert not [thing for thing in gc.get_objects() if isinstance(thing, Connection)]
 
@@ -512,7 +513,7 @@ async def test_a_client_with_much_to_ask_leaves_turns_for_others() -> None:
     transport = MemoryTransport(connection)
     transport.receive(b"".join(prefixed(request(number)) for number in range(1000)))
     asyncio.get_running_loop().call_soon(order.append, -1)
-    await until(lambda: len(order) == 1001)
+    await wait_until_async(lambda: len(order) == 1001)
     assert order.index(-1) < 200
     assert [number for number in order if number >= 0] == list(range(1000))
     connection.abort()

@@ -31,6 +31,7 @@ from rookery.net.httptext import (
     format_head,
     parse_head,
 )
+from rookery.testing.wait import wait_until_async
 
 T = TypeVar("T")
 PATIENCE = 20
@@ -150,11 +151,6 @@ async def exchange(server: HttpServer, data: bytes, *, half_close: bool = False)
         if half_close:
             writer.write_eof()
         return await reader.read()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110 (what is waited for has no event, and shall not get one for us)
-        await asyncio.sleep(0.001)
 
 
 async def until_closed(reader: asyncio.StreamReader) -> bytes:
@@ -416,14 +412,14 @@ async def test_a_client_that_never_closes_is_left() -> None:
     async with serving(leave_timeout_ms=50) as server, connected(server) as (reader, writer):
         writer.write(b"GET /hello HTTP/1.0\r\n\r\n")
         assert statuses(await reader.read()) == [200]
-        await until(lambda: not server.open_connections)
+        await wait_until_async(lambda: not server.open_connections)
 
 
 async def test_a_client_that_does_not_read_is_cut() -> None:
     async with serving(send_timeout_ms=50) as server:
         with socket.create_connection(("127.0.0.1", server.port)) as client:
             client.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
-            await until(lambda: server.accepted and not server.open_connections)
+            await wait_until_async(lambda: server.accepted and not server.open_connections)
 
 
 async def test_a_large_answer_comes_whole() -> None:
@@ -463,7 +459,7 @@ async def test_slow_clients_do_not_keep_others_out() -> None:
             _, writer = await stack.enter_async_context(connected(server))
             writer.write(b"GET /hello HTTP/1.1\r\nA: ")
         assert statuses(await exchange(server, b"GET /hello HTTP/1.0\r\n\r\n")) == [200]
-        await until(lambda: server.open_connections <= 20)
+        await wait_until_async(lambda: server.open_connections <= 20)
 
 
 async def test_when_full_of_busy_ones_the_new_one_goes() -> None:
@@ -490,7 +486,7 @@ async def test_a_client_that_resets_does_no_harm() -> None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
         gate.opened.set()
-        await until(lambda: not server.open_connections)
+        await wait_until_async(lambda: not server.open_connections)
         assert gate.is_done
         assert statuses(await exchange(server, b"GET /hello HTTP/1.0\r\n\r\n")) == [200]
 

@@ -12,8 +12,9 @@ import pytest
 from rookery.errors import ConfigError
 from rookery.net.listener import Listener, ListenerSettings
 from rookery.testing.certificates import Certificates
+from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import Peer
-from tests.net.serving import Parking, echo, listening, number_of, request, until
+from tests.net.serving import Parking, echo, listening, number_of, request
 
 PATIENCE = 20
 
@@ -90,7 +91,7 @@ async def test_connections_are_bounded(caplog: pytest.LogCaptureFixture) -> None
         assert listener.refused == 1
         assert "3 are open" in caplog.text
         await peers[0].close()
-        await until(lambda: len(listener.connections) == 2)
+        await wait_until_async(lambda: len(listener.connections) == 2)
         again = await Peer.connect(listener.port)
         assert number_of(await again.exchange(request(2))) == 2
         for peer in (refused, again, *peers[1:]):
@@ -107,7 +108,7 @@ async def test_stop_lets_requests_in_flight_be_answered() -> None:
         await parking.has(1)
         port = listener.port
         stopping = asyncio.ensure_future(listener.stop())
-        await until(lambda: all(c.is_closing for c in listener.connections))
+        await wait_until_async(lambda: all(c.is_closing for c in listener.connections))
         with pytest.raises(ConnectionRefusedError):
             await Peer.connect(port)
         assert not stopping.done()
@@ -137,7 +138,7 @@ async def test_tls(certificates: Certificates) -> None:
             frame = await peer.exchange(request(number, bytes(size)))
             assert (number_of(frame), len(frame)) == (number, 4 + size)
         await peer.close()
-        await until(lambda: not listener.connections)
+        await wait_until_async(lambda: not listener.connections)
 
 
 async def test_tls_end_of_input_with_requests_in_flight(certificates: Certificates) -> None:
@@ -148,7 +149,7 @@ async def test_tls_end_of_input_with_requests_in_flight(certificates: Certificat
         peer.write_frame(request(1))
         await parking.has(1)
         await peer.close()
-        await until(lambda: not listener.connections)
+        await wait_until_async(lambda: not listener.connections)
         parking.release(1)
 
 
@@ -160,7 +161,7 @@ async def test_plain_clients_on_a_tls_port_are_refused(
         peer = await Peer.connect(listener.port)
         peer.write_frame(request(1))
         await peer.read_to_end()
-        await until(lambda: not listener.connections)
+        await wait_until_async(lambda: not listener.connections)
         assert "no connection came about" in caplog.text
         good = await Peer.connect(listener.port, tls=client_tls(certificates))
         assert number_of(await good.exchange(request(2))) == 2
@@ -179,11 +180,11 @@ async def test_unfinished_tls_handshakes_are_counted_and_cut(certificates: Certi
         asyncio.timeout(PATIENCE),
     ):
         silent = [await Peer.connect(listener.port) for _ in range(8)]
-        await until(lambda: listener.accepted == 8)
+        await wait_until_async(lambda: listener.accepted == 8)
         assert listener.refused == 3
         for peer in silent:
             await peer.read_to_end()
-        await until(lambda: not listener.connections)
+        await wait_until_async(lambda: not listener.connections)
         for peer in silent:
             await peer.close()
 
@@ -194,7 +195,7 @@ async def test_stop_during_a_tls_handshake(certificates: Certificates) -> None:
     await listener.start()
     async with asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
-        await until(lambda: listener.connections)
+        await wait_until_async(lambda: listener.connections)
         await listener.stop()
         assert not listener.connections
         await peer.read_to_end()
@@ -236,7 +237,7 @@ async def test_accepting_goes_on_after_file_descriptors_ran_out(
         resource.setrlimit(resource.RLIMIT_NOFILE, (sock.fileno() + 1, hard))
         try:
             await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", listener.port))
-            await until(lambda: "cannot accept connections" in caplog.text)
+            await wait_until_async(lambda: "cannot accept connections" in caplog.text)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         sock.close()

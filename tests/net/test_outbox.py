@@ -13,9 +13,10 @@ from rookery.net.connection import Connection
 from rookery.net.outbox import Outbox
 from rookery.net.request import Answer
 from rookery.net.settings import ConnectionSettings
+from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import MemoryTransport, Peer
 from rookery.wire.frame import Frame
-from tests.net.serving import answer, echo, listening, number_of, request, until
+from tests.net.serving import answer, echo, listening, number_of, request
 
 PATIENCE = 20
 LARGE = bytes(range(256)) * 4096 * 8
@@ -81,14 +82,14 @@ async def test_a_large_answer_is_held_here_and_counted_until_it_is_read() -> Non
         peer = await Peer.connect(listener.port)
         for number in range(5):
             peer.write_frame(request(number))
-        await until(lambda: any(c.is_stuck for c in listener.connections))
+        await wait_until_async(lambda: any(c.is_stuck for c in listener.connections))
         (connection,) = listener.connections
         assert connection.held_bytes + connection.sent_bytes >= len(LARGE)
         assert connection.answers.used >= connection.held_bytes > 0
         for number in range(5):
             frame = await peer.read_frame()
             assert (number_of(frame), frame[4:] == LARGE) == (number, True)
-        await until(lambda: not connection.held_bytes)
+        await wait_until_async(lambda: not connection.held_bytes)
         assert connection.sent_bytes == 5 * (len(LARGE) + 8)
         await peer.close()
 
@@ -119,7 +120,7 @@ async def test_a_promise_is_kept_once() -> None:
     transport.receive(b"\0\0\0\x08" + request(1))
     assert (budget.used, connection.held_bytes) == (1000, 1000)
     later.set_result([b"\0\0\0\x04", bytes(96)])
-    await until(lambda: transport.calls)
+    await wait_until_async(lambda: transport.calls)
     assert (budget.used, connection.held_bytes) == (1000, 0)
     assert connection.bytes_out == 100
     transport.abort()

@@ -14,11 +14,12 @@ from rookery.net.request import Answer
 from rookery.net.upstream import Upstream, UpstreamSettings, connect
 from rookery.testing.certificates import Certificates
 from rookery.testing.ports import free_port
+from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import MemoryTransport, prefixed
 from rookery.wire.frame import Frame, renumbered
 from rookery.wire.header import peek, read_request, response_frame
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
-from tests.net.serving import Parking, answer, echo, listening, number_of, request, until
+from tests.net.serving import Parking, answer, echo, listening, number_of, request
 
 PATIENCE = 20
 MINUTE_MS = 60_000
@@ -142,7 +143,7 @@ async def test_late_answers_are_dropped_and_the_order_is_kept() -> None:
         cancelled.cancel()
         parking.release(0, 1, 2)
         assert number_of(await patient) == 1
-        await until(lambda: upstream.late_answers == 2)
+        await wait_until_async(lambda: upstream.late_answers == 2)
         after = asyncio.ensure_future(upstream.forward([request(0)], MINUTE_MS))
         await parking.has(4)
         parking.release(3)

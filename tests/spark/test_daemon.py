@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from rookery.testing.broker import is_alive
-from tests.direct.logs import until
+from rookery.testing.wait import wait_until
 
 _FAMILY = """
 import os, signal, sys, time
@@ -48,7 +48,7 @@ def test_a_worker_that_ignores_hangups_ends_with_its_daemon(how: signal.Signals)
         assert is_alive(worker)
         daemon.send_signal(how)
         daemon.wait(60)
-        until(lambda: not is_alive(worker))
+        wait_until(lambda: not is_alive(worker))
         assert is_alive(helper), "what a task has started itself is its own affair"
     finally:
         os.kill(helper, signal.SIGKILL)

@@ -24,7 +24,8 @@ from rookery.spark.offset import StreamOffset
 from rookery.spark.options import ReadOptions
 from rookery.spark.schema import COLUMNS
 from rookery.spark.streamread import StreamReader
-from tests.direct.logs import COMPACT, Cluster, create, partitions_of, send, until, values
+from rookery.testing.wait import wait_until
+from tests.direct.logs import COMPACT, Cluster, create, partitions_of, send, values
 from tests.spark.logs import options_of, run_all, stream
 
 if TYPE_CHECKING:
@@ -177,13 +178,13 @@ def test_compaction_waits_for_a_batch_that_may_come_again(cluster: Cluster) -> N
     end = one.latestOffset(start, ReadAllAvailable())
     assert len(offsets_of(one, start, end)) == 500
     with cluster.rewriting(**COMPACT) as broker:
-        until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
+        wait_until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
         again = reader(cluster, startingOffsets="earliest")
         assert len(offsets_of(again, start, end)) == 500
         # The batch is over: nothing is read again.
         assert one.latestOffset(end, ReadAllAvailable()) == end
         assert again.latestOffset(end, ReadAllAvailable()) == end
-        until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
+        wait_until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
     one.stop()
     again.stop()
 
@@ -199,10 +200,10 @@ def test_a_batch_that_was_compacted_since_is_told_of(cluster: Cluster, tmp_path:
     assert offsets_of(one, start, end) == list(range(500))
     one.stop()
     with cluster.rewriting(delete_delay_ms=0, snapshot_entries=1, **COMPACT) as broker:
-        until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
+        wait_until(lambda: partitions_of(broker, "t")[0].cleaned_to > 400)
         # What the tasks were to read is deleted.
         names = {Path(object_key(row.object_id)).name for row in _rows(tasks)}
-        until(lambda: not names & {path.name for path in (tmp_path / "store").rglob("*")})
+        wait_until(lambda: not names & {path.name for path in (tmp_path / "store").rglob("*")})
 
     strict = reader(cluster, startingOffsets="earliest")
     told = r"t-0 offsets 0 to 4\d\d: compacted since they were planned for \(a longer pinFor"
@@ -236,7 +237,7 @@ def test_a_batch_is_pinned_before_its_end_is_kept(cluster: Cluster) -> None:
     start = one.initialOffset()
     end = one.latestOffset(start, ReadAllAvailable())
     with cluster.rewriting(**COMPACT) as broker:
-        until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
+        wait_until(lambda: all(kind & 4 for kind in partitions_of(broker, "t")[0].kinds))
         assert offsets_of(one, start, end) == list(range(500))
         assert "cleaned" in end
         # An offset of an old checkpoint tells nothing of it, and is read as it was.
@@ -258,7 +259,7 @@ def test_a_named_group_has_the_offsets_of_committed_batches(cluster: Cluster) ->
         def committed() -> list[int]:
             return [offset.offset for _, _, offset in groups["g"].each_offset()]
 
-        until(lambda: "g" in groups and committed() == [10])
+        wait_until(lambda: "g" in groups and committed() == [10])
         one.stop()
 
 
@@ -336,7 +337,7 @@ def test_a_query_reads_on_after_a_restart(
             [future] = admin.list_consumer_group_offsets([asked]).values()
             return [one.offset for one in future.result(30).topic_partitions]
 
-        until(lambda: published() == [80, 80])
+        wait_until(lambda: published() == [80, 80])
         listener.close()
 
 

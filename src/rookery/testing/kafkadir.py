@@ -41,6 +41,7 @@ from confluent_kafka.admin import (
 from rookery.formats.logfile.names import LOG_STARTS
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.properties import KafkaSettings
+from rookery.testing.wait import wait_until
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 SECONDS: Final = 120.0
@@ -254,7 +255,7 @@ class _Maker:
             with self._producer(**{"batch.size": 20_000, "linger.ms": 50}) as producer:
                 for n in range(count):
                     producer.produce(topic, bytes([n % 251]) * 1200, timestamp=T0 + n * 10)
-        until(lambda: _watermarks(self.server.bootstrap, "retained", 0)[0] > 0)
+        wait_until(lambda: _watermarks(self.server.bootstrap, "retained", 0)[0] > 0)
 
     def _compact(self) -> None:
         with self._producer(**{"batch.size": 20_000}) as producer:
@@ -262,7 +263,7 @@ class _Maker:
                 value = None if n % 50 == 7 else bytes([n % 251]) * 1000
                 producer.produce("compacted", value, f"key {n % 40}".encode(), timestamp=T0 + n)
         # The cleaner leaves the segment alone that is written to; the others lose records.
-        until(lambda: len(consume(self.server.bootstrap, "compacted", 0)) < 3500)
+        wait_until(lambda: len(consume(self.server.bootstrap, "compacted", 0)) < 3500)
 
     def _transactional(self, name: str) -> Producer:
         producer = Producer(
@@ -356,7 +357,7 @@ class _Maker:
         low = deleted.result(SECONDS).low_watermark
         # Kafka itself forgets it by a crash, until this is written down.
         line = f"{topic} 0 {low}"
-        until(lambda: line in (self.server.data / LOG_STARTS).read_text().splitlines())
+        wait_until(lambda: line in (self.server.data / LOG_STARTS).read_text().splitlines())
 
 
 class _Flushing:
@@ -547,15 +548,6 @@ def _ends(consumer: Any, place: Place) -> tuple[int, int]:
         lambda: consumer.get_watermark_offsets(TopicPartition(*place), timeout=SECONDS)
     )
     return found
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not so after {SECONDS:g} s")
-        time.sleep(0.1)
 
 
 def _done(futures: dict[Any, Any]) -> None:

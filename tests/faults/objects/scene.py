@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import Any, Final, TypeVar
 
 from rookery.broker.settings import BrokerSettings
@@ -17,6 +17,7 @@ from rookery.store.port import Store
 from rookery.testing.backends import ETCD, Backend, ProxyThread, stored_keys
 from rookery.testing.brokers import BRISK, Hosts
 from rookery.testing.caretakers import CaretakerProcess
+from rookery.testing.wait import wait_until
 from tests.crash.load import Load
 
 _names = count(1)
@@ -106,15 +107,6 @@ class Scene:
         """Return the end of what everybody has said."""
         said = [hosts.words() for hosts in self._hosts]
         return "\n".join([*said, *(one.words() for one in self._caretakers)])
-
-
-def wait_until(holds: Callable[[], Any], what: str, patience: float = _PATIENCE) -> None:
-    """Return when something holds."""
-    deadline = monotonic() + patience
-    while not holds():
-        if monotonic() > deadline:
-            raise TimeoutError(f"{what} has not come true within {patience:.0f} s")
-        sleep(_LOOK_SECONDS)
 
 
 def load_until(load: Load, holds: Callable[[], Any], what: str) -> None:

@@ -7,11 +7,12 @@ import pytest
 from rookery.testing.backends import ETCD, STORE
 from rookery.testing.probe import brokers_seen
 from rookery.testing.s3proxy import Fault, Rule
+from rookery.testing.wait import wait_until
 from tests.crash.hosts import wait_until_clean
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
 from tests.crash.load import Load, verify
 from tests.faults.objects.asking import create, produce
-from tests.faults.objects.scene import Scene, load_until, wait_until
+from tests.faults.objects.scene import Scene, load_until
 
 SEED = 21
 FOR_EVER_MS = 3_600_000.0

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rookery.errors import ErrorCode
+from rookery.testing.wait import wait_until
 from tests.crash.hosts import fsck
 from tests.faults.objects.asking import OK, create, fetch, produce, values
-from tests.faults.objects.scene import Scene, wait_until
+from tests.faults.objects.scene import Scene
 
 # What a broker answers to who asks for what is not there.
 LOST = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR}

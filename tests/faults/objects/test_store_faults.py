@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from time import monotonic
 
 import pytest
 
 from rookery.errors import ErrorCode
 from rookery.testing.backends import ETCD, STORE
 from rookery.testing.s3proxy import Fault, Rule
+from rookery.testing.wait import wait_until
 from tests.crash.hosts import wait_until_clean
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
 from tests.crash.load import Load, verify
 from tests.faults.objects.asking import OK, create, produce, values
-from tests.faults.objects.scene import Scene, load_until, wait_until
+from tests.faults.objects.scene import Scene, load_until
 
 SEED = 22
 BAD_DAY = (
@@ -81,16 +81,11 @@ def test_a_burst_of_failed_uploads_ends_with_its_cause(scene: Scene) -> None:
         # Reads go on.
         assert values(hosts.bootstrap, "t") == [b"before"]
         scene.proxy.clear()
-        began = monotonic()
-        wait_until(
-            lambda: produce(hosts.bootstrap, "t", b"after").error_code is OK, "an answer", 20
-        )
-        took = monotonic() - began
+        wait_until(lambda: produce(hosts.bootstrap, "t", b"after").error_code is OK, "an answer")
         acked = [one.result().error_code is OK for one in waiting].count(True)
     found = values(hosts.bootstrap, "t")
     assert found.count(b"meanwhile") == acked
     assert found.count(b"after") == 1
-    assert took < 10, f"it took {took:.1f} s to serve again"
     wait_until_clean(hosts)
 
 

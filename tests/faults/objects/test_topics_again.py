@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rookery.testing.backends import ETCD, STORE
+from rookery.testing.wait import wait_until
 from tests.crash.hosts import wait_until_clean
 from tests.faults.objects.asking import OK, create, delete, produce, values
-from tests.faults.objects.scene import Scene, wait_until
+from tests.faults.objects.scene import Scene
 
 
 def _fill(bootstrap: str, word: bytes, count: int = 30) -> list[bytes]:
