@@ -13,7 +13,7 @@ from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.groups.kinds import Kinds
 from rookery.broker.groups.machine import Effect, Event, Gone, Persist, Reply, Request, Tick
 from rookery.broker.groups.offsets import Committer, commit
-from rookery.broker.groups.seats import Held
+from rookery.broker.groups.seats import Held, Seat, Waiting
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.groups import OffsetCommitted
@@ -102,6 +102,7 @@ class Site:
         self.scripts = Scripts()
         self.coordinator = Coordinator(replica, clock, self.scripts)
         self.lost: list[Callable[[], None]] = []
+        self.group_id = "g"
 
     @property
     def machine(self) -> Scripted:
@@ -109,7 +110,9 @@ class Site:
 
     def ask(self, api: Api[Any, Any], request: Any) -> Any:
         event = Request(Held(api, request), request, 3, "client", "/host", "new")
-        return self.coordinator.ask("g", event, self._when_lost, creates=api is JOIN_GROUP)
+        return self.coordinator.ask(
+            self.group_id, event, self._when_lost, creates=api is JOIN_GROUP
+        )
 
     def beat(self) -> Any:
         return self.ask(HEARTBEAT, HeartbeatRequest(group_id="g", generation_id=1, member_id="m"))
@@ -134,7 +137,7 @@ class Site:
         """Have the group, with a join that is held."""
         self.held = self.join()
         await asyncio.wait_for(_until(lambda: bool(self.scripts.made)), 10)
-        await self.coordinator.run("g", lambda seat: None)
+        await self.coordinator.run(self.group_id, lambda seat: None)
 
 
 async def _until(holds: Callable[[], bool]) -> None:
@@ -389,3 +392,55 @@ async def test_a_commit_under_a_lost_claim_is_refused(site: Site, sites: Open) -
 async def test_the_machine_decides_who_may_commit(site: Site) -> None:
     with pytest.raises(ApiError, match="ILLEGAL_GENERATION"):
         await commit(site.coordinator, site.replica, Committer("g", "m", 2, None), [])
+
+
+async def test_an_exception_reaches_its_caller_and_the_next_in_line_goes_on(sites: Open) -> None:
+    site = await sites(1)
+
+    def fail(_seat: Seat) -> None:
+        raise ValueError("more than an entry holds")
+
+    while_loading = [
+        site.coordinator.run("g", fail, creates=True),
+        site.coordinator.run("g", lambda seat: None),
+    ]
+    results = await asyncio.gather(*while_loading, return_exceptions=True)
+    when_loaded = site.coordinator.run("g", fail)
+
+    assert [type(result) for result in results] == [ValueError, type(None)]
+    with pytest.raises(ValueError, match="more than an entry holds"):
+        await when_loaded
+
+
+async def test_a_request_in_line_that_fails_is_refused_and_the_next_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seat = Seat("g")
+    refused: list[ErrorCode] = []
+    served: list[str] = []
+
+    def fail(_seat: Seat) -> None:
+        raise ZeroDivisionError
+
+    seat.waiting += [
+        Waiting(fail, refused.append),
+        Waiting(lambda seat: served.append(seat.group_id), refused.append),
+    ]
+    seat.is_busy = False
+
+    seat.go_on()
+
+    assert (refused, served) == ([ErrorCode.UNKNOWN_SERVER_ERROR], ["g"])
+    assert "a request to a group failed" in caplog.text
+
+
+async def test_a_state_that_fits_into_no_entry_leaves_no_group_busy_for_ever(sites: Open) -> None:
+    site = await sites(1)
+    site.group_id = "g" * 300_000  # every part of the group's state names it
+    await site.lead()
+
+    answer = site.sync("x" * 120_000)
+
+    assert answer.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (await site.held).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert len(site.coordinator) == 0

@@ -183,3 +183,19 @@ async def test_ids_that_nobody_uses_are_forgotten(cluster: Cluster) -> None:
     cluster.is_sound = True
     assert await overdue.forget() == 1
     assert set(replica.state.transactions.by_id) == {"open"}
+
+
+async def test_long_ids_that_exceed_an_entry_together_are_all_looked_after(
+    cluster: Cluster,
+) -> None:
+    replica, overdue = await cluster.join()
+    names = [f"{index:03}-{'x' * 8_000}" for index in range(60)]
+    for name in names:
+        await begin(replica, name)
+    assert await overdue.look() == []
+    cluster.clock.advance(TIMEOUT_MS)
+
+    assert sorted(await overdue.look()) == names
+
+    cluster.clock.advance(IDLE_MS + 1)
+    assert await overdue.forget() == len(names)

@@ -23,7 +23,7 @@ from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
 
-# An entry is bounded, and others want room in it too; what is left comes next time.
+# Others want room in the entry too; what is left comes next time.
 _AT_ONCE: Final = 200
 # Ids are forgotten after days: looking for them this often is enough.
 _IDLE_EVERY_MS: Final = 60_000
@@ -63,7 +63,7 @@ class Overdue:
         await self._replica.barrier()
         due = self._due()[:_AT_ONCE]
         events = [TransactionExpired(transactional_id=one.id, started=one.started) for one in due]
-        outcomes = await self._replica.propose(events) if events else []
+        outcomes = await self._replica.propose_all(events)
         aborted = [
             one.id
             for one, outcome in zip(due, outcomes, strict=True)
@@ -89,7 +89,7 @@ class Overdue:
             TransactionalIdExpired(transactional_id=one.id, changed=one.changed)
             for one in self._idle()[:_AT_ONCE]
         ]
-        outcomes = await self._replica.propose(events) if events else []
+        outcomes = await self._replica.propose_all(events)
         return sum(outcome.error is ErrorCode.NONE for outcome in outcomes)
 
     def _due(self) -> list[Transaction]:

@@ -6,11 +6,11 @@ looks after timeouts is a hint like a partition's leader.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, Final
 
 from rookery.broker.call import Call
-from rookery.broker.groups.offsets import Committer
+from rookery.broker.groups.offsets import Committer, Proposals, offset_parts, outcomes_of
 from rookery.broker.groups.requests import refusal
 from rookery.broker.groups.seats import Seat
 from rookery.cluster.events.groups import OffsetCommitted
@@ -22,7 +22,6 @@ from rookery.wire.message import Message
 
 # An entry is bounded, and others want room in it too.
 _PLACES: Final = 4_000
-_OFFSETS: Final = 500
 
 
 async def decide(call: Call, event: Message) -> Any:
@@ -97,25 +96,19 @@ async def commit_offsets(
     """
     replica = call.services.replica
 
-    def propose(seat: Seat) -> Iterable[Any]:
+    def propose(seat: Seat) -> Proposals:
         assert seat.machine is not None  # noqa: S101 (no seat is free without one)
         code = seat.machine.check_commit(
             who.member_id, who.generation, who.instance_id, is_transactional=True
         )
         if code is not ErrorCode.NONE:
             raise ApiError(code, f"a commit for group {who.group_id!r}")
-        return [
-            replica.propose([_part(event, seat.epoch, offsets)]) for offsets in _some(event.offsets)
-        ]
+        # A commit of nothing still says that the group is part of the transaction.
+        some = list(offset_parts(event.offsets)) or [[]]
+        return [replica.propose([_part(event, seat.epoch, offsets)]) for offsets in some]
 
-    futures = await call.services.groups.run(who.group_id, propose, creates=True)
-    outcomes = [await _outcome(future) for future in futures]
-    return [code for outcome in outcomes for code in checked(outcome)]
-
-
-def _some(offsets: Sequence[OffsetCommitted]) -> Iterator[list[OffsetCommitted]]:
-    for start in range(0, max(len(offsets), 1), _OFFSETS):
-        yield list(offsets[start : start + _OFFSETS])
+    proposals = await call.services.groups.run(who.group_id, propose, creates=True)
+    return [code for outcome in await outcomes_of(proposals) for code in outcome.value]
 
 
 def _part(

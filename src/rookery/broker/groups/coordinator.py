@@ -20,7 +20,16 @@ from typing import Final, TypeVar
 
 from rookery.broker.groups.deadlines import Deadlines
 from rookery.broker.groups.kinds import Kinds, kind_of
-from rookery.broker.groups.machine import Event, Gone, Machine, Persist, Reply, Request, Tick
+from rookery.broker.groups.machine import (
+    Effect,
+    Event,
+    Gone,
+    Machine,
+    Persist,
+    Reply,
+    Request,
+    Tick,
+)
 from rookery.broker.groups.seats import Held, Seat, Waiting
 from rookery.broker.groups.topicview import TopicView
 from rookery.clock import Clock
@@ -115,14 +124,14 @@ class Coordinator:
     ) -> asyncio.Future[T]:
         """Do something with a group while nothing else happens to it.
 
-        The future fails with ApiError if the group cannot be had.
+        The future fails with ApiError if the group cannot be had, and with what the work raises.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def do(seat: Seat) -> None:
             try:
                 result = work(seat)
-            except Error as error:
+            except Exception as error:  # noqa: BLE001 (the caller handles it; others wait in line)
                 if not future.done():
                     future.set_exception(error)
                 return
@@ -259,9 +268,11 @@ class Coordinator:
             seat.machine, effects = self._kinds.on(
                 seat.group_id, seat.machine, event, self.now_ms()
             )
+            self._carry_out(seat, effects)
         except Exception as error:  # noqa: BLE001 (one group's fault must not stop the others)
             self._give_up(seat, error)
-            return
+
+    def _carry_out(self, seat: Seat, effects: list[Effect]) -> None:
         replies = [effect for effect in effects if isinstance(effect, Reply)]
         bodies = [effect.body for effect in effects if isinstance(effect, Persist)]
         if bodies:

@@ -25,7 +25,7 @@ _PART_BYTES: Final = 128 * 1024
 _OFFSET_BYTES: Final = 64
 _PART_PLACES: Final = 4_000
 
-_Proposals = list["asyncio.Future[list[Outcome]]"]
+Proposals = list["asyncio.Future[list[Outcome]]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ async def commit(
         ApiError: the committer may not, or the coordinator is another broker.
     """
 
-    def propose(seat: Seat) -> _Proposals:
+    def propose(seat: Seat) -> Proposals:
         assert seat.machine is not None  # noqa: S101 (no seat is free without one)
         code = seat.machine.check_commit(
             who.member_id, who.generation, who.instance_id, version=who.version
@@ -67,12 +67,12 @@ async def commit(
             replica.propose(
                 [OffsetsCommitted(group_id=who.group_id, epoch=seat.epoch, offsets=part)]
             )
-            for part in _parts(offsets)
+            for part in offset_parts(offsets)
         ]
 
     proposals = await groups.run(who.group_id, propose, creates=not who.is_member)
     codes: list[ErrorCode] = []
-    for outcome in await _outcomes(proposals):
+    for outcome in await outcomes_of(proposals):
         codes += outcome.value
     return codes
 
@@ -90,7 +90,7 @@ async def delete(
         ApiError: there is no such group, or its coordinator is another broker.
     """
 
-    def propose(seat: Seat) -> tuple[list[bool], _Proposals]:
+    def propose(seat: Seat) -> tuple[list[bool], Proposals]:
         if not seat.epoch:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
         kept = [is_in_use(seat, place) for place in places]
@@ -102,12 +102,16 @@ async def delete(
         ]
 
     kept, proposals = await groups.run(group_id, propose)
-    await _outcomes(proposals)
+    await outcomes_of(proposals)
     return [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if one else ErrorCode.NONE for one in kept]
 
 
-async def _outcomes(proposals: _Proposals) -> list[Outcome]:
-    """Return what became of the proposals, all of which must count."""
+async def outcomes_of(proposals: Proposals) -> list[Outcome]:
+    """Return what became of proposals of one event each, all of which must count.
+
+    Raises:
+        ApiError: one was refused, or it is not known whether it counts.
+    """
     results = await asyncio.gather(*proposals, return_exceptions=True)
     outcomes: list[Outcome] = []
     for result in results:
@@ -120,7 +124,8 @@ async def _outcomes(proposals: _Proposals) -> list[Outcome]:
     return outcomes
 
 
-def _parts(offsets: Sequence[OffsetCommitted]) -> Iterator[list[OffsetCommitted]]:
+def offset_parts(offsets: Sequence[OffsetCommitted]) -> Iterator[list[OffsetCommitted]]:
+    """Divide offsets into lists that each fit into one entry of the cluster log."""
     part: list[OffsetCommitted] = []
     size = 0
     for one in offsets:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,6 +11,8 @@ from typing import Any, NamedTuple
 from rookery.broker.groups.machine import Machine
 from rookery.errors import ErrorCode
 from rookery.wire.message import Api, Message
+
+log = logging.getLogger(__name__)
 
 
 class Held:
@@ -86,7 +89,12 @@ class Seat:
     def go_on(self) -> None:
         """Do what waits, as far as nothing keeps the group busy again."""
         while self.waiting and not self.is_busy:
-            self.waiting.popleft().work(self)
+            first = self.waiting.popleft()
+            try:
+                first.work(self)
+            except Exception:
+                log.exception("a request to a group failed", extra={"group": self.group_id})
+                first.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def drop(self, code: ErrorCode) -> None:
         """Refuse all who wait; nothing that is on its way counts any more."""

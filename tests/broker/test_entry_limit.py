@@ -1,0 +1,190 @@
+"""Requests whose events exceed one entry of the cluster log are divided and answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rookery.broker.groups.offsets import offset_parts
+from rookery.broker.settings import BrokerSettings
+from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.events.txns import TransactionOffsetsCommitted
+from rookery.errors import ErrorCode
+from rookery.testing.served import ServedBroker
+from rookery.wire.codec import encode_bytes
+from rookery.wire.message import Message
+from rookery.wire.messages.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from rookery.wire.messages.offset_delete import (
+    OFFSET_DELETE,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from rookery.wire.messages.txn_offset_commit import (
+    TXN_OFFSET_COMMIT,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from rookery.wire.messages.write_txn_markers import (
+    WRITE_TXN_MARKERS,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tests.broker.raw import create, raw
+from tests.broker.txns import Transactor
+
+ENTRY_BYTES = 384 * 1024
+PARTITIONS = 10_000
+# Each twice: named by id and number in an event, they exceed an entry.
+PLACES = [*range(PARTITIONS), *range(PARTITIONS)]
+NOTED = 120
+NOTE = "é" * 2_000
+LONGEST_ID = "i" * 32_767
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    folder: Path = tmp_path_factory.mktemp("broker")
+    with ServedBroker(folder, BrokerSettings(durability="os")) as broker:
+        create(broker, "t", PARTITIONS)
+        yield broker
+
+
+def offset(index: int, note: str) -> OffsetCommitted:
+    return OffsetCommitted(
+        topic_id=bytes(16), partition=index, offset=1, leader_epoch=0, metadata=note
+    )
+
+
+def commit_request(group: str, noted: int) -> OffsetCommitRequest:
+    parts = [
+        OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=5, committed_metadata=NOTE if noted > 1 else ""
+        )
+        for index in range(noted)
+    ]
+    return OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=parts)]
+    )
+
+
+def txn_commit_request(group: str, producer: Transactor) -> TxnOffsetCommitRequest:
+    parts = [
+        TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=7, committed_metadata=NOTE
+        )
+        for index in range(NOTED)
+    ]
+    return TxnOffsetCommitRequest(
+        transactional_id=producer.name,
+        group_id=group,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=parts)],
+    )
+
+
+def committed(broker: ServedBroker, group: str) -> list[int]:
+    found = broker.broker.replica.state.groups.by_id[group]
+    return [one.offset for _, _, one in found.each_offset()]
+
+
+@given(st.lists(st.sampled_from(["", "short", NOTE, "m" * 4_096]), max_size=400))
+@settings(max_examples=20, deadline=None)
+def test_every_part_of_a_commit_fits_into_an_entry(notes: list[str]) -> None:
+    offsets = [offset(index, note) for index, note in enumerate(notes)]
+
+    parts = list(offset_parts(offsets))
+
+    assert [one for part in parts for one in part] == offsets
+    for part in parts:
+        event: Message = TransactionOffsetsCommitted(
+            transactional_id=LONGEST_ID,
+            producer_id=1,
+            producer_epoch=1,
+            group_id=LONGEST_ID,
+            group_epoch=1,
+            offsets=part,
+        )
+        assert len(encode_bytes(event, 0)) < ENTRY_BYTES
+
+
+async def test_a_large_offset_commit_is_divided(served: ServedBroker) -> None:
+    async with raw(served) as client:
+        answer = await client.ask(OFFSET_COMMIT, 8, commit_request("plain", NOTED))
+
+    assert {part.error_code for part in answer.topics[0].partitions} == {ErrorCode.NONE}
+    assert committed(served, "plain") == [5] * NOTED
+
+
+async def test_a_large_transactional_commit_is_divided_and_delays_nobody_in_line(
+    served: ServedBroker,
+) -> None:
+    async with raw(served) as client, raw(served) as other:
+        producer = Transactor(client, "large", is_newer=True)
+        await producer.init()
+        # Both wait in line while the group is loaded.
+        large = asyncio.ensure_future(
+            client.ask(TXN_OFFSET_COMMIT, 5, txn_commit_request("in-txn", producer))
+        )
+        small = asyncio.ensure_future(other.ask(OFFSET_COMMIT, 8, commit_request("in-txn", 1)))
+        answers = await asyncio.gather(large, small)
+        await producer.end(commit=True)
+
+    for answer in answers:
+        assert {part.error_code for part in answer.topics[0].partitions} == {ErrorCode.NONE}
+    assert committed(served, "in-txn") == [7] * NOTED
+
+
+async def test_all_partitions_of_a_large_topic_are_added_to_a_transaction(
+    served: ServedBroker,
+) -> None:
+    async with raw(served) as client:
+        producer = Transactor(client, "wide", is_newer=False)
+        await producer.init()
+        assert set(await producer.add("t", *PLACES)) == {ErrorCode.NONE}
+        assert (await producer.end(commit=False)).error_code is ErrorCode.NONE
+
+
+async def test_markers_for_all_partitions_of_a_large_topic_are_answered(
+    served: ServedBroker,
+) -> None:
+    topic = WritableTxnMarkerTopic(name="t", partition_indexes=PLACES)
+    marker = WritableTxnMarker(
+        producer_id=10**6,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        transaction_result=False,
+        topics=[topic],
+    )
+    async with raw(served) as client:
+        answer = await client.ask(WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=[marker]))
+
+    assert len(answer.markers[0].topics[0].partitions) == len(PLACES)
+
+
+async def test_offsets_of_all_partitions_of_a_large_topic_are_deleted(
+    served: ServedBroker,
+) -> None:
+    parts = [OffsetDeleteRequestPartition(partition_index=index) for index in PLACES]
+    topic = OffsetDeleteRequestTopic(name="t", partitions=parts)
+    async with raw(served) as client:
+        await client.ask(OFFSET_COMMIT, 8, commit_request("deleting", 3))
+        request = OffsetDeleteRequest(group_id="deleting", topics=[topic])
+        answer = await client.ask(OFFSET_DELETE, 0, request)
+
+    assert answer.error_code is ErrorCode.NONE
+    assert {part.error_code for part in answer.topics[0].partitions} == {ErrorCode.NONE}
+    assert committed(served, "deleting") == []
