@@ -15,7 +15,9 @@ from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage import Storage
 from rookery.client import Client, TopicPartition
 from rookery.client.configs import ResourceType
-from rookery.cluster.events.brokers import BrokerExpired
+from rookery.clock import SystemClock
+from rookery.cluster.events.brokers import BrokerBeat, BrokerExpired, BrokerRegistered
+from rookery.cluster.replica import Replica
 from rookery.errors import ConfigError, Corrupt, Unavailable
 from rookery.log.settings import RewriteSettings
 from rookery.testing.wait import wait_until_async
@@ -163,14 +165,87 @@ async def test_an_expired_broker_comes_back_though_the_log_fails_it(
     assert second.replica.state.brokers.by_node[1].incarnation == first.replica.incarnation
 
 
+async def kill(broker: Broker) -> None:
+    """End a broker as kill -9 does: its locks are released, and the cluster hears nothing."""
+    stopped.add(id(broker))
+    await broker.chores.stop()
+    await asyncio.gather(*(listener.stop(grace_ms=0) for listener in broker.listeners))
+    await broker.replica.close()
+    broker.node_lock.close()
+
+
+async def owner_elsewhere(broker: Broker, node_id: int) -> Replica:
+    """Register a broker that shares the cluster log with ours, but not its locks."""
+    replica = broker.storage.replica(SystemClock())
+    await replica.open()
+    await replica.register(
+        BrokerRegistered(process_id=bytes(16), node_id=node_id, host="h", port=1)
+    )
+    return replica
+
+
+async def test_a_node_id_in_use_is_refused_and_its_owner_goes_on(start: Start) -> None:
+    first, client = await start(node_id=1)
+    await client.create_topic("t", 1)
+
+    with pytest.raises(ConfigError, match="node id 1 is in use by another process of this host"):
+        await start(node_id=1)
+
+    await fill(client, "t", range(5))
+    assert await read(client, "t") == list(range(5))
+    assert not first.failed.done()
+
+
+async def test_an_address_in_use_is_refused(start: Start) -> None:
+    await start(advertise="kafka.example:30001")
+    with pytest.raises(ConfigError, match="node id 1 is in use"):
+        await start(advertise="kafka.example:30001")
+
+
+async def test_a_killed_broker_comes_back_with_its_node_id_at_once(start: Start) -> None:
+    first, _ = await start(node_id=1)
+    await kill(first)
+
+    # A wait for its session would not end within this test.
+    again, client = await start(node_id=1, session_timeout_ms=3_600_000)
+
+    assert again.services.node_id == 1
+    await client.create_topic("t", 1)
+
+
+async def test_a_node_id_of_another_host_is_refused_while_its_owner_writes(start: Start) -> None:
+    first, _ = await start(node_id=1)
+    owner = await owner_elsewhere(first, 2)
+
+    async def beat() -> None:
+        while True:
+            await owner.propose([BrokerBeat()])
+            await asyncio.sleep(0.01)
+
+    beats = asyncio.create_task(beat())
+    with pytest.raises(ConfigError, match="node id 2 is in use by the live broker at h:1"):
+        await start(node_id=2, session_timeout_ms=3_600_000)
+    beats.cancel()
+    assert owner.state.brokers.by_node[2].incarnation == owner.incarnation
+    await owner.close()
+
+
+async def test_a_node_id_of_another_host_is_taken_after_a_session_of_silence(start: Start) -> None:
+    first, _ = await start(node_id=1)
+    owner = await owner_elsewhere(first, 2)
+    second, _ = await start(node_id=2, session_timeout_ms=200)
+    assert second.services.node_id == 2
+    assert owner.incarnation not in second.replica.state.brokers.sequences
+    await owner.close()
+
+
 async def test_a_broker_whose_place_is_taken_stops(start: Start) -> None:
     first, _ = await start(node_id=1)
-    await start(node_id=1)
+    other = await owner_elsewhere(first, 1)
     with pytest.raises(ConfigError, match="node id 1"):
         async with asyncio.timeout(10):
             await first.failed
-    stopped.add(id(first))
-    await first.stop()
+    await other.close()
 
 
 async def test_any_broker_serves_any_partition(start: Start) -> None:
@@ -189,11 +264,9 @@ async def test_a_restart_at_the_same_address_keeps_the_node_id(start: Start) -> 
     first, _ = await start(advertise="kafka.example:30001")
     second, _ = await start(advertise="kafka.example:30002")
     ids = [first.services.node_id, second.services.node_id]
-    # Killed, so to speak: the cluster still takes them for live.
+    await kill(second)
     again, _ = await start(advertise="kafka.example:30002")
     assert [first.services.node_id, again.services.node_id] == ids
-    with pytest.raises(ConfigError, match="another process"):
-        await second.failed
 
 
 async def test_topics_are_gone_with_their_data(start: Start) -> None:

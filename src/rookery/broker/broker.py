@@ -16,6 +16,8 @@ from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.groups.kinds import Kinds
 from rookery.broker.groups.removal import OffsetRetention
 from rookery.broker.membership import Membership
+from rookery.broker.nodeclaim import NodeClaim
+from rookery.broker.nodelock import NodeLock
 from rookery.broker.opening import open_storage
 from rookery.broker.overdue import Overdue
 from rookery.broker.producerids import ProducerIds
@@ -32,7 +34,7 @@ from rookery.log.survey import Survey
 from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers
 from rookery.log.writer import Writer
-from rookery.model.address import parse_address
+from rookery.model.address import Address, parse_address
 from rookery.model.uuid import uuid_text
 from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
@@ -93,6 +95,7 @@ class Broker:
             settings.offsets_retention_ms,
             lambda: self.membership.is_clock_sound,
         )
+        self.node_lock = NodeLock(None, "", self._random)
         self.listeners: list[Listener] = []
         self.lost_records = 0
         """Records that were acknowledged without a sync and did not survive the machine."""
@@ -121,8 +124,10 @@ class Broker:
             hidden=self.storage.hidden,
             keeps_internal=bool(self.settings.log_dir),
         )
+        self._open_node_lock()
+        node_id = await self._claim_node_id()
         await self._listen()
-        await self._join()
+        await self._join(node_id)
         await self.storage.begin(self.replica)
         await self._survey()
         self._begin_chores()
@@ -164,6 +169,7 @@ class Broker:
         await self.medium.close()
         await self._reading.close()
         await self.storage.close()
+        self.node_lock.close()
 
     async def _listen(self) -> None:
         settings = self.settings
@@ -194,18 +200,42 @@ class Broker:
         """The journal under way; None if this broker writes to a store."""
         return self.medium.journal if isinstance(self.medium, JournalMedium) else None
 
-    async def _join(self) -> None:
-        """Register, and write under the name of the new incarnation from now on."""
-        address = parse_address(
-            self.settings.advertise or self.settings.listen, "advertise", lowest_port=0
+    def _open_node_lock(self) -> None:
+        path, boot_id = self.storage.node_lock(self.replica.state.cluster_id)
+        self.node_lock = NodeLock(path, boot_id, self._random)
+        self._node_claim = NodeClaim(
+            self.replica, self._clock, self.node_lock, self.settings.session_timeout_ms
         )
-        port = address.port if self.settings.advertise else self.listener.port
+
+    def _address(self) -> Address:
+        """Return the address for clients."""
+        text = self.settings.advertise or self.settings.listen
+        address = parse_address(text, "advertise", lowest_port=0)
+        if self.settings.advertise or not self.listeners:
+            return address
+        return Address(address.host, self.listener.port)
+
+    async def _claim_node_id(self) -> int:
+        """Return the node id to register with; -1 lets the cluster choose.
+
+        Raises:
+            ConfigError: a live broker has it.
+        """
+        address = self._address()
+        node_id = self._node_id(address.host, address.port)
+        if node_id >= 0:
+            await self._node_claim.claim(node_id)
+        return node_id
+
+    async def _join(self, node_id: int) -> None:
+        """Register, and write under the name of the new incarnation from now on."""
+        address = self._address()
         incarnation = await self.replica.register(
             BrokerRegistered(
-                process_id=self._random.token(16),
-                node_id=self._node_id(address.host, port),
+                process_id=self.node_lock.new_process_id(),
+                node_id=node_id,
                 host=address.host,
-                port=port,
+                port=address.port,
                 rack=self.settings.rack or None,
             )
         )
@@ -214,10 +244,11 @@ class Broker:
         self.services.writer.use(self.medium)
         broker = self.replica.state.brokers.of(incarnation)
         self.services.node_id = broker.node_id if broker else -1
+        self._hold_node_lock()
         log.info("broker %d serves on port %d", self.services.node_id, self.listener.port)
 
     def _node_id(self, host: str, port: int) -> int:
-        """Take the place of a broker at our address: it is dead, or we would not be there.
+        """Return the node id of the broker that had our address, if none is set.
 
         So node ids stay over a restart. Only where the address says which host it is: on several,
         all may listen on 0.0.0.0.
@@ -234,11 +265,16 @@ class Broker:
         await self.medium.close()
         while True:
             try:
-                return await self._join()
+                return await self._join(await self._claim_node_id())
             except Unavailable as error:
                 # If it did get into the log, the next one takes its place, as it has our address.
                 log.warning("broker %d cannot join yet: %s", self.services.node_id, error)
             await asyncio.sleep(_REJOIN_SECONDS)
+
+    def _hold_node_lock(self) -> None:
+        # A paused process of this host can still hold the lock of a node id that it has lost.
+        if not self.node_lock.hold(self.services.node_id):
+            log.debug("the lock of node id %d is held", self.services.node_id)
 
     async def _survey(self) -> None:
         """Look for what a machine that went down may have taken along, if that is possible."""
@@ -291,6 +327,7 @@ class Broker:
         if self._is_out:
             self._fenced()
             return
+        self._hold_node_lock()
         await self.medium.look_after()
         if self.numbers.is_nearly_spent:
             await self.services.writer.drain()

@@ -157,6 +157,10 @@ class DirectoryStorage:
         """Refuse: there are no objects to take care of."""
         raise ConfigError("caretaker: there is none for a log directory; leave it out")
 
+    def node_lock(self, _cluster_id: str) -> tuple[Path | None, str]:
+        """Return no file: the directory has one broker, and a lock of its own."""
+        return None, ""
+
     async def begin(self, replica: Replica) -> None:
         """End the transactions whose end was decided before the last stop."""
         for event in self.service.unfinished():

@@ -178,6 +178,7 @@ async def _give_up(broker: Broker, http: HttpServer | None) -> None:
     await asyncio.gather(*(listener.stop(grace_ms=0) for listener in broker.listeners))
     await broker.replica.close()
     await broker.cluster_log.close()
+    broker.node_lock.close()
 
 
 async def _leave(broker: Broker, http: HttpServer | None) -> int:

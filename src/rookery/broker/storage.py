@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Final, NamedTuple
 
 from rookery.broker import configs
@@ -36,6 +38,7 @@ from rookery.log.retention import Retention
 from rookery.log.rewriter import Rewriter
 from rookery.log.segmentindex import Layouts
 from rookery.log.settings import CacheSettings
+from rookery.log.survey import BOOT_ID
 from rookery.log.sweeper import Sweeper
 from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers, Uploads
@@ -100,6 +103,19 @@ class Storage(Handles):
         direct = places.read if self.is_local else None
         reader = Reader(self.cluster_log, cache, tail, direct, layouts)
         return Reading(reader, cache, layouts)
+
+    def node_lock(self, cluster_id: str) -> tuple[Path | None, str]:
+        """Return the file that brokers of this host lock, and this start of the host.
+
+        All brokers of a data folder have the file in that folder. Brokers of a store have one in
+        the host's folder for temporary files, which a file of another host can resemble.
+        """
+        if self.is_local:
+            return self.folder / "nodes.lock", ""
+        boot_id = BOOT_ID.read_text() if BOOT_ID.exists() else ""
+        if not boot_id:
+            return None, ""
+        return Path(gettempdir()) / f"rookery-{cluster_id}.lock", boot_id
 
     async def begin(self, replica: Replica) -> None:
         """Do nothing more when the broker has joined."""

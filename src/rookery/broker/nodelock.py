@@ -1,0 +1,87 @@
+"""Locks that tell whether the owner of a node id is a live process of this host.
+
+The kernel releases a lock when its process ends, also after kill -9. A broker writes the mark of
+its lock file into its registration. A newcomer that has the same file can therefore decide at once
+whether the owner is alive. Owners with another mark run elsewhere, or held a file that was deleted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import struct
+from pathlib import Path
+from typing import Final
+
+from rookery.clock import Random
+
+_MARK_BYTES: Final = 8
+_PROCESS_BYTES: Final = 16
+# Locks of an open file instead of a process: two brokers of one process exclude each other too.
+_SET_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None)
+
+
+class NodeLock:
+    """One byte of a shared file for each node id, locked by the broker that has this id."""
+
+    def __init__(self, path: Path | None, boot_id: str, random: Random) -> None:
+        """Open the file; without one, every owner counts as running elsewhere.
+
+        Args:
+            path: the file; None if brokers of this host share nothing.
+            boot_id: distinguishes files that can have the same number on another host.
+            random: makes the mark where there is no file.
+        """
+        self._file = -1 if path is None or _SET_LOCK is None else _open(path)
+        self._random = random
+        self._node_id = -1
+        self._mark = random.token(_MARK_BYTES)
+        if self._file >= 0:
+            found = os.fstat(self._file)
+            name = f"{boot_id}/{found.st_dev if boot_id else 0}/{found.st_ino}"
+            self._mark = hashlib.blake2b(name.encode(), digest_size=_MARK_BYTES).digest()
+
+    def new_process_id(self) -> bytes:
+        """Return an id for a registration; it carries the mark of this file."""
+        return self._mark + self._random.token(_PROCESS_BYTES - _MARK_BYTES)
+
+    def can_judge(self, process_id: bytes) -> bool:
+        """Return whether the process that registered with this id uses the same lock file."""
+        return process_id.startswith(self._mark)
+
+    def hold(self, node_id: int) -> bool:
+        """Lock a node id instead of the one held before; return False if a process has it."""
+        if node_id != self._node_id and self._file >= 0:
+            if not self._set(fcntl.F_WRLCK, node_id):
+                return False
+            if self._node_id >= 0:
+                self._set(fcntl.F_UNLCK, self._node_id)
+        self._node_id = node_id
+        return True
+
+    def close(self) -> None:
+        """Release what is held."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _set(self, kind: int, node_id: int) -> bool:
+        assert _SET_LOCK is not None  # noqa: S101 (there would be no file)
+        try:
+            fcntl.fcntl(
+                self._file, _SET_LOCK, struct.pack("hhqqi4x", kind, os.SEEK_SET, node_id, 1, 0)
+            )
+        except BlockingIOError:
+            return False
+        except PermissionError:  # some systems answer EACCES for a lock that is held
+            return False
+        return True
+
+
+def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags, 0o600)
+    except OSError:
+        return -1
