@@ -295,6 +295,7 @@ class Broker:
         if not settings.read_only:
             chores.every(1000, "ending transactions that take too long", self.overdue.look)
             chores.every(1000, "forgetting transactional ids", self.overdue.forget)
+        if not settings.read_only and self.storage.expires_offsets:
             chores.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self.offset_retention.run)
         chores.every(memory.INTERVAL_MS, "giving memory back", memory.Memory().tidy)
         self.storage.employ(chores, self.replica, self._clock)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ from rookery.log.uploads import Numbers
 from rookery.logdir.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from rookery.logdir.serving.reader import DirectoryReader
 from rookery.logdir.serving.replica import DirectoryReplica
+from rookery.logdir.serving.retention import describe
 from rookery.logdir.serving.service import DirectoryService, Options
 from rookery.wire.messages.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
 from rookery.wire.messages.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
@@ -45,6 +47,8 @@ from rookery.wire.messages.write_txn_markers import WRITE_TXN_MARKERS
 log = logging.getLogger(__name__)
 
 _CHECKPOINT_MS: Final = 5_000
+_WEEK_MS: Final = "604800000"
+_UNBOUNDED: Final = "-1"
 _HIDDEN: Final = frozenset({UPDATE_FEATURES.key})
 """The levels of Kafka's features are for its controllers to change."""
 _WRITING: Final = frozenset(
@@ -79,14 +83,14 @@ class DirectoryStorage:
             )
         paths = [Path(part.strip()).absolute() for part in settings.log_dir.split(",")]
         defaults = configs.parse_defaults(settings.defaults)
-        # Whose disk this was had settings that we do not know: nothing goes because of ours.
-        keeps_all = not defaults
+        is_confirmed = settings.confirm_retention or _sets_retention(defaults)
         options = Options(
             now_ms=SystemClock().now_ms(),
             node_id=settings.node_id,
             is_read_only=settings.read_only,
             durability=settings.durability,
-            defaults=defaults or {"log.retention.ms": "-1"},
+            defaults=defaults,
+            is_retention_confirmed=is_confirmed,
         )
         self.service = DirectoryService(paths, options, configs.of)
         self.cluster_log = self.service.cluster_log
@@ -96,10 +100,27 @@ class DirectoryStorage:
         self._settings = settings
         for remark in self.service.remarks():
             log.warning("%s", remark)
-        if keeps_all and not settings.read_only:
+        self.expires_offsets = is_confirmed
+        if not settings.read_only:
+            self._announce_retention(options.now_ms)
+
+    def _announce_retention(self, now_ms: int) -> None:
+        overdue = self.service.retention.overdue(now_ms)
+        seconds = self._settings.upkeep_interval_ms // 1000
+        if not self.service.options.is_retention_confirmed:
             log.warning(
-                "topics that do not say themselves how long they keep records keep them for ever; "
-                "name Kafka's server.properties, or --defaults log.retention.ms=604800000"
+                "retention is held: topics that were in the directory keep their records%s, and "
+                "groups their offsets; start with --confirm-retention, or set log.retention.ms or "
+                "log.retention.bytes in server.properties to other than Kafka's default, and "
+                "retention deletes them",
+                f", of which {describe(overdue)} are past it" if overdue else "",
+            )
+        elif overdue:
+            log.warning(
+                "retention deletes %s in %d seconds; stop the broker, or start it with "
+                "--read-only, to keep them",
+                describe(overdue),
+                seconds,
             )
 
     def replica(self, clock: Clock) -> Replica:
@@ -177,8 +198,11 @@ class DirectoryStorage:
             await asyncio.to_thread(self.service.checkpoint)
 
         async def retain() -> None:
-            for event in self.service.expired(clock.now_ms()):
-                await replica.propose([event])
+            await asyncio.to_thread(self.service.empty_trash, clock.now_ms())
+            overdue = self.service.retention.overdue(clock.now_ms())
+            for one in (one for one in overdue if not one.is_held):
+                log.info("retention: %s", describe([one]))
+                await replica.propose([one.event])
             await retention.expire_producers(self._settings.producer_expiration_ms)
 
         chores.every(_CHECKPOINT_MS, "checkpoints of the directory", checkpoint)
@@ -187,3 +211,9 @@ class DirectoryStorage:
     async def close(self) -> None:
         """Leave the directory as Kafka does when it is stopped in order."""
         await self.service.close()
+
+
+def _sets_retention(defaults: Mapping[str, str]) -> bool:
+    """Return whether a retention was chosen: the file that Kafka ships names its default."""
+    chosen = defaults.get("log.retention.ms", _WEEK_MS) not in {_WEEK_MS, _UNBOUNDED}
+    return chosen or defaults.get("log.retention.bytes", _UNBOUNDED) != _UNBOUNDED

@@ -29,6 +29,9 @@ class BrokerSettings:
     defaults: str = ""
     """What topics inherit that say nothing themselves, under Kafka's names and with commas between,
     such as log.retention.ms=3600000; for a log directory."""
+    confirm_retention: bool = False
+    """Let retention delete what was in the log directory when it was opened: old segments, idle
+    groups' offsets, and files that Kafka marked as deleted."""
     offsets_topic_partitions: int = field(default=50, metadata={"min": 1, "max": 10_000})
     """Partitions of __consumer_offsets, if it has to be made in a log directory."""
     transactions_topic_partitions: int = field(default=50, metadata={"min": 1, "max": 10_000})

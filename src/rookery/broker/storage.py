@@ -66,6 +66,7 @@ class Storage(Handles):
     """The open handles of a broker's process, and what works on them."""
 
     has_caretaker = True
+    expires_offsets = True
     hidden: frozenset[int] = frozenset()
     """APIs that cannot be served, by key."""
 

@@ -24,7 +24,6 @@ from rookery.cluster.state.topics import Topic
 from rookery.formats.kraft.image import BROKER
 from rookery.formats.kraft.topics import PartitionImage
 from rookery.formats.logfile.checkpoints import LeaderEpoch
-from rookery.formats.logfile.names import Kind as FileKind
 from rookery.formats.logfile.replay import Replay
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.partition import PartitionLog
@@ -35,6 +34,7 @@ from rookery.logdir.serving.rows import add_rows, rows_of
 from rookery.logdir.serving.segmentfiles import SegmentFiles
 from rookery.logdir.writing.appendlog import AppendLog, Held
 from rookery.logdir.writing.segmentfile import Begun
+from rookery.logdir.writing.smallfiles import mark_deleted
 from rookery.model.partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -211,8 +211,7 @@ def _cut_off(made: AppendLog, opened: list[Opened], end: int) -> None:
     for one in opened:
         base = one.segment.base_offset
         if kept and base >= end:
-            for kind in (FileKind.LOG, FileKind.INDEX, FileKind.TIMES, FileKind.ABORTED):
-                one.segment.beside(kind).unlink(missing_ok=True)
+            mark_deleted(one.segment.folder, base)
         elif one.end_offset <= end:
             kept.append(one)
         else:

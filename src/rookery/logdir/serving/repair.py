@@ -2,25 +2,30 @@
 
 - what a batch that was cut off left at the end of a segment is cut away;
 - indexes that do not fit their segment are written anew;
-- files and folders that were on their way out go.
+- copies that Kafka's cleaner had not finished are deleted;
+- files and folders that Kafka had marked as deleted are deleted, or kept until that is confirmed.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import shutil
 
 from rookery.formats.logfile.indexes import Indexer, pack_positions, pack_times
 from rookery.formats.logfile.names import Kind, Stage, parse_file_name
 from rookery.logdir.serving.loading import Loaded
 from rookery.logdir.serving.opening import Opened
+from rookery.logdir.serving.trash import delete
 
 log = logging.getLogger(__name__)
 
 
-def repair(loaded: Loaded) -> None:
+def repair(loaded: Loaded, *, deletes: bool) -> None:
     """Repair what was opened.
+
+    Args:
+        loaded: what was opened.
+        deletes: whether to delete what Kafka had marked as deleted.
 
     Raises:
         OSError: the disk does not take it.
@@ -31,14 +36,30 @@ def repair(loaded: Loaded) -> None:
         if not loaded.directory.is_clean and key in loaded.logs:
             # Its indexes and its producers must be written down before it can count as whole.
             loaded.logs[key].is_touched = True
-    for folder, name in loaded.directory.leftovers.items():
-        if name.stage is Stage.DELETE:
-            shutil.rmtree(folder, ignore_errors=True)
+    _remove_marked(loaded, deletes=deletes)
+
+
+def _remove_marked(loaded: Loaded, *, deletes: bool) -> None:
+    leftovers = loaded.directory.leftovers.items()
+    marked = [folder for folder, name in leftovers if name.stage is Stage.DELETE]
     for partition in loaded.directory.partitions.values():
         for path in partition.folder.iterdir():
             file = parse_file_name(path.name)
-            if file is not None and file.stage in {Stage.DELETED, Stage.CLEANED}:
-                path.unlink(missing_ok=True)
+            if file is not None and file.stage is Stage.CLEANED:
+                # The segments that it was made from are still there.
+                delete(path)
+            elif file is not None and file.stage is Stage.DELETED:
+                marked.append(path)
+    if deletes:
+        for path in marked:
+            delete(path)
+    elif marked:
+        log.warning(
+            "%d files and folders that Kafka marked as deleted are kept, such as %s; "
+            "--confirm-retention deletes them",
+            len(marked),
+            marked[0],
+        )
 
 
 def repair_segment(opened: Opened) -> None:

@@ -9,7 +9,7 @@ transactions          ──► __transaction_state         that they have ended
 
 from __future__ import annotations
 
-import shutil
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -32,11 +32,13 @@ from rookery.log import markers
 from rookery.logdir.serving import offsetrecords, txnrecords
 from rookery.logdir.serving.job import Job, Key
 from rookery.logdir.serving.kraft import MetadataWriter
+from rookery.logdir.serving.limits import Limits
 from rookery.logdir.serving.loading import Loaded
 from rookery.logdir.serving.medium import Stash
+from rookery.logdir.serving.trash import Trash
 from rookery.logdir.serving.txnrecords import Standing
 from rookery.logdir.serving.work import Work
-from rookery.logdir.writing.appendlog import AppendLog, Limits
+from rookery.logdir.writing.appendlog import AppendLog
 from rookery.logdir.writing.segmentfile import NewBatch
 from rookery.model.control import ControlRecordType
 from rookery.model.partition import TopicPartition
@@ -46,7 +48,11 @@ from rookery.records import record as records
 from rookery.records.record import BatchSettings, Record
 from rookery.wire.message import Message
 
+logger = logging.getLogger(__name__)
+
 _NONE: Final = ErrorCode.NONE
+_FOLDER_DELAY_MS: Final = 60_000
+"""When the folder of a deleted topic goes: Kafka's default of file.delete.delay.ms."""
 
 
 Doomed = dict[str, list[tuple[str, int]]]
@@ -62,6 +68,7 @@ class Scribe:
         stash: Stash,
         metadata: MetadataWriter,
         limits: Callable[[State, Topic], Limits],
+        trash: Trash,
     ) -> None:
         """Begin with what was loaded.
 
@@ -69,7 +76,8 @@ class Scribe:
             loaded: the directory and its state, which follows the entries.
             stash: batches that wait to be written.
             metadata: writes the cluster's metadata.
-            limits: tells when the segments of a topic are full.
+            limits: says when the segments of a topic are full, and when deleted ones go.
+            trash: takes renamed files and folders, and deletes them later.
         """
         self._loaded = loaded
         self._state = loaded.state
@@ -77,6 +85,7 @@ class Scribe:
         self._stash = stash
         self._metadata = metadata
         self._limits = limits
+        self._trash = trash
         self.write_starts: Callable[[], None] = lambda: None
         """Writes down where logs begin."""
         self._told: dict[str, Standing] = {}
@@ -158,17 +167,17 @@ class Scribe:
         for key in [key for key in self._logs if key[0] == event.topic_id]:
             gone = self._logs.pop(key)
             work.before.append(partial(_set_aside, gone))
-            work.later.append(partial(self._remove, gone))
+            work.later.append(partial(self._remove, gone, work.now_ms + _FOLDER_DELAY_MS))
             work.batches.pop(key, None)
         self._loaded.elsewhere -= {
             key for key in self._loaded.elsewhere if key[0] == event.topic_id
         }
 
-    def _remove(self, log: AppendLog) -> None:
-        """Delete a partition that was set aside."""
+    def _remove(self, log: AppendLog, due_ms: int) -> None:
+        """Have a partition deleted that was set aside."""
         for held in log.held:
             self._loaded.files.forget(held.object_id)
-        shutil.rmtree(_aside(log), ignore_errors=True)
+        self._trash.add(_aside(log), due_ms)
 
     def _configured(self, work: Work, event: broker_events.ConfigsChanged, _: Outcome) -> None:
         work.records += self._metadata.configured(event)
@@ -177,12 +186,19 @@ class Scribe:
         log = self._logs.get((event.topic_id, event.partition))
         partition = self._state.topics.partition(event.topic_id, event.partition)
         if log is not None and partition is not None:
-            work.later.append(partial(self._drop_before, log, partition.log_start))
+            topic = self._state.topics.by_id[event.topic_id]
+            due_ms = work.now_ms + self._limits(self._state, topic).file_delete_delay_ms
+            work.later.append(partial(self._drop_before, log, partition.log_start, due_ms))
             work.moves_starts = True
 
-    def _drop_before(self, log: AppendLog, offset: int) -> None:
-        for held in log.drop_before(offset):
+    def _drop_before(self, log: AppendLog, offset: int, due_ms: int) -> None:
+        for held, files in log.drop_before(offset):
             self._loaded.files.forget(held.object_id)
+            for path in files:
+                logger.info(
+                    "%s is renamed to %s and will be deleted", path.with_suffix(""), path.name
+                )
+                self._trash.add(path, due_ms)
 
     # Batches.
 

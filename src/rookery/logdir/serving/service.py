@@ -7,28 +7,27 @@ lock ──► read ──► put in order ──► lead what lies here ──�
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from rookery.cluster.events.topics import LogStartMoved
 from rookery.cluster.events.txns import TransactionEnded
 from rookery.cluster.port import Durability
-from rookery.cluster.state.state import State
-from rookery.cluster.state.topics import Topic
 from rookery.errors import ConfigError
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.serving.checkpoints import TopFiles
 from rookery.logdir.serving.clusterlog import DirectoryLog
 from rookery.logdir.serving.kraft import MetadataWriter, lead, metadata_log
+from rookery.logdir.serving.limits import LimitsOf
 from rookery.logdir.serving.loading import load
 from rookery.logdir.serving.locking import DirectoryLock
 from rookery.logdir.serving.medium import DirectoryMedium, Stash
 from rookery.logdir.serving.repair import repair
+from rookery.logdir.serving.retention import SegmentRetention
 from rookery.logdir.serving.scribe import Scribe
 from rookery.logdir.serving.swaps import settle_swaps
-from rookery.logdir.writing.appendlog import AppendLog
+from rookery.logdir.serving.trash import Trash
 from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
@@ -48,33 +47,8 @@ class Options:
     durability: Durability = "disk"
     defaults: Mapping[str, str] = field(default_factory=dict)
     """What Kafka's own file says of topics that say nothing themselves, as `log.retention.ms`."""
-
-
-class Limits(Protocol):
-    """What is done to old segments, and when a new one begins."""
-
-    @property
-    def segment_bytes(self) -> int:
-        """So large a segment becomes at most."""
-
-    @property
-    def segment_ms(self) -> int:
-        """So much later than its first batch none of its batches may be."""
-
-    @property
-    def retention_ms(self) -> int:
-        """How long records are kept; -1 is for ever."""
-
-    @property
-    def retention_bytes(self) -> int:
-        """How much of a partition is kept; -1 is all."""
-
-    @property
-    def is_deleted(self) -> bool:
-        """Whether old records are deleted at all (cleanup.policy)."""
-
-
-LimitsOf = Callable[[State, Topic], Limits]
+    is_retention_confirmed: bool = True
+    """Whether what was on the disk before may be deleted."""
 
 
 class DirectoryService:
@@ -110,6 +84,10 @@ class DirectoryService:
             **loaded.state.broker_configs.get("", {}),
         }
         self._stash = Stash()
+        self._trash = Trash()
+        self.retention = SegmentRetention(
+            loaded, self._limits, is_confirmed=options.is_retention_confirmed
+        )
         self.medium = DirectoryMedium(self._stash, is_read_only=options.is_read_only)
         self._scribe: Scribe | None = None
         self._top: TopFiles | None = None
@@ -123,9 +101,9 @@ class DirectoryService:
         self._metadata = MetadataWriter(loaded, metadata_log(loaded))
         self._top = TopFiles(loaded, self._metadata.broker_epoch)
         self._top.begin()
-        repair(loaded)
+        repair(loaded, deletes=self.options.is_retention_confirmed)
         lead(loaded, self._metadata)
-        self._scribe = Scribe(loaded, self._stash, self._metadata, self._limits)
+        self._scribe = Scribe(loaded, self._stash, self._metadata, self._limits, self._trash)
         self._scribe.write_starts = self._top.write_starts
 
     @property
@@ -171,19 +149,13 @@ class DirectoryService:
         self.loaded.prepared = {}
         return [] if self.is_read_only else events
 
-    def expired(self, now_ms: int) -> list[Message]:
-        """Return what deletes the segments that are too old or too many."""
-        events: list[Message] = []
-        state = self.loaded.state
-        for (topic_id, index), one in list(self.loaded.logs.items()):
-            topic = state.topics.by_id.get(topic_id)
-            partition = state.topics.partition(topic_id, index)
-            if topic is None or partition is None:
-                continue
-            offset = _kept_from(one, self._limits(state, topic), now_ms)
-            if offset > partition.log_start:
-                events.append(LogStartMoved(topic_id=topic_id, partition=index, offset=offset))
-        return events
+    def empty_trash(self, now_ms: int) -> None:
+        """Delete the files that were renamed long enough ago.
+
+        Raises:
+            OSError: a file could not be deleted.
+        """
+        self._trash.empty(now_ms)
 
     def checkpoint(self) -> None:
         """Write down how far every log reaches."""
@@ -208,22 +180,3 @@ def _node_id(directory: LogDirectory, wanted: int) -> int:
             f"node-id: the directory is that of node {found}, not of {wanted}; leave --node-id out"
         )
     return next((one for one in (wanted, found) if one >= 0), _FIRST_NODE)
-
-
-def _kept_from(one: AppendLog, limits: Limits, now_ms: int) -> int:
-    """Return the offset from which a partition's records are kept: whole segments go."""
-    if not limits.is_deleted:
-        return 0
-    held = one.held
-    ends = [*(after.base_offset for after in held[1:]), one.next_offset]
-    size = sum(segment.size for segment in held)
-    offset = 0
-    for segment, end in zip(held, ends, strict=True):
-        is_old = segment.largest >= 0 and 0 <= limits.retention_ms < now_ms - segment.largest
-        # As Kafka does: what would leave less than the limit stays.
-        is_over = 0 <= limits.retention_bytes <= size - segment.size
-        if not segment.size or not (is_old or is_over):
-            break
-        offset = end
-        size -= segment.size
-    return offset

@@ -1,7 +1,7 @@
 """Completes what Kafka's cleaner had decided on when it was interrupted.
 
 A cleaner writes new segments as `.cleaned`, renames them to `.swap` when all are whole, and only
-then lets the old ones go. So a `.swap` counts in place of the segments whose offsets it holds; but
+then deletes the old ones. So a `.swap` counts in place of the segments whose offsets it holds; but
 not if something behind it was still being cleaned. It must be settled before anything is deleted:
 the old segments may be gone already.
 """
@@ -15,6 +15,7 @@ from typing import Final
 
 from rookery.formats.logfile.names import FileName, Kind, Stage, parse_file_name, parse_folder_name
 from rookery.logdir.segment import Segment
+from rookery.logdir.writing.smallfiles import mark_deleted
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +47,10 @@ def _settle(folder: Path) -> None:
     )
     for base in swaps:
         end = _end(folder, base)
-        for file in files:
-            if file.kind is Kind.LOG and file.stage is None and base < file.base_offset < end:
-                _remove(folder, file.base_offset)
         log.warning("%s: an interrupted compaction up to offset %d is completed", folder, end)
+        for file in files:
+            if file.kind is Kind.LOG and file.stage is None and base <= file.base_offset < end:
+                mark_deleted(folder, file.base_offset, _FILES[::-1])
         for kind in _FILES:
             swapped = folder / FileName(base, kind, Stage.SWAP).text
             if swapped.exists():
@@ -61,8 +62,3 @@ def _end(folder: Path, base: int) -> int:
     segment = Segment(folder, base)
     segment.path = folder / FileName(base, Kind.LOG, Stage.SWAP).text
     return max((header.last_offset + 1 for header in segment.headers()), default=base + 1)
-
-
-def _remove(folder: Path, base: int) -> None:
-    for kind in reversed(_FILES):
-        (folder / FileName(base, kind).text).unlink(missing_ok=True)

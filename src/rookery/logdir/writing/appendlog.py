@@ -21,7 +21,7 @@ from rookery.formats.logfile.names import LEADER_EPOCHS, PARTITION_METADATA, Kin
 from rookery.formats.logfile.producers import pack_producers
 from rookery.formats.logfile.replay import Replay
 from rookery.logdir.writing.segmentfile import Begun, NewBatch, SegmentFile
-from rookery.logdir.writing.smallfiles import replace, sync_folder
+from rookery.logdir.writing.smallfiles import mark_deleted, replace, sync_folder
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import BatchHeader
 from rookery.wire.buffer import Buffer
@@ -48,6 +48,13 @@ class Held(NamedTuple):
     size: int
     largest: int
     object_id: int
+
+
+class Dropped(NamedTuple):
+    """A segment that no longer counts, and its files under their new names."""
+
+    held: Held
+    files: list[Path]
 
 
 class Run(NamedTuple):
@@ -240,18 +247,19 @@ class AppendLog:
         self._active.close()
         self.recovery_point = self.next_offset
 
-    def drop_before(self, offset: int) -> list[Held]:
-        """Delete the segments in which nothing from an offset on lies; return them."""
+    def drop_before(self, offset: int) -> list[Dropped]:
+        """Rename the segments that hold nothing from an offset on, as Kafka does before it deletes.
+
+        Raises:
+            OSError: a file could not be renamed; it can be tried again.
+        """
         if self._active is not None and self._active.size and offset >= self.next_offset:
             self.roll(self.next_offset)
         bases = [held.base_offset for held in self.held][1:]
         gone = [held for held, after in zip(self.closed, bases, strict=False) if after <= offset]
-        for held in gone:
-            # The batches first, so that no half of a segment counts.
-            for kind in (Kind.LOG, Kind.INDEX, Kind.TIMES, Kind.ABORTED, Kind.PRODUCERS):
-                (self.folder / file_name(held.base_offset, kind)).unlink(missing_ok=True)
+        dropped = [Dropped(held, mark_deleted(self.folder, held.base_offset)) for held in gone]
         del self.closed[: len(gone)]
-        return gone
+        return dropped
 
     def close(self) -> None:
         """Let go of the file that is written."""

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
+
+from rookery.formats.logfile.names import FileName, Kind, Stage
+
+# The batches first, so that no half of a segment counts.
+_SEGMENT_FILES: Final = (Kind.LOG, Kind.INDEX, Kind.TIMES, Kind.ABORTED, Kind.PRODUCERS)
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -26,3 +33,20 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def mark_deleted(
+    folder: Path, base_offset: int, kinds: Sequence[Kind] = _SEGMENT_FILES
+) -> list[Path]:
+    """Rename the files of a segment so that it no longer counts; return their new names.
+
+    Raises:
+        OSError: a file could not be renamed; it can be tried again.
+    """
+    marked = []
+    for kind in kinds:
+        path = folder / FileName(base_offset, kind).text
+        if path.exists():
+            name = FileName(base_offset, kind, Stage.DELETED).text
+            marked.append(path.rename(folder / name))
+    return marked

@@ -1,0 +1,106 @@
+"""Which segments of a directory are past retention, and whether they may be deleted.
+
+A disk that somebody else wrote is not emptied because it was opened. Unless retention is confirmed,
+topics that were on the disk keep everything until an administrator changes their retention.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rookery.cluster.events.topics import LogStartMoved
+from rookery.logdir.serving.limits import Limits, LimitsOf
+from rookery.logdir.serving.loading import Key, Loaded
+from rookery.logdir.writing.appendlog import AppendLog, Held
+from rookery.model.partition import TopicPartition
+
+
+class OverduePartition(NamedTuple):
+    """A partition with segments that are past retention."""
+
+    key: Key
+    name: TopicPartition
+    offset: int
+    """Everything below it is past retention."""
+    segments: int
+    size_bytes: int
+    is_held: bool
+    """Whether they stay all the same."""
+
+    @property
+    def event(self) -> LogStartMoved:
+        """The event that deletes them."""
+        topic_id, partition = self.key
+        return LogStartMoved(topic_id=topic_id, partition=partition, offset=self.offset)
+
+
+class SegmentRetention:
+    """The retention of one directory; whole segments go."""
+
+    def __init__(self, loaded: Loaded, limits: LimitsOf, *, is_confirmed: bool) -> None:
+        self._loaded = loaded
+        self._limits = limits
+        topics = () if is_confirmed else loaded.state.topics
+        self._held = {topic.id: _bounds(limits(loaded.state, topic)) for topic in topics}
+        """Topics that keep everything as long as these are their bounds."""
+
+    def overdue(self, now_ms: int) -> list[OverduePartition]:
+        """Return the partitions that have something to delete, held or not."""
+        return [
+            found
+            for key, one in list(self._loaded.logs.items())
+            if (found := self._of(key, one, now_ms)) is not None
+        ]
+
+    def _of(self, key: Key, one: AppendLog, now_ms: int) -> OverduePartition | None:
+        state = self._loaded.state
+        topic, partition = state.topics.by_id.get(key[0]), state.topics.partition(*key)
+        if topic is None or partition is None:
+            return None
+        limits = self._limits(state, topic)
+        segments = _overdue_segments(one, limits, now_ms)
+        if not segments:
+            return None
+        ends = [*(held.base_offset for held in one.held[1:]), one.next_offset]
+        offset = ends[len(segments) - 1]
+        if offset <= partition.log_start:
+            return None
+        size = sum(held.size for held in segments)
+        is_held = self._held.get(topic.id) == _bounds(limits)
+        return OverduePartition(key, one.name, offset, len(segments), size, is_held)
+
+
+def describe(overdue: list[OverduePartition]) -> str:
+    """Return in words how much of a directory is past retention."""
+    segments, size = sum(one.segments for one in overdue), sum(one.size_bytes for one in overdue)
+    shown = ", ".join(f"{one.name.text} below offset {one.offset}" for one in overdue[:3])
+    more = ", …" if len(overdue) > 3 else ""
+    return (
+        f"{_plural(segments, 'segment')} of {_plural(len(overdue), 'partition')} "
+        f"({shown}{more}; {size} bytes)"
+    )
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _bounds(limits: Limits) -> tuple[bool, int, int]:
+    return limits.is_deleted, limits.retention_ms, limits.retention_bytes
+
+
+def _overdue_segments(one: AppendLog, limits: Limits, now_ms: int) -> list[Held]:
+    """Return the oldest segments of a partition that are too old or too many."""
+    overdue: list[Held] = []
+    if not limits.is_deleted:
+        return overdue
+    size = sum(segment.size for segment in one.held)
+    for segment in one.held:
+        is_old = segment.largest >= 0 and 0 <= limits.retention_ms < now_ms - segment.largest
+        # As Kafka does: what would leave less than the limit stays.
+        is_over = 0 <= limits.retention_bytes <= size - segment.size
+        if not segment.size or not (is_old or is_over):
+            break
+        overdue.append(segment)
+        size -= segment.size
+    return overdue
