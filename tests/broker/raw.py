@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
+from rookery.broker.looking import EXAMINED
 from rookery.broker.topics import new_topic
 from rookery.clock import SystemClock
 from rookery.errors import ErrorCode
@@ -170,10 +171,18 @@ def create(
 
 
 async def until_waiting(broker: ServedBroker, count: int) -> None:
-    """Return when so many partitions are waited for in the broker."""
+    """Return when fetches wait for this number of partitions in the broker."""
+    await _until(broker, lambda: len(broker.broker.waiting) == count)
 
+
+async def until_examined(broker: ServedBroker, count: float) -> None:
+    """Return when the fetches of all brokers have looked at this number of partitions."""
+    await _until(broker, lambda: EXAMINED.value >= count)
+
+
+async def _until(broker: ServedBroker, holds: Callable[[], bool]) -> None:
     async def look() -> None:
-        while len(broker.broker.waiting) != count:  # noqa: ASYNC110 (nothing tells when)
+        while not holds():  # noqa: ASYNC110 (nothing reports it)
             await asyncio.sleep(0.001)
 
     await asyncio.wait_for(asyncio.to_thread(broker.do, look()), TIMEOUT_MS / 1000)

@@ -17,8 +17,11 @@ from confluent_kafka import TopicPartition as Assigned
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
+from rookery.broker.looking import EXAMINED
 from rookery.broker.settings import BrokerSettings
+from rookery.cluster.entry import Entry
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
+from rookery.cluster.state.state import Applied
 from rookery.errors import ErrorCode
 from rookery.records import batch as batches
 from rookery.records import record as records
@@ -39,6 +42,7 @@ from tests.broker.raw import (
     forget_tail,
     produce_request,
     raw,
+    until_examined,
     until_waiting,
 )
 
@@ -361,7 +365,7 @@ async def test_fetches_that_waited_leave_nothing_to_the_collector(
     served: ServedBroker, topic: str
 ) -> None:
     async def fetches() -> int:
-        return sum(type(one).__name__ in {"_Fetch", "Parked"} for one in gc.get_objects())
+        return sum(type(one).__name__ in {"_Fetch", "FetchWait"} for one in gc.get_objects())
 
     gc.collect()
     gc.disable()
@@ -405,6 +409,56 @@ async def test_a_stopping_broker_keeps_nobody_waiting(tmp_path: Path) -> None:
         await until_waiting(broker, 1)
     assert await asyncio.wait_for(client.read_frame(), 5)
     await client.close()
+
+
+async def test_min_bytes_holds_for_committed_records_on_disk(
+    served: ServedBroker, topic: str
+) -> None:
+    one = batch(b"x" * 1000)
+    async with raw(served) as reader, raw(served) as writer:
+        await writer.produce(topic, one)
+        forget_tail(served)
+        waiting = asyncio.create_task(
+            reader.fetch(topic, 0, max_wait_ms=WAIT_MS, min_bytes=3 * len(one), isolation_level=1)
+        )
+        await until_waiting(served, 1)
+        for _ in range(2):
+            examined = EXAMINED.value
+            await writer.produce(topic, one)
+            await until_examined(served, examined + 1)
+        answer = await asyncio.wait_for(waiting, 5)
+    assert offsets_of(bytes_of(answer)) == [0, 1, 2]
+
+
+async def test_rows_that_go_before_they_are_read(served: ServedBroker, topic: str) -> None:
+    one = batch(b"x" * 1000)
+    replica = served.broker.replica
+    partition = replica.state.topics.by_name[topic].partitions[0]
+    is_armed = True
+
+    def delete() -> None:
+        partition.begin_at(partition.next_offset)
+
+    def grown(applied: Applied, _: Entry) -> None:
+        nonlocal is_armed
+        if applied.grown and is_armed:
+            # After the fetch has looked, before the task runs that reads what it found.
+            asyncio.get_running_loop().call_soon(delete)
+            is_armed = False
+
+    async with raw(served) as reader, raw(served) as writer:
+        await writer.produce(topic, one)
+        forget_tail(served)
+        waiting = asyncio.create_task(
+            reader.fetch(topic, 0, max_wait_ms=WAIT_MS, min_bytes=2 * len(one))
+        )
+        await until_waiting(served, 1)
+        replica.listen(grown)
+        await writer.produce(topic, one)
+        answer = await asyncio.wait_for(waiting, 5)
+        assert (answer.error_code, bytes_of(answer)) == (ErrorCode.NONE, b"")
+        answer = await reader.fetch(topic, 0)
+        assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_bytes_that_went_bad_on_disk_are_not_served(

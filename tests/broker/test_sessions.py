@@ -9,14 +9,27 @@ from typing import Any
 
 import pytest
 
+from rookery.broker.looking import EXAMINED
 from rookery.broker.sessions import Sessions, SessionSettings, Watched
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.waiting import Waiting
 from rookery.clock import SystemRandom
+from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
 from rookery.errors import ApiError, ErrorCode
 from rookery.testing.clock import ManualClock
 from rookery.testing.served import ServedBroker
+from rookery.wire.message import Message
 from rookery.wire.messages.fetch import FetchResponse, ForgottenTopic
-from tests.broker.raw import Raw, batch, bytes_of, create, fetch_request, raw, until_waiting
+from tests.broker.raw import (
+    Raw,
+    batch,
+    bytes_of,
+    create,
+    fetch_request,
+    raw,
+    until_examined,
+    until_waiting,
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +53,13 @@ def told(response: FetchResponse) -> dict[int, int]:
         for topic in response.responses
         for part in topic.partitions
     }
+
+
+async def propose(served: ServedBroker, event: Message) -> None:
+    async def work() -> None:
+        await served.broker.replica.propose([event])
+
+    await asyncio.to_thread(served.do, work())
 
 
 async def opened(client: Raw, topic: str, **options: Any) -> FetchResponse:
@@ -161,11 +181,130 @@ async def test_a_session_waits_for_partitions_without_news(
         assert list(told(await asyncio.wait_for(waiting, 5))) == [2]
 
 
+async def test_a_wake_looks_at_changed_partitions_only(served: ServedBroker) -> None:
+    count = 2000
+    create(served, "large", count)
+    offsets = {("large", partition): 0 for partition in range(count)}
+    examined = []
+    async with raw(served) as client, raw(served) as writer:
+        first = await client.fetch_all(offsets, session_epoch=0)
+        options: dict[str, Any] = {"session_id": first.session_id, "max_wait_ms": 15_000}
+        await client.fetch_all({}, session_id=first.session_id, session_epoch=1)
+        moved: dict[tuple[str, int], int] = {}
+        for epoch in range(2, 5):
+            before = EXAMINED.value
+            waiting = asyncio.create_task(
+                client.fetch_all(moved, session_epoch=epoch, min_bytes=1, **options)
+            )
+            await until_waiting(served, count)
+            at_request = EXAMINED.value
+            await writer.produce("large", batch(b"v"), partition=7 * epoch)
+            response = await asyncio.wait_for(waiting, 5)
+            assert list(told(response)) == [7 * epoch]
+            moved = {("large", 7 * epoch): 1}
+            examined.append((at_request - before, EXAMINED.value - at_request))
+    assert examined == [(0, 1), (1, 1), (1, 1)]
+
+
+async def test_a_fetch_that_needs_more_waits_without_a_look_at_the_others(
+    served: ServedBroker,
+) -> None:
+    count, one = 500, batch(b"v" * 100)
+    create(served, "patient", count)
+    offsets = {("patient", partition): 0 for partition in range(count)}
+    async with raw(served) as client, raw(served) as writer:
+        session = (await client.fetch_all(offsets, session_epoch=0)).session_id
+        await client.fetch_all({}, session_id=session, session_epoch=1)
+        before = EXAMINED.value
+        waiting = asyncio.create_task(
+            client.fetch_all(
+                {}, session_id=session, session_epoch=2, min_bytes=3 * len(one), max_wait_ms=15_000
+            )
+        )
+        await until_waiting(served, count)
+        for partition in (1, 2, 1):
+            await writer.produce("patient", one, partition=partition)
+        response = await asyncio.wait_for(waiting, 5)
+    assert told(response) == {1: 2 * len(one), 2: len(one)}
+    assert EXAMINED.value - before == 2
+
+
+async def test_an_idle_partition_whose_start_moves_is_told(
+    served: ServedBroker, topic: str
+) -> None:
+    topic_id = served.broker.replica.state.topics.by_name[topic].id
+    async with raw(served) as client:
+        session = (await opened(client, topic)).session_id
+        await client.produce(topic, batch(b"v", b"w"), partition=1)
+        options: dict[str, Any] = {"session_id": session}
+        await client.fetch_all({(topic, 1): 2}, session_epoch=1, **options)
+        assert told(await client.fetch_all({}, session_epoch=2, **options)) == {}
+        event = LogStartMoved(topic_id=topic_id, partition=1, offset=1)
+        await propose(served, event)
+        news = await client.fetch_all({}, session_epoch=3, **options)
+        assert told(news) == {1: 0}
+        assert news.responses[0].partitions[0].log_start_offset == 1
+
+
+async def test_a_topic_made_anew_under_its_name_is_read(served: ServedBroker, topic: str) -> None:
+    topic_id = served.broker.replica.state.topics.by_name[topic].id
+    async with raw(served) as client:
+        session = (await opened(client, topic)).session_id
+        options: dict[str, Any] = {"session_id": session}
+        await client.fetch_all({}, session_epoch=1, **options)
+        event = TopicDeleted(topic_id=topic_id)
+        await propose(served, event)
+        gone = await client.fetch_all({}, session_epoch=2, **options)
+        errors = {part.error_code for part in gone.responses[0].partitions}
+        assert errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        await asyncio.to_thread(create, served, topic, 3)
+        assert told(await client.fetch_all({}, session_epoch=3, **options)) == {0: 0, 1: 0, 2: 0}
+        assert told(await client.fetch_all({}, session_epoch=4, **options)) == {}
+        await client.produce(topic, batch(b"v"), partition=1)
+        assert list(told(await client.fetch_all({}, session_epoch=5, **options))) == [1]
+
+
+async def test_subscriptions_end_with_the_session(served: ServedBroker, topic: str) -> None:
+    waiting = served.broker.waiting
+    before = waiting.subscriptions
+    async with raw(served) as client:
+        session = (await opened(client, topic)).session_id
+        assert waiting.subscriptions == before + 3
+        forgotten = [ForgottenTopic(topic=topic, partitions=[1])]
+        await client.fetch_all(
+            {}, session_id=session, session_epoch=1, forgotten_topics_data=forgotten
+        )
+        assert waiting.subscriptions == before + 2
+        await client.fetch_all({}, session_id=session, session_epoch=-1)
+        assert waiting.subscriptions == before
+
+
+async def test_everything_is_looked_at_when_the_state_was_replaced(
+    served: ServedBroker, topic: str
+) -> None:
+    async with raw(served) as client:
+        session = (await opened(client, topic)).session_id
+        await client.fetch_all({}, session_id=session, session_epoch=1)
+        waiting = asyncio.create_task(
+            client.fetch_all({}, session_id=session, session_epoch=2, max_wait_ms=15_000)
+        )
+        await until_waiting(served, 3)
+        before = EXAMINED.value
+
+        async def replaced() -> None:
+            served.broker.waiting.report_all()
+
+        await asyncio.to_thread(served.do, replaced())
+        await until_examined(served, before + 3)
+        await until_waiting(served, 3)
+        waiting.cancel()
+
+
 class TestBounds:
     def setup_method(self) -> None:
         self.clock = ManualClock()
         settings = SessionSettings(max_sessions=3, eviction_ms=1000)
-        self.sessions = Sessions(self.clock, SystemRandom(), settings)
+        self.sessions = Sessions(Waiting(), self.clock, SystemRandom(), settings)
 
     def open(self, partitions: int = 1) -> int:
         offsets = {("t", index): 0 for index in range(partitions)}

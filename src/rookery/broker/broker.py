@@ -336,7 +336,7 @@ class Broker:
 
     def _applied(self, applied: Applied, _entry: Entry) -> None:
         if applied.grown:
-            self.waiting.grown(applied.grown)
+            self.waiting.report(applied.grown)
         for object_id in applied.dropped:
             self.cache.invalidate(object_id)
             if self.storage.files is not None:
@@ -370,6 +370,7 @@ class Broker:
 
     def _drop_clients(self) -> None:
         self.groups.drop_all()
+        self.waiting.report_all()
         for listener in self.listeners:
             for connection in list(listener.connections):
                 connection.abort()

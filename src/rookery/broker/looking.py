@@ -9,10 +9,11 @@ from __future__ import annotations
 from array import array
 from typing import Any, Final, NamedTuple
 
+from rookery import metrics
 from rookery.broker import configs
 from rookery.broker.call import Call
 from rookery.broker.leaders import other_leader
-from rookery.broker.sessions import Session, Watched
+from rookery.broker.sessions import Session, Sighting, Watched
 from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.topics import Topic
@@ -31,6 +32,10 @@ from rookery.wire.messages.fetch import (
 MAX_BYTES: Final = 55 * 1024 * 1024
 _NONE: Final = ErrorCode.NONE
 
+EXAMINED: Final = metrics.counter(
+    "rookery_broker_fetch_partitions_total", "Partitions that fetches have looked at."
+)
+
 
 class Wanted(NamedTuple):
     """A partition whose records must be read, from memory or from disk."""
@@ -45,6 +50,8 @@ class Wanted(NamedTuple):
     """Where readers of committed records have to stop."""
     aborted: array[int]
     """Which transactions those readers have to skip, as of the same version of the state."""
+    least: int
+    """Bytes that must be read whatever the limit: the first batch is within one row."""
 
     def give(self, records: Slice) -> None:
         """Put records into the answer, and which were aborted, if the client wants to know."""
@@ -68,26 +75,24 @@ class Wanted(NamedTuple):
                 return limit
         return size
 
-    def least(self) -> int:
-        """Return what must be read whatever the limit: the first batch lies within one row."""
-        return self.partition.sizes[self.partition.row_of(self.offset)] if self.is_first else 0
-
 
 class Look:
     """One look, and what it has found."""
 
     __slots__ = (
-        "answers", "call", "cold", "endpoints", "has_error", "is_doubtful", "left", "partitions",
-        "request", "sent", "session", "size",
+        "_idle", "answers", "call", "cold", "endpoints", "has_error", "is_doubtful", "left",
+        "request", "sent", "session", "sightings", "size",
     )  # fmt: skip
 
     def __init__(self, call: Call, request: FetchRequest, session: Session) -> None:
-        """Look at everything that a session reads."""
+        """Look at the partitions of a session that are not idle."""
         self.call = call
         self.request = request
         self.session = session
         self.answers: list[tuple[Watched, PartitionData]] = []
-        self.partitions: dict[Key, Partition] = {}
+        self.sightings: list[Sighting] = []
+        """Where the partitions are that the session does not follow yet."""
+        self._idle: list[Watched] = []
         self.cold: list[Wanted] = []
         self.sent: list[tuple[bytes, int, int]] = []
         """Topic id, records and bytes of what memory had."""
@@ -98,20 +103,26 @@ class Look:
         self.is_doubtful = False
         """Something is refused that a newer state might grant."""
         self._look_at_all()
+        if session.id:
+            session.follow(self.sightings)
+            session.rest(self._idle)
 
     def _look_at_all(self) -> None:
-        topics = self.call.state.topics
-        by_key: dict[Any, Topic] = topics.by_id if self.session.uses_ids else topics.by_name
-        for watched in self.session.partitions.values():
+        topics, session = self.call.state.topics, self.session
+        is_draining = self.call.services.is_draining
+        by_key: dict[Any, Topic] = topics.by_id if session.uses_ids else topics.by_name
+        examined = session.partitions.values() if is_draining else session.active
+        EXAMINED.value += len(examined)
+        for watched in examined:
             topic = by_key.get(watched.topic)
             if topic is None or not 0 <= watched.index < len(topic.partitions):
                 self.is_doubtful = True
-                is_id = topic is None and self.session.uses_ids
+                is_id = topic is None and session.uses_ids
                 unknown = (
                     ErrorCode.UNKNOWN_TOPIC_ID if is_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
                 self._refuse(watched, unknown)
-            elif self.call.services.is_draining:
+            elif is_draining:
                 self._send_on(watched, topic)
             else:
                 self._look_at(watched, topic)
@@ -119,6 +130,7 @@ class Look:
     def _look_at(self, watched: Watched, topic: Topic) -> None:
         partition = topic.partitions[watched.index]
         end, stable, offset = partition.next_offset, partition.last_stable_offset, watched.offset
+        readable = stable if self.request.isolation_level else end
         if watched.leader_epoch > partition.leader_epoch:
             self.is_doubtful = True
             self._refuse(watched, ErrorCode.UNKNOWN_LEADER_EPOCH, partition)
@@ -127,9 +139,10 @@ class Look:
             self.is_doubtful |= offset > end
             self._refuse(watched, ErrorCode.OFFSET_OUT_OF_RANGE, partition)
             return
-        key = (topic.id, watched.index)
-        self.partitions[key] = partition
-        if offset == end and self._is_told(watched, partition):
+        if watched.partition is not partition:
+            self.sightings.append(Sighting(watched, (topic.id, watched.index), partition))
+        if offset >= readable and self._is_told(watched, partition):
+            self._idle.append(watched)
             return
         answer = PartitionData(
             partition_index=watched.index,
@@ -141,12 +154,11 @@ class Look:
             records=b"",
         )
         self.answers.append((watched, answer))
-        readable = stable if self.request.isolation_level else end
         if offset < readable and (self.left > 0 or not self.size):
             self._take(answer, topic, watched)
 
     def _is_told(self, watched: Watched, partition: Partition) -> bool:
-        """Whether the client knows all there is to say; most of a large session is like that."""
+        """Whether the client knows the partition's end and start."""
         return (
             self.session.is_incremental
             and watched.high_watermark == partition.next_offset
@@ -163,14 +175,17 @@ class Look:
         records = self.call.services.reader.read_now(
             key, partition, watched.offset, limit, whole_first=is_first, until=until
         )
+        # Rows can go before they are read, so what depends on them is found out now.
+        is_whole = records is None and is_first
+        least = partition.sizes[partition.row_of(watched.offset)] if is_whole else 0
         wanted = Wanted(
-            answer, key, partition, watched.offset, limit, is_first, until, partition.aborted
+            answer, key, partition, watched.offset, limit, is_first, until, partition.aborted, least
         )
         if records is None:
             self.cold.append(wanted)
             # The first batch comes whole; its size is not known yet, but what bounds it is.
             most = configs.of(self.call.state, topic).max_message_bytes if is_first else 0
-            size = max(wanted.available(max(limit, 1)), min(wanted.least(), most))
+            size = max(wanted.available(max(limit, 1)), min(least, most))
         else:
             size = records.size
             if size:

@@ -5,6 +5,9 @@
              with news are answered
     epoch -1: the session is closed
 
+Most partitions of a large session have nothing new. Once their reader knows all about them they
+are idle: no fetch looks at them until a commit changes them or the client names them.
+
 The number of sessions is bounded: a new one takes the place of one that was not used for long, or
 of a smaller one that has had its time; else its client does without, which every client can.
 """
@@ -14,10 +17,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from rookery.broker.waiting import FetchWait, Waiting
 from rookery.clock import Clock, Random
+from rookery.cluster.state.partition import Partition
 from rookery.errors import ApiError, ErrorCode
+from rookery.log.tail import Key
 from rookery.wire.messages.fetch import FetchPartition, FetchRequest
 
 OPENING: Final = 0
@@ -42,7 +48,8 @@ class Watched:
     """One partition that is fetched, and what its reader was told last."""
 
     __slots__ = (
-        "high_watermark", "index", "leader_epoch", "log_start", "max_bytes", "offset", "topic",
+        "high_watermark", "index", "key", "leader_epoch", "log_start", "max_bytes", "offset",
+        "partition", "size_bytes", "topic",
     )  # fmt: skip
 
     def __init__(self, topic: TopicKey, part: FetchPartition) -> None:
@@ -50,6 +57,11 @@ class Watched:
         self.index = part.partition
         self.high_watermark = -1
         self.log_start = -1
+        self.key: Key | None = None
+        """What the session is subscribed to, if it is."""
+        self.partition: Partition | None = None
+        self.size_bytes = 0
+        """The size of the partition when it was last looked at or last changed."""
         self.update(part)
 
     def update(self, part: FetchPartition) -> None:
@@ -62,41 +74,123 @@ class Watched:
 Partitions = dict[tuple[TopicKey, int], Watched]
 
 
+class Sighting(NamedTuple):
+    """A partition of the state in which a watched one was found."""
+
+    watched: Watched
+    key: Key
+    partition: Partition
+
+
 class Session:
     """What one client reads; `id` 0 for a fetch without a session."""
 
-    __slots__ = ("created_ms", "epoch", "id", "is_incremental", "partitions", "used_ms", "uses_ids")
+    __slots__ = (
+        "_followed", "_waiting", "active", "created_ms", "epoch", "id", "is_incremental",
+        "isolation_level", "partitions", "used_ms", "uses_ids", "waits",
+    )  # fmt: skip
 
-    def __init__(self, session_id: int, partitions: Partitions, now_ms: int, *, uses_ids: bool):
+    def __init__(
+        self,
+        waiting: Waiting,
+        session_id: int,
+        partitions: Partitions,
+        now_ms: int,
+        *,
+        uses_ids: bool,
+    ) -> None:
         self.id = session_id
         self.epoch = 1
         self.is_incremental = False
         self.partitions = partitions
+        self.active: dict[Watched, None] = dict.fromkeys(partitions.values())
+        """The partitions that a fetch has to look at, in this order; the others are idle."""
+        self.isolation_level = 0
         self.uses_ids = uses_ids
         self.created_ms = self.used_ms = now_ms
+        self.waits: dict[FetchWait, None] = {}
+        """The fetches of this session that wait."""
+        self._waiting = waiting
+        self._followed: dict[Key, Watched] = {}
 
-    def told(self, watched: Watched, high_watermark: int, log_start: int) -> bool:
+    def note(self, watched: Watched, high_watermark: int, log_start: int) -> bool:
         """Note what is answered for a partition; return whether that is news to the client."""
         is_news = watched.high_watermark != high_watermark or watched.log_start != log_start
         watched.high_watermark, watched.log_start = high_watermark, log_start
         return is_news
 
     def rotate(self, served: Iterable[Watched]) -> None:
-        """Put partitions that had records behind the others: it is their turn next time."""
-        partitions = self.partitions
+        """Put partitions that had records after the others: it is their turn next time."""
+        active = self.active
         for watched in served:
-            key = (watched.topic, watched.index)
-            if partitions.get(key) is watched:
-                del partitions[key]
-                partitions[key] = watched
+            if watched in active:
+                del active[watched]
+                active[watched] = None
+
+    def forget(self, topic: TopicKey, index: int) -> None:
+        """Read a partition no more."""
+        watched = self.partitions.pop((topic, index), None)
+        if watched is not None:
+            self.active.pop(watched, None)
+            self._unfollow(watched)
+
+    # Changes of partitions.
+
+    def follow(self, sightings: Iterable[Sighting]) -> None:
+        """Subscribe to partitions, where that is not done yet."""
+        for watched, key, partition in sightings:
+            if watched.key != key:
+                self._unfollow(watched)
+                watched.key = key
+                self._followed[key] = watched
+                self._waiting.subscribe(key, self)
+            watched.partition = partition
+            watched.size_bytes = partition.size_bytes
+
+    def rest(self, idle: Iterable[Watched]) -> None:
+        """Look at these partitions no more until they change; the session follows them."""
+        for watched in idle:
+            self.active.pop(watched, None)
+
+    def partition_changed(self, key: Key) -> None:
+        """Look at a partition again; wake a fetch that waits, if there is enough."""
+        watched = self._followed[key]
+        partition = watched.partition
+        if partition is None:
+            return
+        self.active[watched] = None
+        added = partition.size_bytes - watched.size_bytes
+        watched.size_bytes = partition.size_bytes
+        for fetch in list(self.waits):
+            fetch.add(added)
+
+    def close(self) -> None:
+        """End all subscriptions and all waits."""
+        self._waiting.unsubscribe(self._followed, self)
+        for watched in self._followed.values():
+            watched.key = watched.partition = None
+        self._followed.clear()
+        for fetch in list(self.waits):
+            fetch.hurry()
+
+    def _unfollow(self, watched: Watched) -> None:
+        if watched.key is not None:
+            self._waiting.unsubscribe((watched.key,), self)
+            del self._followed[watched.key]
+            watched.key = watched.partition = None
 
 
 class Sessions:
     """The sessions of one broker."""
 
     def __init__(
-        self, clock: Clock, random: Random, settings: SessionSettings | None = None
+        self,
+        waiting: Waiting,
+        clock: Clock,
+        random: Random,
+        settings: SessionSettings | None = None,
     ) -> None:
+        self._waiting = waiting
         self._clock = clock
         self._random = random
         self._settings = settings or SessionSettings()
@@ -116,21 +210,31 @@ class Sessions:
         """
         uses_ids = version >= 13
         if request.session_epoch in {OPENING, CLOSING}:
-            self._by_id.pop(request.session_id, None)
+            self._close(request.session_id)
             partitions: Partitions = {}
             _include(partitions, request, uses_ids=uses_ids)
             return self._open(request, partitions, uses_ids=uses_ids)
         session = self._find(request, uses_ids=uses_ids)
-        _include(session.partitions, request, uses_ids=uses_ids)
+        named = _include(session.partitions, request, uses_ids=uses_ids)
+        if request.isolation_level != session.isolation_level:
+            # What is idle under one level may have records under the other.
+            session.isolation_level = request.isolation_level
+            named = list(session.partitions.values())
+        session.active.update(dict.fromkeys(named))
         for topic in request.forgotten_topics_data:
             name: TopicKey = topic.topic_id if uses_ids else topic.topic
             for index in topic.partitions:
-                session.partitions.pop((name, index), None)
+                session.forget(name, index)
         if not session.partitions:
             # Nothing is left to read: Kafka ends the session, too.
-            del self._by_id[session.id]
-            return Session(0, {}, 0, uses_ids=uses_ids)
+            self._close(session.id)
+            return Session(self._waiting, 0, {}, 0, uses_ids=uses_ids)
         return session
+
+    def _close(self, session_id: int) -> None:
+        session = self._by_id.pop(session_id, None)
+        if session is not None:
+            session.close()
 
     def _find(self, request: FetchRequest, *, uses_ids: bool) -> Session:
         session = self._by_id.get(request.session_id)
@@ -160,8 +264,8 @@ class Sessions:
         now = self._clock.monotonic_ms()
         is_wanted = request.session_epoch == OPENING and bool(partitions)
         if not is_wanted or not self._has_room(len(partitions), now):
-            return Session(0, partitions, now, uses_ids=uses_ids)
-        session = Session(self._new_id(), partitions, now, uses_ids=uses_ids)
+            return Session(self._waiting, 0, partitions, now, uses_ids=uses_ids)
+        session = Session(self._waiting, self._new_id(), partitions, now, uses_ids=uses_ids)
         self._by_id[session.id] = session
         return session
 
@@ -177,7 +281,7 @@ class Sessions:
             is_safe = now - oldest.created_ms < self._settings.eviction_ms
             if is_safe or len(oldest.partitions) >= size:
                 return False
-        del self._by_id[oldest.id]
+        self._close(oldest.id)
         self.evicted += 1
         return True
 
@@ -188,12 +292,16 @@ class Sessions:
                 return found
 
 
-def _include(partitions: Partitions, request: FetchRequest, *, uses_ids: bool) -> None:
+def _include(partitions: Partitions, request: FetchRequest, *, uses_ids: bool) -> list[Watched]:
+    """Add or change the partitions that a request names; return those."""
+    named: list[Watched] = []
     for topic in request.topics:
         name: TopicKey = topic.topic_id if uses_ids else topic.topic
         for part in topic.partitions:
-            known = partitions.get((name, part.partition))
-            if known is None:
-                partitions[name, part.partition] = Watched(name, part)
+            watched = partitions.get((name, part.partition))
+            if watched is None:
+                watched = partitions[name, part.partition] = Watched(name, part)
             else:
-                known.update(part)
+                watched.update(part)
+            named.append(watched)
+    return named

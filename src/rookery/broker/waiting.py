@@ -1,7 +1,8 @@
-"""Fetches that wait for new records: woken by the commit, never by looking again and again.
+"""Fetches that wait for new records. A commit wakes them; nothing polls.
 
-One object a fetch, one timer, no task: thousands may wait. A commit tells each waiting fetch which
-of its partitions have grown; what it does then is done a turn of the loop later, when the writer
+A fetch session subscribes to its partitions once and stays subscribed between its fetches, so a
+wake costs what has changed and not what is subscribed to. A fetch that waits is one object and one
+timer, no task: thousands may wait. It wakes a turn of the loop after the commit, when the writer
 has put the new batches where readers find them.
 """
 
@@ -9,78 +10,84 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rookery.cluster.state.partition import Partition
 from rookery.log.tail import Key
 
+if TYPE_CHECKING:
+    from rookery.broker.sessions import Session
 
-class Waiter(Protocol):
-    """Who waits for partitions to grow."""
 
-    def grown(self, key: Key) -> None:
-        """Be told that a partition has grown, or is gone."""
+class Subscriber(Protocol):
+    """What wants to know about changes of partitions."""
 
-    def hurry(self) -> None:
-        """Be told to wait no longer, whatever is there."""
+    def partition_changed(self, key: Key) -> None:
+        """Note that a partition has grown, lost its oldest records or was deleted."""
 
 
 class Waiting:
-    """Who waits for which partition."""
+    """Subscriptions to partitions, and the fetches that wait."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, dict[Waiter, None]] = {}
+        self._by_key: dict[Key, dict[Subscriber, None]] = {}
+        self.fetches: dict[FetchWait, None] = {}
 
     def __len__(self) -> int:
+        """Return the number of partitions that fetches wait for now."""
+        return sum(len(fetch.session.partitions) for fetch in self.fetches)
+
+    @property
+    def subscriptions(self) -> int:
+        """The number of subscriptions to partitions."""
         return sum(map(len, self._by_key.values()))
 
-    def add(self, keys: Iterable[Key], waiter: Waiter) -> None:
-        """Tell `waiter` whenever one of the partitions has grown, until `remove`."""
-        by_key = self._by_key
-        for key in keys:
-            waiters = by_key.get(key)
-            if waiters is None:
-                by_key[key] = {waiter: None}
-            else:
-                waiters[waiter] = None
+    def subscribe(self, key: Key, subscriber: Subscriber) -> None:
+        """Report changes of a partition until `unsubscribe`."""
+        subscribers = self._by_key.get(key)
+        if subscribers is None:
+            self._by_key[key] = {subscriber: None}
+        else:
+            subscribers[subscriber] = None
 
-    def remove(self, keys: Iterable[Key], waiter: Waiter) -> None:
-        """Wait no longer."""
+    def unsubscribe(self, keys: Iterable[Key], subscriber: Subscriber) -> None:
+        """Report changes of these partitions no longer."""
         for key in keys:
-            waiters = self._by_key.get(key)
-            if waiters is not None:
-                waiters.pop(waiter, None)
-                if not waiters:
+            subscribers = self._by_key.get(key)
+            if subscribers is not None:
+                subscribers.pop(subscriber, None)
+                if not subscribers:
                     del self._by_key[key]
 
-    def grown(self, keys: Iterable[Key]) -> None:
-        """Tell those who wait for these partitions."""
+    def report(self, keys: Iterable[Key]) -> None:
+        """Report that these partitions have changed."""
         by_key = self._by_key
         if not by_key:
             return
         for key in keys:
-            waiters = by_key.get(key)
-            if waiters is not None:
-                for waiter in list(waiters):
-                    waiter.grown(key)
+            subscribers = by_key.get(key)
+            if subscribers is not None:
+                for subscriber in list(subscribers):
+                    subscriber.partition_changed(key)
+
+    def report_all(self) -> None:
+        """Report that any partition may have changed: the state was replaced."""
+        self.report(list(self._by_key))
 
     def hurry_all(self) -> None:
-        """Let nobody wait any longer: the broker stops."""
-        for waiter in {waiter: None for waiters in self._by_key.values() for waiter in waiters}:
-            waiter.hurry()
+        """End all waits: the broker stops."""
+        for fetch in list(self.fetches):
+            fetch.hurry()
 
 
-class Parked:
-    """One fetch that waits: until enough has been written, its time is up, or nobody wants it."""
+class FetchWait:
+    """The wait of one fetch, for enough bytes or until its time is up."""
 
-    __slots__ = (
-        "_is_due", "_loop", "_missing", "_partitions", "_sizes", "_timer", "_waiting", "_wake",
-    )  # fmt: skip
+    __slots__ = ("_is_due", "_loop", "_missing", "_timer", "_waiting", "_wake", "session")
 
     def __init__(
         self,
         waiting: Waiting,
-        partitions: dict[Key, Partition],
+        session: Session,
         missing: int,
         seconds: float,
         wake: Callable[[], None],
@@ -88,37 +95,29 @@ class Parked:
         """Wait from now on.
 
         Args:
-            waiting: where to be told of what grows.
-            partitions: what is waited for.
+            waiting: the waits of this broker.
+            session: what is fetched; it is subscribed to its partitions.
             missing: bytes that must come before it is worth looking.
             seconds: how long to wait for them.
             wake: called once, in a turn of the loop of its own; not after `leave`.
         """
         self._waiting = waiting
+        self.session = session
         self._missing = missing
         self._wake = wake
         self._is_due = False
-        self._partitions = partitions
-        # Where any byte will do, nothing need be counted.
-        self._sizes = (
-            {key: partition.size_bytes for key, partition in partitions.items()}
-            if missing > 1
-            else None
-        )
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(seconds, self.hurry)
-        waiting.add(partitions, self)
+        waiting.fetches[self] = None
+        session.waits[self] = None
 
-    def grown(self, key: Key) -> None:
-        """Count what is new; wake if it is enough."""
-        if self._sizes is None:
-            self.hurry()
-            return
-        before, now = self._sizes[key], self._partitions[key].size_bytes
-        self._sizes[key] = now
-        self._missing -= now - before
-        # Not more than before: the partition is gone, or was emptied.
-        if self._missing <= 0 or now <= before:
+    def add(self, size: int) -> None:
+        """Count bytes that were added to a partition; wake if they are enough.
+
+        Nothing added means that the partition has lost records or is deleted.
+        """
+        self._missing -= size
+        if self._missing <= 0 or size <= 0:
             self.hurry()
 
     def hurry(self) -> None:
@@ -129,6 +128,7 @@ class Parked:
             self._loop.call_soon(self._wake)
 
     def leave(self) -> None:
-        """Wait no longer, and do not wake."""
+        """End the wait without a wake."""
         self._timer.cancel()
-        self._waiting.remove(self._partitions, self)
+        self._waiting.fetches.pop(self, None)
+        self.session.waits.pop(self, None)

@@ -22,7 +22,7 @@ from rookery.broker.call import Call
 from rookery.broker.looking import Look, Wanted
 from rookery.broker.registry import handles
 from rookery.broker.sessions import Session, Sessions, Watched
-from rookery.broker.waiting import Parked, Waiting
+from rookery.broker.waiting import FetchWait, Waiting
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.log.rereads import SureReader
 from rookery.log.traffic import READ
@@ -50,7 +50,7 @@ class Readers:
 
     def __init__(self, call: Call) -> None:
         services = call.services
-        self.sessions = Sessions(services.clock, services.random)
+        self.sessions = Sessions(services.waiting, services.clock, services.random)
         self.reader = SureReader(services.reader, services.replica)
         self.disk = asyncio.Semaphore(_READS_AT_ONCE)
         self.tasks: set[asyncio.Task[None]] = set()
@@ -82,14 +82,14 @@ def fetch(call: Call, request: FetchRequest) -> Answer:
 class _Fetch:
     """One fetch under way."""
 
-    __slots__ = ("call", "deadline", "future", "parked", "request", "session", "undo")
+    __slots__ = ("call", "deadline", "future", "request", "session", "undo", "wait")
 
     def __init__(self, call: Call, request: FetchRequest, session: Session) -> None:
         self.call = call
         self.request = request
         self.session = session
         self.deadline = -1.0
-        self.parked: Parked | None = None
+        self.wait: FetchWait | None = None
 
     def start(self) -> Answer:
         """Answer at once, if nothing has to be waited for."""
@@ -124,7 +124,12 @@ class _Fetch:
         request = self.request
         if found.size >= request.min_bytes or found.has_error or request.max_wait_ms <= 0:
             return False
-        return bool(found.partitions) and not self.call.services.is_draining
+        return bool(self.session.partitions) and not self.call.services.is_draining
+
+    def _may_wait(self, found: Look) -> bool:
+        """Whether a fetch that has waited already must go on waiting."""
+        is_late = asyncio.get_running_loop().time() >= self.deadline
+        return self._is_too_little(found) and not is_late
 
     def _park(self, found: Look) -> None:
         """Wait until enough is there."""
@@ -133,19 +138,21 @@ class _Fetch:
             self.deadline = loop.time() + self.request.max_wait_ms / 1000
             self.future: Future = loop.create_future()
             self.undo = self.call.connection.when_lost(self._lost)
-        self.parked = Parked(
+        self.session.follow(found.sightings)
+        # A commit makes more readable than it adds.
+        missing = 1 if self.request.isolation_level else self.request.min_bytes - found.size
+        self.wait = FetchWait(
             self.call.services.waiting,
-            found.partitions,
-            # A commit makes more readable than it adds.
-            1 if self.request.isolation_level else self.request.min_bytes - found.size,
+            self.session,
+            missing,
             self.deadline - loop.time(),
             self._wake,
         )
 
     def _lost(self) -> None:
         """Give up: the client is gone."""
-        if self.parked is not None:
-            self.parked.leave()
+        if self.wait is not None:
+            self.wait.leave()
         self._end()
         if not self.future.done():
             self.future.set_result(None)
@@ -158,23 +165,25 @@ class _Fetch:
         """
         self.undo()
         self.undo = _nothing
-        self.parked = None
+        self.wait = None
+        if not self.session.id:
+            self.session.close()
 
     def _wake(self) -> None:
         if self.future.done():
             return
         try:
             found = Look(self.call, self.request, self.session)
-            is_late = asyncio.get_running_loop().time() >= self.deadline
-            if found.is_doubtful or found.cold:
-                self._go_on(self._finish_later(found))
-            elif self._is_too_little(found) and not is_late:
+            if found.is_doubtful:
+                self._go_on(self._look_again())
+            elif self._may_wait(found):
                 self._park(found)
+            elif found.cold:
+                self._go_on(self._finish(self._read(found)))
             else:
                 self._settle(self._answer(found))
         except Exception as error:  # noqa: BLE001 (the root of a callback: the fetch must end)
-            self._end()
-            self.future.set_exception(error)
+            self._fail(error)
 
     def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
         tasks = readers(self.call).tasks
@@ -182,16 +191,31 @@ class _Fetch:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    async def _finish_later(self, found: Look) -> None:
+    async def _look_again(self) -> None:
+        """Look with everything applied that other brokers have written."""
         try:
-            if found.is_doubtful:
-                await self.call.services.replica.barrier()
-                found = Look(self.call, self.request, self.session)
-            self._settle(await self._read(found))
+            await self.call.services.replica.barrier()
+            if self.future.done():
+                return
+            found = Look(self.call, self.request, self.session)
+            if self._may_wait(found):
+                self._park(found)
+                return
         except Exception as error:  # noqa: BLE001 (a task's root: the fetch must end)
-            self._end()
-            if not self.future.done():
-                self.future.set_exception(error)
+            self._fail(error)
+        else:
+            await self._finish(self._read(found))
+
+    async def _finish(self, answer: Coroutine[Any, Any, FetchResponse]) -> None:
+        try:
+            self._settle(await answer)
+        except Exception as error:  # noqa: BLE001 (a task's root: the fetch must end)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._end()
+        if not self.future.done():
+            self.future.set_exception(error)
 
     def _settle(self, response: FetchResponse) -> None:
         self._end()
@@ -203,7 +227,7 @@ class _Fetch:
     def _read(self, found: Look) -> Coroutine[Any, Any, FetchResponse]:
         """Read what lies on disk; its memory is counted now, before another fetch asks for some."""
         if found.cold:
-            self.call.connection.promise(max(found.size, *map(Wanted.least, found.cold)))
+            self.call.connection.promise(max(found.size, *(wanted.least for wanted in found.cold)))
         return self._read_cold(found)
 
     async def _read_cold(self, found: Look) -> FetchResponse:
@@ -215,7 +239,7 @@ class _Fetch:
         return self._answer(found)
 
     async def _fill(self, cold: Wanted) -> None:
-        answer, key, partition, offset, limit, is_first, until, _ = cold
+        answer, key, partition, offset, limit, is_first, until, *_ = cold
         shared = readers(self.call)
         try:
             async with shared.disk:
@@ -270,7 +294,7 @@ class _Fetch:
             # So that it is told again when it is well again.
             watched.high_watermark = -1
             return True
-        has_changed = self.session.told(watched, answer.high_watermark, answer.log_start_offset)
+        has_changed = self.session.note(watched, answer.high_watermark, answer.log_start_offset)
         if answer.records:
             served.append(watched)
             return True

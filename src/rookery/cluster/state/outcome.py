@@ -55,7 +55,7 @@ class Applied(NamedTuple):
     is_void: bool
     outcomes: list[Outcome]
     grown: list[tuple[bytes, int]]
-    """Partitions that grew or are gone, by topic id and index: readers should look again."""
+    """Partitions that grew, lost records or were deleted: readers should look again."""
     marked: list[tuple[bytes, int]]
     """Partitions in which a transaction ended."""
     ended: list[Ended]

@@ -225,7 +225,7 @@ class State:
         return OK
 
     def _log_start_moved(
-        self, _entry: Entry, event: topic_events.LogStartMoved, _done: Applied
+        self, _entry: Entry, event: topic_events.LogStartMoved, done: Applied
     ) -> Outcome:
         partition = self.topics.partition(event.topic_id, event.partition)
         if partition is None:
@@ -235,6 +235,7 @@ class State:
             return Outcome(ErrorCode.OFFSET_OUT_OF_RANGE)
         if offset > partition.log_start:
             self.objects.free(partition.begin_at(offset))
+            done.grown.append((event.topic_id, event.partition))
         return Outcome(ErrorCode.NONE, partition.log_start)
 
     # The log.
