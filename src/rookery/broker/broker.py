@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
 from rookery.broker import memory
@@ -22,6 +23,7 @@ from rookery.broker.opening import open_storage
 from rookery.broker.overdue import Overdue
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.stalls import LOOK_MS, StallWatch
 from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
@@ -103,6 +105,12 @@ class Broker:
         self._rejoining: asyncio.Task[None] | None = None
         self.replica.listen(self._applied)
 
+    @cached_property
+    def stalls(self) -> StallWatch:
+        """What the broker depends on and gets no answer from."""
+        probes = {"store": self.storage.ask_store}
+        return StallWatch(self.storage.dependencies, self.settings.stall_timeout_ms, probes)
+
     async def start(self) -> None:
         """Join the cluster and serve."""
         await self.storage.check()
@@ -151,6 +159,7 @@ class Broker:
         self._is_stopping = True
         self.services.is_draining = True
         await self.chores.stop()
+        await self.stalls.stop()
         if self._rejoining is not None:
             self._rejoining.cancel()
             await asyncio.gather(self._rejoining, return_exceptions=True)
@@ -291,6 +300,7 @@ class Broker:
         settings, chores = self.settings, self.chores
         chores.every(settings.beat_interval_ms, "beat", self.membership.beat)
         chores.every(settings.beat_interval_ms, "looking for the dead", self.membership.look)
+        chores.every(LOOK_MS, "looking for what is stuck", self.stalls.look)
         chores.every(1000, "upkeep of what this broker writes", self._look_after)
         if not settings.read_only:
             chores.every(1000, "ending transactions that take too long", self.overdue.look)

@@ -30,6 +30,7 @@ from rookery.logdir.serving.reader import DirectoryReader
 from rookery.logdir.serving.replica import DirectoryReplica
 from rookery.logdir.serving.retention import describe
 from rookery.logdir.serving.service import DirectoryService, Options
+from rookery.store.pending import PendingCalls
 from rookery.wire.messages.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
 from rookery.wire.messages.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from rookery.wire.messages.alter_configs import ALTER_CONFIGS
@@ -69,6 +70,7 @@ class DirectoryStorage:
     is_local = True
     has_caretaker = False
     files = None
+    dependencies: Mapping[str, PendingCalls] = {}
 
     def __init__(self, settings: BrokerSettings) -> None:
         """Read the directory, put it in order, and begin.
@@ -151,6 +153,9 @@ class DirectoryStorage:
     def flush_settings(self, _settings: BrokerSettings) -> FlushSettings:
         """Return how much is flushed together; nothing rides in entries."""
         return FlushSettings(inline_bytes=0)
+
+    async def ask_store(self) -> None:
+        """Ask nothing: there is no store."""
 
     async def check(self) -> None:
         """Find nothing wrong: the directory was looked at when it was opened."""

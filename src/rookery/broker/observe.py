@@ -131,13 +131,15 @@ class Observer:
 
     def ready_checks(self) -> Checks:
         """Return the checks that decide whether clients should come here."""
+        is_local = self._broker.storage.is_local
         return {
             "broker": self._failure,
             "draining": self._draining,
             "cluster log": self._out_of_reach,
             "replica": self._behind,
             "membership": self._not_a_member,
-            "disk" if self._broker.storage.is_local else "store": self._cannot_write,
+            "disk": lambda: self._cannot_write("disk", is_written=is_local),
+            "store": lambda: self._cannot_write("store", is_written=not is_local),
         }
 
     async def refresh(self) -> None:
@@ -168,14 +170,17 @@ class Observer:
         error = failed.exception() if failed.done() and not failed.cancelled() else None
         return str(error or "")
 
-    def _cannot_write(self) -> str:
-        return self._broker.medium.failure or ""
+    def _cannot_write(self, dependency: str, *, is_written: bool) -> str:
+        failure = self._broker.medium.failure if is_written else None
+        return failure or self._broker.stalls.problem(dependency)
 
     def _draining(self) -> str:
         return "the broker is stopping" if self._broker.services.is_draining else ""
 
     def _out_of_reach(self) -> str:
-        return self._unreachable or self._broker.replica.trouble
+        broker = self._broker
+        stuck = broker.stalls.problem("cluster log")
+        return stuck or self._unreachable or broker.replica.trouble
 
     def _behind(self) -> str:
         return f"{_LAG.value:g} entries behind the cluster log" if _LAG.value > MAX_LAG else ""

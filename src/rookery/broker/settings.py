@@ -83,6 +83,8 @@ class BrokerSettings:
     """After so long without a word a broker is taken for dead by the others."""
     beat_interval_ms: int = field(default=3_000, metadata={"min": 1})
     """How often a broker that has nothing else to say shows that it lives."""
+    stall_timeout_ms: int = field(default=5_000, metadata={"min": 1})
+    """Readiness and the log report a store, cluster log or disk without an answer for this long."""
     upkeep_interval_ms: int = field(default=10_000, metadata={"min": 1})
     """How often retention and the log's other upkeep run."""
     snapshot_entries: int = field(default=10_000, metadata={"min": 1})

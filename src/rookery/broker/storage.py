@@ -43,6 +43,7 @@ from rookery.log.sweeper import Sweeper
 from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers, Uploads
 from rookery.store.open import name_of
+from rookery.store.pending import PendingCalls
 from rookery.store.probe import probe
 
 _STORE_ENTRIES: Final = 1_000
@@ -86,6 +87,11 @@ class Storage(Handles):
         self.node_id = settings.node_id
         """The broker's number; -1 takes one that is free."""
         self.folder = origin.folder
+        self.journal_calls = PendingCalls(f"journal in {origin.folder}")
+        self.dependencies = {"store": self.store_calls, "cluster log": self.log_calls}
+        """The calls to what the broker depends on, by names for health and metrics."""
+        if origin.is_local:
+            self.dependencies["disk"] = self.journal_calls
         self.snapshot_entries = settings.snapshot_entries
         """Entries after which a snapshot is due: fewer where a restart needs a request for each."""
         if origin.is_log_in_store:
@@ -147,6 +153,10 @@ class Storage(Handles):
         if found != cluster_id:
             raise self.foreign(found, cluster_id)
 
+    async def ask_store(self) -> None:
+        """Make the smallest request, to find out whether the store answers."""
+        await self.store.size(CLUSTER)
+
     async def check(self) -> None:
         """Refuse a store that does not keep its promises, before anything depends on it.
 
@@ -182,7 +192,7 @@ class Storage(Handles):
         journal = Journal(
             self.folder / "journal", numbers.incarnation, settings.durability, clock=clock
         )
-        return JournalMedium(journal)
+        return JournalMedium(journal, self.journal_calls)
 
     def caretaker(
         self,

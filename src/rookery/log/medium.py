@@ -12,6 +12,7 @@ from rookery.cluster.state.state import Appended
 from rookery.errors import Unavailable
 from rookery.log.batch import Batch
 from rookery.log.journal import Journal, Written
+from rookery.store.pending import PendingCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,9 @@ class NoMedium:
 class JournalMedium(NoMedium):
     """Appends flushes to a journal."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, calls: PendingCalls | None = None) -> None:
         self.journal = journal
+        self._calls = calls or PendingCalls("journal")
 
     @property
     def failure(self) -> str | None:
@@ -99,7 +101,8 @@ class JournalMedium(NoMedium):
 
     async def write(self, batches: Sequence[Batch]) -> Written:
         """Make batches durable, one behind the other; return where they lie."""
-        return await self.journal.append([batch.data for batch in batches])
+        with self._calls.call("a write"):
+            return await self.journal.append([batch.data for batch in batches])
 
     async def look_after(self) -> None:
         """Find out that a disk that failed works again, also if no client writes much."""

@@ -12,8 +12,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from rookery.cluster.open import open_log
-from rookery.cluster.port import Durability
+from rookery.cluster.port import ClusterLog, Durability
 from rookery.cluster.state.state import State
+from rookery.cluster.watched import WatchedLog
 from rookery.errors import ConfigError
 from rookery.formats.keys import CLUSTER
 from rookery.formats.segmentkeys import check_namespace
@@ -22,6 +23,7 @@ from rookery.log.objects import Places
 from rookery.store.counted import CountedStore
 from rookery.store.namespaced import NamespacedStore
 from rookery.store.open import name_of, open_store
+from rookery.store.pending import PendingCalls
 from rookery.store.port import NotFound, Store
 from rookery.store.prices import Prices
 
@@ -134,8 +136,11 @@ class Handles:
         """Where journal files are; None if there are none."""
         self.files = Files(self.journals) if self.journals is not None else None
         inner = NamespacedStore(open_store(origin.store_url), origin.namespace)
-        self.store: Store = CountedStore(inner, prices)
-        self.cluster_log = open_log(origin.cluster_url, durability=durability)
+        self.store_calls = PendingCalls(f"store {name_of(origin.store_url)}")
+        self.store: Store = CountedStore(inner, prices, self.store_calls)
+        self.log_calls = PendingCalls(f"cluster log {name_of(origin.cluster_url)}")
+        opened = open_log(origin.cluster_url, durability=durability)
+        self.cluster_log: ClusterLog = WatchedLog(opened, self.log_calls)
 
     async def owner(self) -> str | None:
         """Return the id of the cluster whose log lies in the store; None if it is nobody's yet."""

@@ -19,6 +19,7 @@ from rookery.store.meter import (
     RETRIES,
     WRITTEN_BYTES,
 )
+from rookery.store.pending import PendingCalls
 from rookery.store.port import Buffer, Store, Stored
 from rookery.store.prices import Prices
 
@@ -62,65 +63,75 @@ def _made(kind: str) -> float:
 class CountedStore:
     """Passes everything on and counts it."""
 
-    def __init__(self, store: Store, prices: Prices | None = None) -> None:
-        """Count what is asked of a store; without prices nothing is said of dollars."""
+    def __init__(
+        self, store: Store, prices: Prices | None = None, calls: PendingCalls | None = None
+    ) -> None:
+        """Count what is asked of a store.
+
+        Args:
+            store: the store.
+            prices: without them there are no metrics of cost.
+            calls: where requests are pending until the store answers.
+        """
         self._store = store
+        self._calls = calls or PendingCalls("store")
         if prices is not None:
             COST_DOLLARS.follow(partial(cost, prices))
             COST_PER_GB.follow(partial(cost_per_gb, prices))
 
     async def create(self, key: str, parts: Sequence[Buffer]) -> None:
         """Count and pass on."""
-        await self._count("create", self._store.create(key, parts))
+        await self._count("create", key, self._store.create(key, parts))
         WRITTEN_BYTES.inc(sum(memoryview(part).nbytes for part in parts))
 
     async def read(self, key: str, start: int = 0, size: int | None = None) -> bytes:
         """Count and pass on."""
-        data = await self._count("read", self._store.read(key, start, size))
+        data = await self._count("read", key, self._store.read(key, start, size))
         READ_BYTES.inc(len(data))
         return data
 
     async def view(self, key: str, start: int = 0, size: int | None = None) -> Buffer:
         """Count and pass on."""
-        data = await self._count("read", self._store.view(key, start, size))
+        data = await self._count("read", key, self._store.view(key, start, size))
         READ_BYTES.inc(len(data))
         return data
 
     async def size(self, key: str) -> int | None:
         """Count and pass on."""
-        return await self._count("size", self._store.size(key))
+        return await self._count("size", key, self._store.size(key))
 
     async def list(self, prefix: str = "") -> List[Stored]:
         """Count and pass on; every thousand keys are a request."""
-        found = await self._count("list", self._store.list(prefix))
+        found = await self._count("list", prefix, self._store.list(prefix))
         REQUESTS.labels("list").inc(max(0, len(found) - 1) // _PAGE)
         return found
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:
         """Count and pass on."""
-        found = await self._count("read", self._store.read_version(key))
+        found = await self._count("read", key, self._store.read_version(key))
         READ_BYTES.inc(len(found[0]) if found else 0)
         return found
 
     async def replace(self, key: str, data: bytes, version: str) -> str:
         """Count and pass on."""
-        new_version = await self._count("replace", self._store.replace(key, data, version))
+        new_version = await self._count("replace", key, self._store.replace(key, data, version))
         WRITTEN_BYTES.inc(len(data))
         return new_version
 
     async def delete(self, key: str) -> None:
         """Count and pass on."""
-        await self._count("delete", self._store.delete(key))
+        await self._count("delete", key, self._store.delete(key))
 
     async def close(self) -> None:
         """Let the handle go."""
         await self._store.close()
 
-    async def _count(self, kind: str, request: Awaitable[T]) -> T:
+    async def _count(self, kind: str, key: str, request: Awaitable[T]) -> T:
         REQUESTS.labels(kind).inc()
         began = perf_counter()
         try:
-            return await request
+            with self._calls.call(f"{kind} {key!r}"):
+                return await request
         except Error as error:
             ERRORS.labels(kind, type(error).__name__).inc()
             raise

@@ -1,0 +1,90 @@
+"""Reports what a broker depends on and gets no answer from: in the log, metrics and readiness."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from rookery import metrics
+from rookery.errors import Error
+from rookery.store.pending import PendingCalls
+
+log = logging.getLogger(__name__)
+
+LOOK_MS: Final = 1_000
+
+_SECONDS: Final = metrics.gauges(
+    "rookery_broker_stalled_seconds",
+    "How long a dependency has not answered a call; 0 while it answers.",
+    ("dependency",),
+)
+_STALLS: Final = metrics.counters(
+    "rookery_broker_stalls_total", "Times that a dependency stopped answering.", ("dependency",)
+)
+
+Probe = Callable[[], Awaitable[object]]
+
+
+class StallWatch:
+    """Watches the calls to all dependencies of a broker."""
+
+    def __init__(
+        self,
+        dependencies: Mapping[str, PendingCalls],
+        least_ms: int,
+        probes: Mapping[str, Probe] | None = None,
+    ) -> None:
+        """Watch nothing yet; `look` does it.
+
+        Args:
+            dependencies: their calls, by the names that are reported.
+            least_ms: a call that waits this long counts as a stall.
+            probes: make a small call. One is made after failures if no other call is under way:
+                without clients it would stay unknown that the dependency answers again.
+        """
+        self._dependencies = dependencies
+        self._least_ms = least_ms
+        self._probes = probes or {}
+        self._stalled: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def problem(self, name: str) -> str:
+        """Return what is stuck and for how long; empty while the dependency answers."""
+        calls = self._dependencies.get(name)
+        return str((calls.stall(self._least_ms) if calls is not None else None) or "")
+
+    async def look(self) -> None:
+        """Log each stall once when it begins and once when it ends, and set the metrics."""
+        for name, calls in self._dependencies.items():
+            stall = calls.stall(self._least_ms)
+            _SECONDS.labels(name).value = stall.ms / 1000 if stall is not None else 0
+            if stall is not None:
+                if name not in self._stalled:
+                    _STALLS.labels(name).inc()
+                    log.warning("the %s is stuck: %s", calls.name, stall)
+                self._stalled[name] = stall.ms
+                self._probe(name, calls)
+            elif (lasted_ms := self._stalled.pop(name, None)) is not None:
+                log.info("the %s answers again, after %.1f s", calls.name, lasted_ms / 1000)
+
+    async def stop(self) -> None:
+        """End the probes that are under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _probe(self, name: str, calls: PendingCalls) -> None:
+        probe = self._probes.get(name)
+        if probe is None or not calls.is_idle:
+            return
+        task = asyncio.create_task(_ask(probe))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _ask(probe: Probe) -> None:
+    with suppress(Error):
+        await probe()

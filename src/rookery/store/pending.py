@@ -1,0 +1,80 @@
+"""Calls to a store, a cluster log or a disk that have not been answered, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import NamedTuple
+
+from rookery.clock import Clock, SystemClock
+from rookery.errors import Unavailable
+
+
+class Stall(NamedTuple):
+    """How long a dependency has not answered a call."""
+
+    what: str
+    """The call that has waited longest, or failed first."""
+    ms: int
+    error: str
+    """Why the last call failed; empty if calls hang."""
+
+    def __str__(self) -> str:
+        """Return it as a problem for people."""
+        seconds = f"{self.ms / 1000:.1f} s"
+        if self.error:
+            return f"calls have failed for {seconds}: {self.error}"
+        return f"no answer to {self.what} for {seconds}"
+
+
+class PendingCalls:
+    """The calls to one dependency that are under way, in the order in which they began.
+
+    A call that fails with `Unavailable` does not end a stall, since the next one may hang again.
+    An answer does, unless an older call still waits.
+    """
+
+    def __init__(self, name: str, clock: Clock | None = None) -> None:
+        """Begin without calls; `name` is the dependency's."""
+        self.name = name
+        self._clock = clock or SystemClock()
+        self._numbers = count()
+        self._begun: dict[int, tuple[int, str]] = {}
+        self._failing: tuple[int, str] | None = None
+        self._error = ""
+
+    @contextmanager
+    def call(self, what: str) -> Iterator[None]:
+        """Count a call as pending until the block ends."""
+        number = next(self._numbers)
+        begun = self._begun[number] = (self._clock.monotonic_ms(), what)
+        try:
+            yield
+        except Unavailable as error:
+            self._failing = min(self._failing or begun, begun)
+            self._error = str(error)
+            raise
+        except Exception:
+            self._failing = None  # a refusal is an answer
+            raise
+        else:
+            self._failing = None
+        finally:
+            del self._begun[number]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is under way."""
+        return not self._begun
+
+    def stall(self, least_ms: int) -> Stall | None:
+        """Return what has had no answer for at least this long."""
+        oldest = next(iter(self._begun.values()), None)
+        waits = [one for one in (oldest, self._failing) if one is not None]
+        if not waits:
+            return None
+        begun_ms, what = min(waits)
+        passed_ms = self._clock.monotonic_ms() - begun_ms
+        error = self._error if self._failing is not None else ""
+        return Stall(what, passed_ms, error) if passed_ms >= least_ms else None
