@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
+from rookery.cluster.entry import Entry, EventBytes
 from rookery.cluster.events.brokers import (
     BrokerExpired,
     BrokerRegistered,
@@ -18,10 +20,11 @@ from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Fenced, Replica
 from rookery.cluster.state.image import read_image, write_image
-from rookery.cluster.state.state import Applied, State
+from rookery.cluster.state.state import Applied, Outcome, State
 from rookery.errors import Corrupt, Unavailable
 from rookery.testing.clock import ManualClock
 from rookery.testing.cluster import Fault, FaultyLog
+from rookery.wire.codec import encode_bytes
 
 TOPIC = bytes(range(16))
 Start = Callable[..., Awaitable[tuple[Replica, FaultyLog]]]
@@ -32,7 +35,9 @@ async def start(request: pytest.FixtureRequest) -> AsyncIterator[Start]:
     """Starts replicas of one log, each registered as a node of its own."""
     replicas: list[Replica] = []
 
-    async def begin(node_id: int, snapshot: State | None = None) -> tuple[Replica, FaultyLog]:
+    async def begin(
+        node_id: int, snapshot: State | None = None, *, follow: bool = True
+    ) -> tuple[Replica, FaultyLog]:
         log = FaultyLog(open_log(f"memory:{request.node.nodeid}"))
 
         async def load(_at_least: int) -> State | None:
@@ -40,7 +45,7 @@ async def start(request: pytest.FixtureRequest) -> AsyncIterator[Start]:
 
         replica = Replica(log, ManualClock(), load)
         replicas.append(replica)
-        await replica.open()
+        await replica.open(follow=follow)
         if not replica.state.cluster_id:
             await replica.create_cluster(ClusterCreated(cluster_id="c", feature_level=1))
         await replica.register(registration(node_id))
@@ -264,3 +269,105 @@ async def test_what_was_in_flight_when_a_broker_joins_again_is_answered(start: S
         with pytest.raises(Fenced):
             await lost
         assert await base_offset(first, 3) == 0
+
+
+@pytest.mark.parametrize("fails", [1, 5])
+async def test_a_read_that_fails_after_an_append_is_tried_again(start: Start, fails: int) -> None:
+    other, _ = await start(1)
+    replica, log = await start(2, follow=False)
+    await other.propose([topic()])
+    appends = log.arrived
+    log.failing_reads = fails
+
+    proposed = replica.propose([commit(3)], [bytes(100)])
+
+    if fails == 1:
+        [outcome] = await proposed
+        assert outcome.value[0].base_offset == 0
+    else:  # the waiter gets an error, the entry counts all the same
+        with pytest.raises(Unavailable, match="out of reach"):
+            await proposed
+    assert await base_offset(replica, 1) == 3
+    assert log.arrived == appends + 2
+    assert replica.failure is None
+
+
+async def test_an_error_in_apply_stops_the_replica_when_a_barrier_meets_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healthy, _ = await start(1)
+    broken, _ = await start(2, follow=False)
+    failures: list[Exception] = []
+    broken.when_failed = failures.append
+    create = State._handlers[TopicCreated]
+
+    def fail_once(state: State, *rest: Any) -> Outcome:
+        if state is broken.state:
+            raise KeyError("a bug in apply")
+        return create(state, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "_handlers", dict(State._handlers) | {TopicCreated: fail_once})
+        await healthy.propose([topic()])
+        with pytest.raises(KeyError, match="a bug in apply"):
+            await broken.barrier()
+
+    assert failures == [broken.failure]
+    with pytest.raises(KeyError):
+        await broken.barrier()
+    with pytest.raises(KeyError):
+        await broken.propose([ProducerIdsAllotted(count=1)])
+    assert await base_offset(healthy, 1) == 0
+
+
+async def test_an_entry_of_a_newer_program_stops_the_replica_when_a_barrier_meets_it(
+    start: Start,
+) -> None:
+    replica, log = await start(1, follow=False)
+    entry = Entry(incarnation=0, sequence=0, stamp_ms=1, seen=0, digest=0, events=[], payload=b"")
+    entry.events = [EventBytes(key=32_000, version=0, body=b"")]
+    await log.append(encode_bytes(entry, 0))
+    for _ in range(2):
+        with pytest.raises(Corrupt, match="start a newer Rookery"):
+            await replica.barrier()
+    assert isinstance(replica.failure, Corrupt)
+
+
+@pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.LOST_ANSWER])
+async def test_sequences_have_no_gap_after_a_jump(start: Start, fault: Fault) -> None:
+    writer, writer_log = await start(1)
+    await writer.propose([topic()])
+    late, log = await start(2, snapshot=writer.state, follow=False)
+    await base_offset(late, 2)
+    jumps: list[int] = []
+    late.when_jumped = lambda: jumps.append(late.state.applied)
+    log.hold()
+    log.order(fault)
+    lost = late.propose([commit(3)], [bytes(100)])
+    await base_offset(writer, 5)
+    await writer_log.trim(writer.state.applied + 1)
+    log.let_through()
+
+    with pytest.raises(Unavailable, match="fallen behind"):
+        await lost
+    async with asyncio.timeout(5):
+        assert await base_offset(late, 1) == 10
+
+    assert jumps
+    assert late.state.brokers.sequences[late.incarnation] == 3
+
+
+async def test_a_cancelled_waiter_of_a_fenced_replica_does_no_harm(start: Start) -> None:
+    first, _ = await start(1)
+    second, _ = await start(2)
+    await first.barrier()
+    await first.propose([BrokerExpired(incarnation=second.incarnation, last_sequence=0)])
+    await second.barrier()
+
+    second.propose([ProducerIdsAllotted(count=1)]).cancel()
+    with pytest.raises(Fenced):
+        await second.propose([ProducerIdsAllotted(count=1)])
+
+    assert second.failure is None
+    await second.register(registration(2))
+    await second.propose([ProducerIdsAllotted(count=1)])

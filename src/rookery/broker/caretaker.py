@@ -56,14 +56,12 @@ async def _work(settings: BrokerSettings) -> int:
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), orders.listen)
     storage = Storage(settings)
     replica = Replica(storage.cluster_log, SystemClock(), partial(snapshots.load, storage.store))
-    failed = asyncio.get_running_loop().create_future()
-    replica.when_failed = failed.set_exception
     try:
         await check_not_lost(storage.cluster_log, storage.store)
         await replica.open(follow=False)
         await _rounds(settings, storage, replica, orders)
-        if failed.done():
-            await failed
+        if replica.failure is not None:
+            raise replica.failure
     finally:
         await replica.close()
         await storage.close()
@@ -83,6 +81,8 @@ async def _rounds(
         while not await _rest(caretaker, orders.stop, settings.upkeep_interval_ms / 1000):
             if not await _round(caretaker, orders.stop) or numbers.is_nearly_spent:
                 break  # the next one has fresh names
+            if replica.failure is not None:
+                return  # nothing that it proposes can count
         await replica.propose([BrokerLeft()])
     finally:
         beating.cancel()

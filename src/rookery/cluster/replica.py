@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Final
 
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 # Digests of so many entries are kept for comparing with what other writers had seen.
 _DIGESTS: Final = 4096
 _RETRY_SECONDS: Final = (0.01, 0.05, 0.2, 0.5, 1.0)
-# After so many tries those who wait are told; the entry itself is tried on, since it may be there.
+# After this many tries waiters get an error; the entry is tried on, since it may be in the log.
 _PATIENT_TRIES: Final = 5
 
 APPEND_SECONDS: Final = metrics.histogram(
@@ -83,8 +84,9 @@ class Replica:
         self._barrier: asyncio.Task[None] | None = None
         self._listeners: list[Listener] = []
         self._digests: dict[int, int] = {}
-        self._failure: Exception | None = None
         self._load_snapshot = load_snapshot
+        self.failure: Exception | None = None
+        """Why this replica has stopped for good; None while it works."""
         self.log_bytes = 0
         """Bytes of the entries that were applied here: what a restart would have to read."""
         self.opened_at = 0
@@ -94,7 +96,7 @@ class Replica:
         self.when_jumped: Callable[[], None] = lambda: None
         """Called when the state was replaced by a snapshot's: what was in flight is not known."""
         self.when_failed: Callable[[Exception], None] = lambda _: None
-        """Called once if the replica cannot go on; the process must stop."""
+        """Called once if the replica has stopped; the process must end."""
 
     async def open(self, *, follow: bool = True) -> None:
         """Start from the newest snapshot, apply what the log has beyond it, then follow it.
@@ -168,8 +170,8 @@ class Replica:
             ValueError: no entry can hold them; `propose_all` divides a list of events.
         """
         proposal = Proposal(events, payload)
-        if self._failure is not None:
-            proposal.future.set_exception(self._failure)
+        if self.failure is not None:
+            proposal.future.set_exception(self.failure)
             return proposal.future
         self._queue.append(proposal)
         if self._appender is None or self._appender.done():
@@ -202,14 +204,15 @@ class Replica:
         await asyncio.shield(self._barrier)
 
     async def _reach_head(self) -> None:
-        head = await self._log.head()
-        if head > self.state.applied:
+        with self._stops_on_error():
+            head = await self._log.head()
+        if head > self.state.applied or self.failure is not None:
             await self._catch_up(head)
 
     # Reading and applying.
 
     async def _follow(self) -> None:
-        while True:
+        while self.failure is None:
             try:
                 head = await self._log.wait(self.state.applied)
                 # Our own appends wake us too; they are applied from memory.
@@ -224,22 +227,41 @@ class Replica:
                 return
 
     async def _catch_up(self, until: int | None = None) -> None:
-        """Read and apply until there is no more, or up to an entry."""
+        """Read and apply until there is no more, or up to an entry.
+
+        Any error but Unavailable stops the replica, whichever task has met it.
+        """
         async with self._reading:
-            while until is None or self.state.applied < until:
-                try:
-                    entries = await self._log.read(self.state.applied)
-                except Trimmed as trimmed:
-                    await self._jump(trimmed)
-                    continue
-                if not entries:
-                    return
-                for number, data in entries:
-                    # Our own entries are applied from memory meanwhile.
-                    if number == self.state.applied + 1:
-                        self.log_bytes += len(data)
-                        entry = read_entry(number, data)
-                        self._apply(number, entry, read_events(number, entry))
+            with self._stops_on_error():
+                await self._read_on(until)
+
+    async def _read_on(self, until: int | None) -> None:
+        while until is None or self.state.applied < until:
+            try:
+                entries = await self._log.read(self.state.applied)
+            except Trimmed as trimmed:
+                await self._jump(trimmed)
+                continue
+            if not entries:
+                return
+            for number, data in entries:
+                # Our own entries are applied from memory meanwhile.
+                if number == self.state.applied + 1:
+                    self.log_bytes += len(data)
+                    entry = read_entry(number, data)
+                    self._apply(number, entry, read_events(number, entry))
+
+    @contextmanager
+    def _stops_on_error(self) -> Iterator[None]:
+        if self.failure is not None:
+            raise self.failure
+        try:
+            yield
+        except Unavailable:
+            raise
+        except Exception as error:
+            self._stop(error)
+            raise
 
     async def _jump(self, trimmed: Trimmed) -> None:
         """Go on from a snapshot: the log was trimmed beyond what we have applied."""
@@ -248,6 +270,7 @@ class Replica:
             raise Corrupt(f"{trimmed}, but there is none; run `rookery recover`")
         self.state = found
         self._digests.clear()
+        # The entry in flight keeps its sequence: see `_is_settled`.
         self._fail_all(Unavailable("this broker had fallen behind the cluster's log"))
         self.when_jumped()
 
@@ -268,15 +291,18 @@ class Replica:
             listener(applied, entry)
 
     def _settle(self, applied: Applied, entry: Entry) -> None:
-        proposals = self._in_flight.get(entry.sequence)
+        if applied.is_void and not self._is_alive:
+            self._fail_all(Fenced("another process took this broker's place"))
+            return
+        proposals = self._in_flight.pop(entry.sequence, None)
         if proposals is None:
-            return
+            return  # a second copy, or a proposal that was given up by a jump
         if applied.is_void:
-            if self.incarnation not in self.state.brokers.sequences:
-                self._fail_all(Fenced("another process took this broker's place"))
-            # Else it is the second copy of an entry that was applied already.
-            return
-        del self._in_flight[entry.sequence]
+            raise Corrupt(
+                f"entry {applied.number} does not count although incarnation {self.incarnation} "
+                f"is alive: it has sequence {entry.sequence} after "
+                f"{self.state.brokers.sequences[self.incarnation]}"
+            )
         outcomes = iter(applied.outcomes)
         for proposal in proposals:
             result = [next(outcomes) for _ in proposal.events]
@@ -295,7 +321,7 @@ class Replica:
             self._stop(error)
 
     async def _append(self, proposals: list[Proposal]) -> None:
-        if self.incarnation not in self.state.brokers.sequences:
+        if not self._is_alive:
             error = Fenced("this broker is not registered any more")
             for proposal in proposals:
                 proposal.fail(error)
@@ -315,31 +341,57 @@ class Replica:
             try:
                 number = await self._log.append(data)
             except Unavailable as error:
-                self.trouble = str(error)
                 log.warning("an append to the cluster log may be lost: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
+                await self._wait_after(error, attempt)
                 attempt += 1
-                if await self._is_applied(entry):
+                if await self._is_settled(entry):
                     return
-                if attempt >= _PATIENT_TRIES:
-                    self._tell_all(Unavailable(f"the cluster log cannot be written: {error}"))
                 continue
             APPEND_SECONDS.observe(perf_counter() - started)
             self.trouble = ""
             self.log_bytes += len(data)
             if number == self.state.applied + 1 and not self._reading.locked():
-                self._apply(number, entry, events)
+                with self._stops_on_error():
+                    self._apply(number, entry, events)
             else:
-                await self._catch_up(number)
+                await self._reach(number)
             return
 
-    async def _is_applied(self, entry: Entry) -> bool:
-        """Look for our own entry in the log, where its first answer was lost."""
+    async def _reach(self, number: int) -> None:
+        """Apply up to an entry that is known to be in the log, however long that takes."""
+        attempt = 0
+        while self.state.applied < number:
+            try:
+                await self._catch_up(number)
+            except Unavailable as error:
+                log.warning("an entry that was appended cannot be read yet: %s", error)
+                await self._wait_after(error, attempt)
+                attempt += 1
+
+    async def _wait_after(self, error: Unavailable, attempt: int) -> None:
+        """Wait before the next try; after a few, waiters get the error while we go on."""
+        self.trouble = str(error)
+        await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
+        if attempt + 1 >= _PATIENT_TRIES:
+            self._tell_all(Unavailable(f"the cluster log is out of reach: {error}"))
+
+    async def _is_settled(self, entry: Entry) -> bool:
+        """Look for our own entry in the log, after its append failed.
+
+        The state decides, not what is in flight: a jump by snapshot gives up waiters, but the next
+        entry must not be written before this one has counted, or all that follow are void.
+
+        Raises:
+            Fenced: it has not counted, and will not.
+        """
         try:
             await self._catch_up()
         except Unavailable:
             return False
-        return entry.sequence not in self._in_flight
+        last = self.state.brokers.sequences.get(entry.incarnation)
+        if last is None and entry.incarnation == self.incarnation:
+            raise Fenced("this broker is not registered any more")
+        return last is None or last >= entry.sequence
 
     async def _append_as_stranger(self, events: list[Message]) -> int:
         """Append what a process says before it has an incarnation."""
@@ -360,9 +412,15 @@ class Replica:
             cluster=self.state.cluster_id,
         )
 
+    @property
+    def _is_alive(self) -> bool:
+        return self.incarnation in self.state.brokers.sequences
+
     def _stop(self, error: Exception) -> None:
+        if self.failure is not None:
+            return
         log.error("the replica of the cluster's state stops: %s", error, exc_info=error)
-        self._failure = error
+        self.failure = error
         self._fail_all(error)
         self.when_failed(error)
 

@@ -250,7 +250,7 @@ def _at_end(work: Callable[[], None]) -> None:
         register(work)
 
 
-_KEPT: Kept[BlockingLog] = Kept(BlockingLog, BlockingLog.finish, lambda one: not one.log.is_foreign)
+_KEPT: Kept[BlockingLog] = Kept(BlockingLog, BlockingLog.finish, lambda one: one.log.is_usable)
 
 
 def shared(place: Place) -> BlockingLog:

@@ -147,6 +147,11 @@ class DirectLog:
         """What is known as of the last barrier."""
         return self.replica.state
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether this handle can go on; if not, the log has to be opened again."""
+        return not self.is_foreign and self.replica.failure is None
+
     async def barrier(self) -> State:
         """Learn all that was committed before this call; return the state.
 

@@ -29,6 +29,8 @@ class FaultyLog:
         self._passable = asyncio.Event()
         self._passable.set()
         self._reachable = True
+        self.failing_reads = 0
+        """How many of the next reads fail."""
         self.arrived = 0
         """How many appends have come this far, held back or not."""
 
@@ -69,6 +71,9 @@ class FaultyLog:
     async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
         """Read, if the log is in reach."""
         self._check()
+        if self.failing_reads:
+            self.failing_reads -= 1
+            raise Unavailable("ordered by the test: the read fails")
         return await self._log.read(after, max_bytes)
 
     async def head(self) -> int:

@@ -1,0 +1,91 @@
+"""A caretaker whose cluster log fails for a moment, or whose replica has stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rookery.broker import caretaker
+from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage import Storage
+from rookery.clock import SystemClock
+from rookery.cluster.entry import Entry, EventBytes
+from rookery.cluster.events.brokers import BrokerBeat, ClusterCreated, ProcessRegistered
+from rookery.cluster.open import open_log
+from rookery.cluster.replica import Replica
+from rookery.errors import Corrupt
+from rookery.testing.cluster import FaultyLog
+from rookery.testing.wait import wait_until_async
+from rookery.wire.codec import encode_bytes
+
+
+class Site:
+    """A caretaker's rounds in this process, and another process that writes to the log."""
+
+    def __init__(self, name: str) -> None:
+        url = f"memory:{name}"
+        self.settings = BrokerSettings(
+            store=url, cluster=url, upkeep_interval_ms=20, beat_interval_ms=10
+        )
+        self.storage = Storage(self.settings)
+        self.log = FaultyLog(self.storage.cluster_log)
+        self.storage.cluster_log = self.log
+        self.replica = self.storage.replica(SystemClock())
+        self.other = Replica(open_log(url), SystemClock())
+
+    async def start(self) -> None:
+        await self.other.open()
+        await self.other.create_cluster(ClusterCreated(cluster_id="c", feature_level=1))
+        await self.other.register(ProcessRegistered(process_id=bytes(16), purpose="test"))
+        await self.replica.open(follow=False)
+        self.rounds = asyncio.create_task(
+            caretaker._rounds(self.settings, self.storage, self.replica, caretaker.Orders())
+        )
+
+    async def close(self) -> None:
+        self.rounds.cancel()
+        await asyncio.gather(self.rounds, return_exceptions=True)
+        for replica in (self.replica, self.other):
+            await replica.close()
+        await self.storage.close()
+
+
+@pytest.fixture
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
+    made = Site(request.node.nodeid)
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def test_rounds_go_on_after_a_read_that_failed_once(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reports: list[dict[str, object]] = []
+
+    def more(than: int) -> bool:
+        reports.extend(map(json.loads, capsys.readouterr().out.splitlines()))
+        return len(reports) > than
+
+    await wait_until_async(lambda: more(0))
+    for _ in range(5):
+        await site.other.propose([BrokerBeat()])
+        site.log.failing_reads = 1
+        await wait_until_async(lambda: site.log.failing_reads == 0)
+    done = len(reports)
+    await wait_until_async(lambda: more(done + 1))
+    assert site.replica.failure is None
+
+
+async def test_it_ends_when_its_replica_has_stopped(site: Site) -> None:
+    unknown = EventBytes(key=32_000, version=0, body=b"")
+    entry = Entry(
+        incarnation=0, sequence=0, stamp_ms=1, seen=0, digest=0, events=[unknown], payload=b""
+    )
+    await site.log.append(encode_bytes(entry, 0))
+    with pytest.raises(Corrupt, match="start a newer Rookery"):
+        async with asyncio.timeout(30):
+            await site.rounds
