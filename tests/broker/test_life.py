@@ -19,7 +19,9 @@ from rookery.clock import SystemClock
 from rookery.cluster.events.brokers import BrokerBeat, BrokerExpired, BrokerRegistered
 from rookery.cluster.replica import Replica
 from rookery.errors import ConfigError, Corrupt, Unavailable
+from rookery.log import snapshots
 from rookery.log.settings import RewriteSettings
+from rookery.testing.cluster import FaultyLog
 from rookery.testing.wait import wait_until_async
 from rookery.wire.message import Message
 
@@ -245,6 +247,31 @@ async def test_a_broker_whose_place_is_taken_stops(start: Start) -> None:
     with pytest.raises(ConfigError, match="node id 1"):
         async with asyncio.timeout(10):
             await first.failed
+    await other.close()
+
+
+async def test_a_broker_that_slept_through_its_expiry_joins_under_another_id(start: Start) -> None:
+    first, _ = await start(caretaker="off")
+    second, _ = await start(caretaker="off")
+    log = first.replica._log = FaultyLog(first.replica._log)
+    await second.replica.barrier()
+    log.cut()
+    old, node_id = first.replica.incarnation, first.services.node_id
+    last = second.replica.state.brokers.sequences[old]
+    await second.replica.propose([BrokerExpired(incarnation=old, last_sequence=last)])
+    other = await owner_elsewhere(second, -1)
+    await second.replica.barrier()
+    assert second.replica.state.brokers.by_node[node_id].host == "h"
+    assert isinstance(second.storage, Storage)
+    # The log is trimmed: the first broker reads of none of this, only a snapshot.
+    await snapshots.save(second.storage.store, second.replica.state)
+    await second.cluster_log.trim(second.replica.state.applied + 1)
+    log.mend()
+
+    await wait_until_async(lambda: first.replica.incarnation not in (0, old))
+
+    assert first.services.node_id not in (node_id, second.services.node_id)
+    assert not first.failed.done()
     await other.close()
 
 

@@ -13,7 +13,6 @@ from rookery.broker.call import Services
 from rookery.broker.caretaking import Caretaking
 from rookery.broker.chores import Chores
 from rookery.broker.dispatch import Dispatcher
-from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.groups.kinds import Kinds
 from rookery.broker.groups.removal import OffsetRetention
@@ -47,7 +46,6 @@ log = logging.getLogger(__name__)
 
 # How often offsets are looked for that nobody uses (Kafka's offsets.retention.check.interval.ms).
 _OFFSETS_INTERVAL_MS: Final = 600_000
-_CLAIMS_INTERVAL_MS: Final = 1_000
 _REJOIN_SECONDS: Final = 1.0
 
 
@@ -77,7 +75,7 @@ class Broker:
         self.cluster_log = self.storage.cluster_log
         self.replica = self.storage.replica(self._clock)
         self.replica.when_failed = self._fail
-        self.replica.when_jumped = self._drop_clients
+        self.replica.when_jumped = self._jumped
         self.tail = Tail(settings.tail_bytes)
         self._reading = self.storage.reading(settings, self.replica, self.tail)
         self.cache = self._reading.cache
@@ -307,8 +305,6 @@ class Broker:
         if not settings.read_only:
             chores.every(1000, "ending transactions that take too long", self.overdue.look)
             chores.every(1000, "forgetting transactional ids", self.overdue.forget)
-            claims = GroupClaims(self.groups, self.replica, self._clock)
-            chores.every(_CLAIMS_INTERVAL_MS, "claiming of groups", claims.run)
         if not settings.read_only and self.storage.expires_offsets:
             chores.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self.offset_retention.run)
         chores.every(memory.INTERVAL_MS, "giving memory back", memory.Memory().tidy)
@@ -368,7 +364,11 @@ class Broker:
         if self._is_stopping or (self._rejoining is not None and not self._rejoining.done()):
             return
         node_id = self.services.node_id
-        if node_id in self.replica.state.brokers.by_node:
+        other = self.replica.state.brokers.by_node.get(node_id)
+        # An id that was given to us may have been given away after we were expired.
+        if other is not None and (
+            self.storage.node_id >= 0 or (other.host, other.port) == self._address()
+        ):
             self._fail(
                 ConfigError(
                     f"another process has joined as node id {node_id}; give each broker its own"
@@ -381,6 +381,12 @@ class Broker:
     def _rejoined(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
             self._fail(error)
+
+    def _jumped(self) -> None:
+        """Catch up on what listeners would have heard: clients look again, and so do we."""
+        self._drop_clients()
+        if self.replica.incarnation and self._is_out:
+            self._fenced()
 
     def _drop_clients(self) -> None:
         self.groups.drop_all()
