@@ -9,10 +9,11 @@ from typing import Any, cast
 import pytest
 
 from rookery.cluster.state.image import write_image
+from rookery.errors import Unavailable
 from rookery.formats.keys import NEWEST_SNAPSHOT, SNAPSHOTS, snapshot_key
 from rookery.log import snapshots
 from rookery.store.open import open_store
-from rookery.store.port import Store
+from rookery.store.port import Store, Stored
 from tests.cluster.test_state import history
 
 
@@ -84,6 +85,34 @@ async def test_the_named_one_is_damaged(store: Store) -> None:
     await snapshots.point(store, 20)
 
     assert await loaded_at(store) == 10
+
+
+class Pruned:
+    """A store whose snapshots are replaced by a newer one, each time after they were listed."""
+
+    def __init__(self, store: Store, newer: list[int]) -> None:
+        self._store = store
+        self._newer = newer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def list(self, prefix: str) -> list[Stored]:
+        listed = list(await self._store.list(prefix))
+        if self._newer:
+            for item in listed:
+                await self._store.delete(item.key)
+            number = self._newer.pop(0)
+            await self._store.create(snapshot_key(number), [write_image(history(1, number)[0])])
+        return listed
+
+
+async def test_snapshots_that_are_pruned_while_they_are_read(store: Store) -> None:
+    for length in (10, 20):
+        await store.create(snapshot_key(length), [write_image(history(1, length)[0])])
+    assert await loaded_at(cast("Store", Pruned(store, [30, 40]))) == 40
+    with pytest.raises(Unavailable, match="try again"):
+        await loaded_at(cast("Store", Pruned(store, list(range(41, 60)))))
 
 
 async def test_many_may_move_it_at_once(store: Store) -> None:

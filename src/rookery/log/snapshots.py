@@ -13,11 +13,12 @@ from typing import Final
 
 from rookery.cluster.state.image import read_head, read_image, write_image
 from rookery.cluster.state.state import State
-from rookery.errors import Conflict, Corrupt
+from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.keys import NEWEST_SNAPSHOT, SNAPSHOTS, parse_snapshot_key, snapshot_key
 from rookery.store.port import NotFound, Store
 
 KEPT: Final = 2
+_LISTS: Final = 5
 _NUMBER: Final = re.compile(rb"[0-9]{1,19}")
 
 
@@ -90,13 +91,20 @@ async def load(store: Store, at_least: int = 0) -> State | None:
 
 
 async def _load_listed(store: Store) -> State | None:
-    for number in sorted(await _numbers(store), reverse=True):
-        try:
-            return read_image(await store.read(snapshot_key(number)))
-        except Corrupt:
-            # An older one and more of the log give the same state.
-            continue
-    return None
+    for _ in range(_LISTS):
+        is_outdated = False
+        for number in sorted(await _numbers(store), reverse=True):
+            try:
+                return read_image(await store.read(snapshot_key(number)))
+            except Corrupt:
+                # An older one and more of the log give the same state.
+                continue
+            except NotFound:
+                is_outdated = True
+        if not is_outdated:
+            return None
+        # Snapshots are pruned only after newer ones were written: list again.
+    raise Unavailable(f"snapshots were pruned while they were read, {_LISTS} times; try again")
 
 
 async def prune(store: Store) -> None:
