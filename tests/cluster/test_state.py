@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated, FeatureLevelRaised
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import Committed, Extent, Replaced, ReplacedRange
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.image import read_head, read_image, write_image
 from rookery.cluster.state.state import Applied, State
@@ -197,3 +197,20 @@ def test_a_leader_epoch_begins_where_its_leader_does() -> None:
     partition.lead(7)
     assert (partition.leader_epoch, partition.epochs) == (1, [(0, 0), (1, 3)])
     assert [partition.epoch_at(offset) for offset in (0, 2, 3)] == [0, 0, 1]
+
+
+def test_a_rewrite_without_pieces_changes_nothing() -> None:
+    state = started()
+    apply(state, said([commit()], 2, 2))
+    partition = state.topics.by_name["t"].partitions[0]
+    span = partition.span(0, 3)
+    assert span is not None
+    emptied = ReplacedRange(
+        topic_id=TOPIC, partition=0, base_offset=0, end_offset=3,
+        fingerprint=partition.fingerprint(span), kind=0, cleaned_to=-1, pieces=[],
+    )  # fmt: skip
+
+    done = apply(state, said([Replaced(object_id=5, ranges=[emptied])], 2, 3))
+
+    assert done.outcomes[0].value == [False]
+    assert partition.row(0).object_id == 9 << 24

@@ -342,13 +342,15 @@ class State:
         span = partition.span(one.base_offset, one.end_offset) if partition is not None else None
         if partition is None or span is None or partition.fingerprint(span) != one.fingerprint:
             return False
+        if not one.pieces:
+            return False
         ends = [piece.base_offset for piece in one.pieces[1:]] + [one.end_offset]
         rows = [
             Row(piece.base_offset, end, object_id, piece.position, piece.size,
                 piece.max_timestamp, one.kind)
             for piece, end in zip(one.pieces, ends, strict=True)
         ]  # fmt: skip
-        if not rows or rows[0].base_offset != one.base_offset or not _ascend(rows):
+        if rows[0].base_offset != one.base_offset or not _ascend(rows):
             return False
         for _ in rows:
             self.objects.add_row(object_id)
