@@ -180,7 +180,8 @@ async def test_sixty_batches_of_30_kb_are_read_to_the_end(
     served: ServedBroker, topic: str, is_cold: bool
 ) -> None:
     async with raw(served) as client:
-        await client.produce(topic, b"".join(batch(b"x" * 30_000) for _ in range(60)))
+        for _ in range(60):
+            await client.produce(topic, batch(b"x" * 30_000))
         if is_cold:
             forget_tail(served)
         offset, rounds = 0, 0
@@ -212,7 +213,8 @@ async def test_memory_and_disk_give_the_same_bytes(served: ServedBroker, topic: 
     async with raw(served) as client:
         for data in small[:100]:
             await client.produce(topic, data)
-        await client.produce(topic, b"".join(small[100:200]))
+        for data in small[100:200]:
+            await client.produce(topic, data)
         await client.produce(topic, batch(b"x" * 900_000))
         for data in small[200:]:
             await client.produce(topic, data)
@@ -234,7 +236,7 @@ async def _read_all(client: Raw, topic: str, end: int, **limits: int) -> bytes:
     return found
 
 
-async def test_an_offset_out_of_range_is_told_with_the_range(
+async def test_an_offset_out_of_range_is_refused_without_watermarks(
     served: ServedBroker, topic: str
 ) -> None:
     topic_id = served.broker.replica.state.topics.by_name[topic].id
@@ -250,7 +252,7 @@ async def test_an_offset_out_of_range_is_told_with_the_range(
         for offset in (3, 11, 2**62, -1):
             answer = await client.fetch(topic, offset, max_wait_ms=WAIT_MS)
             assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
-            assert (answer.high_watermark, answer.log_start_offset) == (10, 4)
+            assert (answer.high_watermark, answer.log_start_offset) == (-1, -1)
         assert (await client.fetch(topic, 4)).error_code is ErrorCode.NONE
         assert (await client.fetch(topic, 10)).error_code is ErrorCode.NONE
 

@@ -56,16 +56,13 @@ class Rules(NamedTuple):
     """Whether at most one does: that compressed records are checked, too."""
     configs: TopicConfigs
 
-    def wants_look(self, headers: list[BatchHeader]) -> bool:
-        """Whether `adapt` has to see these batches."""
-        if not self.only_opens:
-            return True
-        for header in headers:
-            if header.max_timestamp < header.base_timestamp:
-                return True
-            if header.attributes & batches.CODEC_MASK and not self.is_plain:
-                return True
-        return False
+    def wants_look(self, header: BatchHeader) -> bool:
+        """Whether `adapt` has to see this batch."""
+        return (
+            not self.only_opens
+            or header.max_timestamp < header.base_timestamp
+            or bool(header.attributes & batches.CODEC_MASK and not self.is_plain)
+        )
 
     def admits(self, header: BatchHeader, latest_ms: int) -> bool:
         """Whether a batch is fine by what its header says; if not, `check` tells."""

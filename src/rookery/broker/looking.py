@@ -31,6 +31,8 @@ from rookery.wire.messages.fetch import (
 # What one answer holds at most, whatever the client says (Kafka's fetch.max.bytes of the broker).
 MAX_BYTES: Final = 55 * 1024 * 1024
 _NONE: Final = ErrorCode.NONE
+# Kafka answers these with an empty list of aborted transactions, and other errors with none.
+_UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 EXAMINED: Final = metrics.counter(
     "rookery_broker_fetch_partitions_total", "Partitions that fetches have looked at."
@@ -52,6 +54,13 @@ class Wanted(NamedTuple):
     """Which transactions those readers have to skip, as of the same version of the state."""
     least: int
     """Bytes that must be read whatever the limit: the first batch is within one row."""
+
+    def refuse(self, code: ErrorCode) -> None:
+        """Answer with an error, as Kafka does: without watermarks."""
+        answer = self.answer
+        answer.error_code = code
+        answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
+        answer.aborted_transactions = None
 
     def give(self, records: Slice) -> None:
         """Put records into the answer, and which were aborted, if the client wants to know."""
@@ -133,11 +142,11 @@ class Look:
         readable = stable if self.request.isolation_level else end
         if watched.leader_epoch > partition.leader_epoch:
             self.is_doubtful = True
-            self._refuse(watched, ErrorCode.UNKNOWN_LEADER_EPOCH, partition)
+            self._refuse(watched, ErrorCode.UNKNOWN_LEADER_EPOCH)
             return
         if not partition.log_start <= offset <= end:
             self.is_doubtful |= offset > end
-            self._refuse(watched, ErrorCode.OFFSET_OUT_OF_RANGE, partition)
+            self._refuse(watched, ErrorCode.OFFSET_OUT_OF_RANGE)
             return
         if watched.partition is not partition:
             self.sightings.append(Sighting(watched, (topic.id, watched.index), partition))
@@ -194,20 +203,12 @@ class Look:
         self.size += size
         self.left -= size
 
-    def _refuse(
-        self, watched: Watched, code: ErrorCode, partition: Partition | None = None
-    ) -> PartitionData:
-        end = partition.next_offset if partition else -1
-        stable = partition.last_stable_offset if partition else -1
+    def _refuse(self, watched: Watched, code: ErrorCode) -> PartitionData:
         answer = PartitionData(
-            partition_index=watched.index,
-            error_code=code,
-            high_watermark=end,
-            last_stable_offset=stable,
-            log_start_offset=partition.log_start if partition else -1,
-            aborted_transactions=None if partition and not self.request.isolation_level else [],
-            records=b"",
+            partition_index=watched.index, error_code=code, high_watermark=-1, records=b""
         )
+        if code in _UNKNOWN:
+            answer.aborted_transactions = []
         self.has_error = True
         self.answers.append((watched, answer))
         return answer

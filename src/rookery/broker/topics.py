@@ -19,7 +19,9 @@ MAX_PARTITIONS: Final = 10_000
 MAX_REPLICATION_FACTOR: Final = 100
 """Only described, never made, but it makes every answer about the topic longer."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
-_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+OFFSETS: Final = "__consumer_offsets"
+"""The topic in which Kafka keeps the offsets of groups."""
+_INTERNAL: Final = frozenset({OFFSETS, "__transaction_state", "__share_group_state"})
 
 
 def is_internal(name: str) -> bool:

@@ -67,7 +67,13 @@ def _unknown(name: str) -> TopicResponse:
         check_name(name)
     except ApiError as refusal:
         error = refusal.code
-    return TopicResponse(error_code=error, name=name, topic_id=ZERO_UUID, partitions=[])
+    return TopicResponse(
+        error_code=error,
+        name=name,
+        topic_id=ZERO_UUID,
+        partitions=[],
+        topic_authorized_operations=ON_TOPIC,
+    )
 
 
 def _describe(call: Call, topic: Topic, first: int, count: int) -> TopicResponse:

@@ -1,11 +1,18 @@
-"""DescribeTransactions: whose transactional ids are, and what is open under them."""
+"""DescribeTransactions: the producers of transactional ids, and their open transactions.
+
+Offsets of groups are shown as Kafka shows them: as a partition of the topic that it keeps them in.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 from rookery.broker.call import Call
 from rookery.broker.registry import handles
+from rookery.broker.topics import OFFSETS
 from rookery.cluster.state.txns import Transaction
 from rookery.errors import ErrorCode
+from rookery.logdir.serving.javahash import partition_of
 from rookery.wire.messages.describe_transactions import (
     DESCRIBE_TRANSACTIONS,
     DescribeTransactionsRequest,
@@ -13,6 +20,9 @@ from rookery.wire.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+
+# Kafka's offsets.topic.num.partitions.
+_OFFSETS_PARTITIONS: Final = 50
 
 
 @handles(DESCRIBE_TRANSACTIONS)
@@ -64,4 +74,9 @@ def _topics(call: Call, found: Transaction) -> list[TopicData]:
         topic = call.state.topics.by_id.get(topic_id)
         if topic is not None:
             topics.setdefault(topic.name, []).append(index)
+    kept = call.state.topics.by_name.get(OFFSETS)
+    count = len(kept.partitions) if kept is not None else _OFFSETS_PARTITIONS
+    groups = {partition_of(group_id, count) for group_id in found.groups}
+    if groups:
+        topics[OFFSETS] = sorted(groups)
     return [TopicData(topic=name, partitions=indexes) for name, indexes in topics.items()]

@@ -239,7 +239,7 @@ class _Fetch:
         return self._answer(found)
 
     async def _fill(self, cold: Wanted) -> None:
-        answer, key, partition, offset, limit, is_first, until, *_ = cold
+        _, key, partition, offset, limit, is_first, until, *_ = cold
         shared = readers(self.call)
         try:
             async with shared.disk:
@@ -249,14 +249,11 @@ class _Fetch:
         except Error as error:
             log.warning("cannot read: %s", error)
             is_corrupt = isinstance(error, Corrupt)
-            answer.error_code = (
-                ErrorCode.CORRUPT_MESSAGE if is_corrupt else ErrorCode.KAFKA_STORAGE_ERROR
-            )
+            cold.refuse(ErrorCode.CORRUPT_MESSAGE if is_corrupt else ErrorCode.KAFKA_STORAGE_ERROR)
             return
         if records is None:
-            # Deleted while it was read; a reader that asks again is told from where on there is.
-            answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
-            answer.log_start_offset = partition.log_start
+            # Deleted while it was read.
+            cold.refuse(ErrorCode.OFFSET_OUT_OF_RANGE)
         elif records.size:
             cold.give(records)
             self._count(key[0], records.next_offset - offset, records.size)

@@ -185,7 +185,6 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=topic.partitions,
-        topic_authorized_operations=(
-            ON_TOPIC if topic.error_code is ErrorCode.NONE else topic.topic_authorized_operations
-        ),
+        # Kafka knows no rules for a topic that it knows by its id alone.
+        topic_authorized_operations=NOT_ASKED if topic.name is None else ON_TOPIC,
     )

@@ -26,6 +26,7 @@ from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.log.batch import Batch
 from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
 from rookery.wire.messages.produce import (
     PRODUCE,
     BatchIndexAndErrorMessage,
@@ -59,16 +60,15 @@ Future = asyncio.Future[ProduceResponse | None]
 _late: dict[Connection, asyncio.Future[None]] = {}
 
 
-_Placed = tuple[PartitionProduceResponse, Topic, int, int]
-"""A partition's answer, and which of the request's batches are its: first, and behind the last."""
+_Placed = tuple[PartitionProduceResponse, Topic, int]
+"""A partition's answer, and the position of its batch among those of the request."""
 
 
 class _Look(NamedTuple):
-    """Batches whose records must be looked at first."""
+    """A batch whose records must be looked at first."""
 
     configs: TopicConfigs
-    first: int
-    stop: int
+    position: int
     answer: PartitionProduceResponse
 
 
@@ -122,7 +122,7 @@ class _Intake:
     def _partition(
         self, topic: Topic, rules: Rules, part: PartitionProduceData
     ) -> PartitionProduceResponse:
-        """Check a partition's batches; the answer is completed when they are committed."""
+        """Check a partition's batch; the answer is completed when it is committed."""
         index, data = part.index, part.records
         if not 0 <= index < len(topic.partitions):
             self.is_doubtful = True
@@ -131,26 +131,19 @@ class _Intake:
             return _refused(index, ErrorCode.INVALID_RECORD, "there are no records")
         latest_ms = self.now_ms + rules.after_max_ms
         try:
-            headers = batches.validate(data)
-            for header in headers:
-                if not rules.admits(header, latest_ms):
-                    rules.check(header, self.call.header.api_version, latest_ms)
-                    if header.is_transactional:
-                        self._check_producer(header.producer_id)
+            header = _only(batches.validate(data))
+            if not rules.admits(header, latest_ms):
+                rules.check(header, self.call.header.api_version, latest_ms)
+                if header.is_transactional:
+                    self._check_producer(header.producer_id)
         except ApiError as error:
             return _refused(index, error.code, error.text)
-        first = len(self.batches)
-        if len(headers) == 1:
-            self.batches.append(Batch(topic.id, index, data, headers[0], self.joins))
-        else:
-            self.batches += [
-                Batch(topic.id, index, data[h.position : h.end], h._replace(position=0), self.joins)
-                for h in headers
-            ]
+        position = len(self.batches)
+        self.batches.append(Batch(topic.id, index, data, header, self.joins))
         answer = PartitionProduceResponse(index=index, error_code=_NONE, base_offset=-1)
-        self.placed.append((answer, topic, first, len(self.batches)))
-        if rules.wants_look(headers):
-            self.looks.append(_Look(rules.configs, first, len(self.batches), answer))
+        self.placed.append((answer, topic, position))
+        if rules.wants_look(header):
+            self.looks.append(_Look(rules.configs, position, answer))
         return answer
 
     def _check_producer(self, producer_id: int) -> None:
@@ -191,13 +184,12 @@ class _Intake:
     async def look(self) -> None:
         """Look at the records where the topic's settings ask for it, in a thread if it is much."""
         refused: set[int] = set()
-        for rules, first, stop, answer in self.looks:
-            own = self.batches[first:stop]
+        for rules, position, answer in self.looks:
             try:
-                self.batches[first:stop] = [await self._adapt(batch, rules) for batch in own]
+                self.batches[position] = await self._adapt(self.batches[position], rules)
             except ApiError as error:
                 _refuse(answer, error)
-                refused.update(range(first, stop))
+                refused.add(position)
         if refused:
             self._leave_out(refused)
 
@@ -213,14 +205,10 @@ class _Intake:
         return batch._replace(data=adapted, header=batches.parse(adapted))
 
     def _leave_out(self, refused: set[int]) -> None:
-        kept = [index for index in range(len(self.batches)) if index not in refused]
-        new_index = {old: new for new, old in enumerate(kept)}
-        self.placed = [
-            (answer, topic, new_index[first], new_index[stop - 1] + 1)
-            for answer, topic, first, stop in self.placed
-            if first in new_index
-        ]
-        self.batches = [self.batches[index] for index in kept]
+        # Every batch is that of one partition, in the same order.
+        kept = [placed for placed in self.placed if placed[2] not in refused]
+        self.batches = [self.batches[position] for _, _, position in kept]
+        self.placed = [(answer, topic, new) for new, (answer, topic, _) in enumerate(kept)]
 
     def send(self) -> Future | ProduceResponse | None:
         """Hand the batches to the writer; the answer comes when they are committed."""
@@ -242,11 +230,8 @@ class _Intake:
         return answer
 
     def _fill(self, outcomes: list[Appended]) -> None:
-        for answer, topic, first, stop in self.placed:
-            outcome = outcomes[first]
-            if stop - first > 1:
-                bad = (o for o in outcomes[first:stop] if o.error is not _NONE)
-                outcome = next(bad, outcome)
+        for answer, topic, position in self.placed:
+            outcome = outcomes[position]
             answer.log_start_offset = topic.partitions[answer.index].log_start
             if outcome.error is not _NONE:
                 code = outcome.error
@@ -320,6 +305,15 @@ def _send_late(intake: _Intake, before: asyncio.Future[None] | None) -> Future:
         return await sent if isinstance(sent, asyncio.Future) else sent
 
     return loop.create_task(prepare())
+
+
+def _only(headers: list[BatchHeader]) -> BatchHeader:
+    if len(headers) != 1:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"{len(headers)} record batches for one partition; a request has one for each",
+        )
+    return headers[0]
 
 
 def _refused(index: int, code: ErrorCode, text: str | None = None) -> PartitionProduceResponse:
