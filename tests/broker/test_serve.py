@@ -33,7 +33,7 @@ def ask(address: str, path: str) -> tuple[int, str]:
         return response.status, response.read().decode()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_stop_under_load_loses_nothing(broker: BrokerProcess, number: signal.Signals) -> None:
     create_topic(broker.bootstrap)
     nothing: list[list[int]] = [[] for _ in range(PARTITIONS)]

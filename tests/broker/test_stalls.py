@@ -74,7 +74,7 @@ async def test_calls_that_fail_one_after_the_other_are_one_stall() -> None:
     for _ in range(3):
         fail(calls, clock)
 
-    assert str(calls.stall(5_000)) == "calls have failed for 12.0 s: no answer in time"
+    assert str(calls.stall(5_000)) == "no answer to read 'a' for 12.0 s: no answer in time"
 
 
 @pytest.mark.parametrize("refusal", [None, Conflict("it is there")])

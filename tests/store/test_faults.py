@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -13,6 +14,7 @@ from rookery.errors import Conflict, Unavailable
 from rookery.store.meter import RETRIES
 from rookery.store.open import open_store
 from rookery.store.port import NotFound, Store
+from rookery.store.probe import probe
 from rookery.testing.s3proxy import Delays, Fault, Rule, S3Proxy
 from rookery.testing.seaweed import SeaweedServer
 
@@ -178,6 +180,44 @@ async def test_wrong_keys_are_told_at_once(seaweed: SeaweedServer, path: str) ->
     with pytest.raises(Unavailable, match="access is refused") as caught:
         await store.create("key", [DATA])
     assert "wrong-secret" not in str(caught.value)
+
+
+async def test_wrong_keys_end_a_list_at_its_first_attempt(
+    seaweed: SeaweedServer, path: str
+) -> None:
+    before = RETRIES.labels("list").value
+    with pytest.raises(Unavailable, match=r"access is refused.*403 SignatureDoesNotMatch"):
+        await open_store(seaweed.url(path, **WRONG)).list("a/")
+    assert RETRIES.labels("list").value == before
+
+
+async def test_wrong_keys_are_reported_by_the_probe_as_they_are(
+    seaweed: SeaweedServer, path: str
+) -> None:
+    with pytest.raises(Unavailable, match=r"cannot create .*access is refused"):
+        await probe(open_store(seaweed.url(path, **WRONG)), "s3://b")
+
+
+async def test_an_endpoint_without_tls_is_reported_at_once(
+    seaweed: SeaweedServer, path: str
+) -> None:
+    store = open_store(seaweed.url(path, seaweed.endpoint.replace("http:", "https:")))
+    with pytest.raises(Unavailable, match="does not speak TLS: write http"):
+        await store.list("a/")
+
+
+async def test_an_endpoint_of_the_environment_may_be_plain(
+    seaweed: SeaweedServer, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = dict(parse_qsl(urlsplit(seaweed.url(path)).query))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", options["endpoint"])
+    monkeypatch.setenv("AWS_REGION", options["region"])
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["access_key_id"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret_access_key"])
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    store = open_store(f"s3://{path}")
+    await store.create("key", [DATA])
+    assert await store.read("key") == DATA
 
 
 async def test_a_bucket_that_is_not_there_is_no_missing_object(seaweed: SeaweedServer) -> None:

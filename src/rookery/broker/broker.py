@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 # How often offsets are looked for that nobody uses (Kafka's offsets.retention.check.interval.ms).
 _OFFSETS_INTERVAL_MS: Final = 600_000
 _REJOIN_SECONDS: Final = 1.0
+# A call that has waited less is not what keeps a start.
+_WAIT_MS: Final = 1_000
 
 
 class Broker:
@@ -139,6 +141,17 @@ class Broker:
         await self.storage.begin(self.replica)
         await self._survey()
         self._begin_chores()
+
+    def waits_for(self) -> str:
+        """Return what a start that has not ended waits for."""
+        stuck = [
+            (stall.ms, f"{calls.name}: {stall}")
+            for calls in self.storage.dependencies.values()
+            if (stall := calls.stall(_WAIT_MS)) is not None
+        ]
+        if stuck:
+            return max(stuck)[1]
+        return f"reading the cluster log, at entry {self.replica.state.applied}"
 
     async def _create_cluster(self) -> None:
         """Begin the cluster, unless another process does so at the same time."""

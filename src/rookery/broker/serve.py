@@ -31,9 +31,14 @@ log = logging.getLogger(__name__)
 
 OK: Final = 0
 FAILED: Final = 1
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+# As for Kafka, whose JVM ends in order after each of these.
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # What comes after the drain, besides it: the last entry, the last sync.
 _LEAVE_SECONDS: Final = 0.8
+_GIVE_UP_SECONDS: Final = 3.0
+# A start that takes longer reports what it waits for, first after this and then at this interval.
+_FIRST_REPORT_SECONDS: Final = 3.0
+_REPORT_SECONDS: Final = 15.0
 # Requests make many objects that live shortly; looking through all that live for long, which the
 # default of 700 does often, costs more than half of what a large request costs otherwise. A look at
 # the young ones, and soon after at their survivors, stops the process for a millisecond or two;
@@ -76,7 +81,9 @@ class Stop:
     def on_signals(self) -> None:
         """Have the usual signals say it; the second one ends the process at once."""
         for one in SIGNALS:
-            self._loop.add_signal_handler(one, self._signalled, one)
+            # `nohup` has the process ignore the end of its terminal.
+            if signal.getsignal(one) is not signal.SIG_IGN:
+                self._loop.add_signal_handler(one, self._signalled, one)
 
     def _signalled(self, one: signal.Signals) -> None:
         if self.wanted.is_set():
@@ -96,14 +103,18 @@ async def serve(settings: BrokerSettings, stop: Stop, when_ready: Callable[[Serv
     """
     if not settings.store and not settings.log_dir:
         check_folder(settings.data)
+    # Until here a signal has its default effect: nothing is begun that would have to be ended.
     broker = Broker(settings)
+    stop.on_signals()
     observer = Observer(broker)
     # First, so that a taken port is told before the cluster hears of this broker, and so that
     # somebody answers while a long log is read.
     http = None
     try:
         http = await serve_http(observer, settings.http_listen)
-        await broker.start()
+        if not await _start(broker, stop):
+            await _give_up(broker, http)
+            return OK
     except BaseException:
         await _give_up(broker, http)
         raise
@@ -117,6 +128,30 @@ async def serve(settings: BrokerSettings, stop: Stop, when_ready: Callable[[Serv
     when_ready(_served(broker, http))
     code = await _until_stop(broker, stop)
     return max(code, await _leave(broker, http))
+
+
+async def _start(broker: Broker, stop: Stop) -> bool:
+    """Start a broker; return False if it was asked to stop before it was ready."""
+    start = asyncio.create_task(broker.start())
+    report = asyncio.create_task(_report_start(broker))
+    stopped = asyncio.create_task(stop.wanted.wait())
+    try:
+        await asyncio.wait({start, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if start.done():
+            await start
+        return start.done()
+    finally:
+        for task in (start, report, stopped):
+            task.cancel()
+        await asyncio.gather(start, report, stopped, return_exceptions=True)
+
+
+async def _report_start(broker: Broker) -> None:
+    seconds = _FIRST_REPORT_SECONDS
+    while True:
+        await asyncio.sleep(seconds)
+        log.warning("still starting: %s", broker.waits_for())
+        seconds = _REPORT_SECONDS
 
 
 def check_folder(data: str) -> None:
@@ -173,12 +208,17 @@ async def _until_stop(broker: Broker, stop: Stop) -> int:
 
 async def _give_up(broker: Broker, http: HttpServer | None) -> None:
     """Close what a start that failed has opened: an open port could keep the loop from closing."""
-    if http is not None:
-        await http.stop(grace_ms=0)
-    await asyncio.gather(*(listener.stop(grace_ms=0) for listener in broker.listeners))
-    await broker.replica.close()
-    await broker.cluster_log.close()
-    broker.node_lock.close()
+    try:
+        async with asyncio.timeout(_GIVE_UP_SECONDS):
+            if http is not None:
+                await http.stop(grace_ms=0)
+            await asyncio.gather(*(listener.stop(grace_ms=0) for listener in broker.listeners))
+            await broker.replica.close()
+            await broker.cluster_log.close()
+            broker.node_lock.close()
+    except TimeoutError:
+        log.critical("could not close what the start had opened; ending all the same")
+        os._exit(FAILED)
 
 
 async def _leave(broker: Broker, http: HttpServer | None) -> int:

@@ -85,7 +85,6 @@ async def _serve_one(settings: BrokerSettings, as_json: bool) -> int:  # noqa: F
     from rookery.broker.serve import Stop, serve  # noqa: PLC0415
 
     stop = Stop()
-    stop.on_signals()
     return await serve(settings, stop, lambda served: _tell([served], as_json=as_json))
 
 

@@ -26,10 +26,15 @@ def client_options(address: Address) -> ClientConfig:
         "connect_timeout": timedelta(milliseconds=address.patience.timeout_ms),
         # Each attempt has a time of its own, by its size; this only ends what was forgotten.
         "timeout": timedelta(hours=1),
+        # The endpoint's scheme decides, whether the URL or the environment names it.
+        "allow_http": True,
     }
-    endpoint = address.options.get("endpoint", address.options.get("base_url", ""))
-    if endpoint.startswith("http://"):
-        options["allow_http"] = True
+    endpoint = address.options.get("endpoint", address.options.get("base_url", "https://"))
+    if not endpoint.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"store {address.name!r}: the endpoint {endpoint[:80]!r} is not a URL; write "
+            "http://host:port or https://host:port"
+        )
     return options
 
 

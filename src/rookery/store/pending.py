@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import count
 from typing import NamedTuple
 
@@ -18,14 +19,12 @@ class Stall(NamedTuple):
     """The call that has waited longest, or failed first."""
     ms: int
     error: str
-    """Why the last call failed; empty if calls hang."""
+    """Why the last attempt failed; empty if none has ended."""
 
     def __str__(self) -> str:
         """Return it as a problem for people."""
-        seconds = f"{self.ms / 1000:.1f} s"
-        if self.error:
-            return f"calls have failed for {seconds}: {self.error}"
-        return f"no answer to {self.what} for {seconds}"
+        reason = f": {self.error}" if self.error else ""
+        return f"no answer to {self.what} for {self.ms / 1000:.1f} s{reason}"
 
 
 class PendingCalls:
@@ -48,6 +47,7 @@ class PendingCalls:
     def call(self, what: str) -> Iterator[None]:
         """Count a call as pending until the block ends."""
         number = next(self._numbers)
+        token = _CURRENT.set(self)
         begun = self._begun[number] = (self._clock.monotonic_ms(), what)
         try:
             yield
@@ -56,12 +56,21 @@ class PendingCalls:
             self._error = str(error)
             raise
         except Exception:
-            self._failing = None  # a refusal is an answer
+            self._answered()  # a refusal is an answer
             raise
         else:
-            self._failing = None
+            self._answered()
         finally:
+            _CURRENT.reset(token)
             del self._begun[number]
+
+    def note(self, reason: str) -> None:
+        """Keep why an attempt failed that will be repeated."""
+        self._error = reason
+
+    def _answered(self) -> None:
+        self._failing = None
+        self._error = ""
 
     @property
     def is_idle(self) -> bool:
@@ -76,5 +85,14 @@ class PendingCalls:
             return None
         begun_ms, what = min(waits)
         passed_ms = self._clock.monotonic_ms() - begun_ms
-        error = self._error if self._failing is not None else ""
-        return Stall(what, passed_ms, error) if passed_ms >= least_ms else None
+        return Stall(what, passed_ms, self._error) if passed_ms >= least_ms else None
+
+
+_CURRENT: ContextVar[PendingCalls | None] = ContextVar("pending calls", default=None)
+
+
+def note(reason: str) -> None:
+    """Keep why an attempt at the call under way failed."""
+    calls = _CURRENT.get()
+    if calls is not None:
+        calls.note(reason)

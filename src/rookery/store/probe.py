@@ -7,10 +7,11 @@ brokers would overwrite each other's entries without a word.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from rookery.clock import Random, SystemRandom
-from rookery.errors import ConfigError, Conflict
+from rookery.errors import ConfigError, Conflict, Error
 from rookery.store.port import Store
 
 PROBES: Final = "_rookery/probe/"
@@ -34,8 +35,12 @@ async def probe(store: Store, name: str, random: Random | None = None) -> None:
     try:
         await _probe_create(store, name, key)
         await _probe_replace(store, name, key)
-    finally:
-        await store.delete(key)
+    except Error:
+        # What went wrong first is what the caller needs to know.
+        with suppress(Error):
+            await store.delete(key)
+        raise
+    await store.delete(key)
 
 
 async def _probe_create(store: Store, name: str, key: str) -> None:

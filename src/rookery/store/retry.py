@@ -21,6 +21,7 @@ from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.errors import Unavailable
 from rookery.store.address import Address
 from rookery.store.meter import RETRIES
+from rookery.store.pending import note
 
 _FIRST_PAUSE_MS: Final = 50.0
 _LONGEST_PAUSE_MS: Final = 5_000.0
@@ -28,6 +29,26 @@ _LONGEST_PAUSE_MS: Final = 5_000.0
 _SPREAD: Final = 0.5
 _TEXT: Final = 300
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
+_REFUSED: Final = "access is refused: check the access key, its secret and what they allow"
+_ENDPOINT: Final = "the endpoint cannot be used: write http://host:port or https://host:port"
+# What no further attempt can mend, by what the client's text holds, and what to do.
+_PERMANENT: Final = (
+    (r"status code: 40[13]\b", _REFUSED),
+    (r"<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|ExpiredToken)<", _REFUSED),
+    (r"<Code>InvalidBucketName<", "the bucket's name is not valid"),
+    (
+        r"<Code>(AuthorizationHeaderMalformed|PermanentRedirect)<|incorrectly configured region",
+        "the bucket is in another region: set the option region",
+    ),
+    (r"HTTP error: builder error", _ENDPOINT),
+    (r"InvalidContentType", "the endpoint does not speak TLS: write http://host:port"),
+    (r"InvalidCertificate", "the endpoint's certificate is not trusted"),
+)
+_CAUSES: Final = re.compile(r'(?:message: |error: )"([^"\n]{1,80})"')
+_ANSWER: Final = re.compile(
+    r"status code: (\d+).{0,200}?<Code>([^<]{1,80})</Code>\s*<Message>([^<]{1,200})</Message>",
+    re.DOTALL,
+)
 
 T = TypeVar("T")
 
@@ -67,6 +88,7 @@ class Retrier:
             try:
                 return await attempt(tried)
             except (BaseError, OSError, Again) as error:  # A time-out is an OSError.
+                note(said(error))
                 if (reason := _hopeless(error)) is not None:
                     raise self._failed(kind, key, reason, error) from error
                 tried += 1
@@ -79,7 +101,7 @@ class Retrier:
             pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)
 
     def _failed(self, kind: str, key: str, what: str, error: Exception) -> Unavailable:
-        return Unavailable(f"store {self._name}: cannot {kind} {key!r}: {what}: {said(error)}")
+        return Unavailable(f"store {self._name}: cannot {kind} {key!r}: {what} ({said(error)})")
 
 
 def lacks_bucket(error: Exception) -> bool:
@@ -90,11 +112,12 @@ def lacks_bucket(error: Exception) -> bool:
 
 def _hopeless(error: Exception) -> str | None:
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
-        return "access is refused"
+        return _REFUSED
     # Attempts know what a missing object means; if they pass it on, it is the bucket.
     if isinstance(error, FileNotFoundError) or lacks_bucket(error):
         return "there is no such bucket"
-    return None
+    text = str(error)
+    return next((reason for words, reason in _PERMANENT if re.search(words, text)), None)
 
 
 def said(error: Exception) -> str:
@@ -102,7 +125,9 @@ def said(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     text, _, inner = str(error).partition("\n\nDebug source:")
-    # Why there was no connection is told in the inner text alone.
-    cause = re.search(r'message: "([^"\n]{1,80})"', inner)
+    if answer := _ANSWER.search(text):
+        return f"{answer[1]} {answer[2]}: {answer[3]}"
+    # Why there was no connection is in the inner text alone.
+    cause = _CAUSES.search(inner)
     line = " ".join(text.split())[:_TEXT]
     return f"{line} ({cause[1]})" if cause else line

@@ -21,6 +21,7 @@ from rookery.cluster.etcd.messages import (
 from rookery.cluster.etcd.refusal import StaleToken, refusal
 from rookery.cluster.etcd.rpc import grpc
 from rookery.errors import Unavailable
+from rookery.store.pending import note
 
 if TYPE_CHECKING:
     # Generic for type checkers only.
@@ -82,6 +83,7 @@ class Client:
                 return Answer(await self._try(at, method, request, patience), tries)
             except grpc.aio.AioRpcError as error:
                 self._check_passing(error)
+                note(error.details() or error.code().name)
                 self._leave(at)
                 if now() >= deadline:
                     raise self._silent(error) from error

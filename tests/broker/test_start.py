@@ -1,0 +1,62 @@
+"""A start that waits for a store which does not answer: what it reports, and how it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from contextlib import suppress
+
+import pytest
+
+from rookery.broker import broker as broker_module
+from rookery.broker import serve as serve_module
+from rookery.broker.serve import OK, Served, Stop, serve
+from rookery.broker.settings import BrokerSettings
+from rookery.testing.ports import free_port
+
+
+def settings() -> BrokerSettings:
+    endpoint = f"http://127.0.0.1:{free_port()}"
+    store = f"s3://bucket?endpoint={endpoint}&region=r&access_key_id=a&secret_access_key=b"
+    return BrokerSettings(store=store, listen="127.0.0.1:0", http_listen="")
+
+
+def never_ready(_: Served) -> None:
+    pytest.fail("there is no store")
+
+
+async def test_a_start_reports_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(serve_module, "_FIRST_REPORT_SECONDS", 0.1)
+    monkeypatch.setattr(serve_module, "_REPORT_SECONDS", 0.1)
+    monkeypatch.setattr(broker_module, "_WAIT_MS", 1)
+    caplog.set_level(logging.INFO)
+    stop = Stop()
+    serving = asyncio.create_task(serve(settings(), stop, never_ready))
+    async with asyncio.timeout(4):
+        while "Connection refused" not in caplog.text:  # noqa: ASYNC110 (a log tells nobody)
+            await asyncio.sleep(0.01)
+    stop.wanted.set()
+    assert await asyncio.wait_for(serving, 4) == OK
+    assert "still starting: store s3://bucket: no answer to list" in caplog.text
+
+
+async def test_the_first_signal_ends_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = asyncio.Event()
+    start = broker_module.Broker.start
+
+    async def begin(self: broker_module.Broker) -> None:
+        begun.set()
+        await start(self)
+
+    monkeypatch.setattr(broker_module.Broker, "start", begin)
+    serving = asyncio.create_task(serve(settings(), Stop(), never_ready))
+    await asyncio.wait_for(begun.wait(), 4)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await asyncio.wait_for(serving, 4) == OK
+    for one in serve_module.SIGNALS:
+        with suppress(ValueError):
+            asyncio.get_running_loop().remove_signal_handler(one)
