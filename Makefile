@@ -8,10 +8,10 @@ NATIVE := $(wildcard src/rookery/*/*.pyx src/rookery/*/*.pxd)
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo test check bench fuzz long crash faults killing soak stock spark42 large clean
+.PHONY: help demo test test-peers test-faults check bench fuzz long crash faults killing soak stock spark42 large clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml scripts/setup $(NATIVE)
 	@scripts/setup $(PYTHON) $(VENV)
@@ -25,8 +25,14 @@ demo: $(READY) $(PEERS) ## See it work: a killed broker, a killed pipeline, and 
 	@$(BIN)/rookery demo
 	@$(BIN)/rookery demo --tables --records 200k --report build/report.html
 
-test: $(READY) $(PEERS) ## Run the tests (starts a real Kafka for some of them)
+test: $(READY) $(PEERS) ## Run the tests of every change (one Kafka, Spark, S3 and etcd): 12 minutes
 	@scripts/test
+
+test-peers: $(READY) $(PEERS) ## Run the tests with Java tools, further servers and second backends
+	@scripts/test peers
+
+test-faults: $(READY) $(PEERS) ## Run the tests that kill, pause, cut off and abuse processes
+	@scripts/test faults
 
 check: $(READY) ## Format, lint, types, layers
 	@scripts/check

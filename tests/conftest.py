@@ -1,8 +1,9 @@
 """Real Apache Kafkas, servers behind brokers on many hosts, and Spark, for whoever asks by name.
 
-They start when the first test needs them and live until the session ends; under pytest-xdist each
-worker has its own. Topics, groups and transactional ids must therefore be a test's own. A test
-that stops or kills a server starts it again, or makes a `KafkaServer` for itself.
+They start when the first test needs them and live until the session ends. Tests that share a
+server run on one worker of pytest-xdist (see `tests/tiers.py`), so a whole run starts each server
+once. Topics, groups and transactional ids must therefore be a test's own. A test that stops or
+kills a server starts it again, or makes a `KafkaServer` for itself.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rookery.testing.backends import ETCD, Backend
+from rookery.testing.etcd import EtcdCluster
 from rookery.testing.kafka import KafkaCluster, KafkaNode, KafkaServer
 from rookery.testing.properties import LISTENERS, KafkaSettings
+from rookery.testing.seaweed import SeaweedServer
+from tests.budget import charge
+from tests.tiers import KAFKA, Tier, find_group, find_tier, rank_group
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +35,6 @@ os.environ.setdefault("PYTHONFAULTHANDLER", "1")
 # A short run is over before the optimizing compiler has paid for itself.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 USERS = {"alice": "alice-secret", "admin": "admin-secret"}
-FIXTURES = frozenset({"kafka", "kafka_secure", "kafka_cluster"})
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +56,34 @@ def backend() -> Iterator[Backend]:
     """One S3 server and one etcd; each test takes a name of its own in them."""
     with Backend(ETCD) as servers:
         yield servers
+
+
+@pytest.fixture(scope="session")
+def seaweed(backend: Backend) -> SeaweedServer:
+    """The S3 server; each test takes a prefix of its own in it."""
+    return backend.seaweed
+
+
+@pytest.fixture(scope="session")
+def etcd(backend: Backend) -> EtcdCluster:
+    """The etcd, of one member; each test takes the name of a log of its own in it."""
+    assert backend.etcd is not None
+    return backend.etcd
+
+
+@pytest.fixture(scope="session")
+def own_kafka() -> None:
+    """A test that asks for this starts Kafka servers of its own, and belongs to the peers."""
+
+
+@pytest.fixture(scope="session")
+def own_spark() -> None:
+    """A test that asks for this starts Spark processes of its own, and belongs to the peers."""
+
+
+@pytest.fixture(scope="session")
+def own_victim() -> None:
+    """A test that asks for this kills or pauses processes of its own under load."""
 
 
 @pytest.fixture(scope="session")
@@ -101,19 +133,33 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:.*_text is deprecated:DeprecationWarning")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whatever uses a real Kafka, so that `-m "not kafka"` leaves it out."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run choose one tier; without a choice it has all of them."""
+    parser.addoption("--tier", choices=list(Tier), help="run the tests of one tier only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the chosen tier, and send those that share a server to one worker."""
+    tier = config.getoption("--tier")
+    if tier is not None:
+        others = [item for item in items if find_tier(item) != tier]
+        items[:] = [item for item in items if find_tier(item) == tier]
+        config.hook.pytest_deselected(items=others)
     for item in items:
-        if FIXTURES & set(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.xdist_group(find_group(item)))
+        if KAFKA & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
+    items.sort(key=lambda item: rank_group(find_group(item)))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what Kafka said beside a failed test."""
+    """Hold a test to its time budget, and show what Kafka said beside one that failed."""
     report = yield
+    if item.config.getoption("--tier") == Tier.TEST:
+        charge(item, report)
     if report.failed:
         for node in _nodes(item):
             report.sections.append((f"Kafka node {node.id}: {node.log}", node.last_words()))

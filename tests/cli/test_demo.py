@@ -58,6 +58,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "TMPDIR": str(folder)}
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_nothing_is_lost_and_nothing_left_behind(tmp_path: Path) -> None:
     done = subprocess.run(
         command("demo", "--records", "20k", "--json"),
@@ -75,6 +76,7 @@ def test_nothing_is_lost_and_nothing_left_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_words_for_people(tmp_path: Path) -> None:
     done = subprocess.run(
         command("demo", "--records", "5k", "--durability", "os"),
@@ -90,6 +92,7 @@ def test_words_for_people(tmp_path: Path) -> None:
     assert "Nothing lost, nothing doubled" in done.stdout
 
 
+@pytest.mark.usefixtures("own_victim")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     with subprocess.Popen(

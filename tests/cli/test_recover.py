@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,12 +17,6 @@ from tests.cli.storage import Broker, run
 def _without_other_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ROOKERY_CONFIG", raising=False)
-
-
-@pytest.fixture(scope="module")
-def etcd() -> Iterator[EtcdCluster]:
-    with EtcdCluster() as cluster:
-        yield cluster
 
 
 def in_store(tmp_path: Path, *flags: str, cluster: str = "") -> Broker:

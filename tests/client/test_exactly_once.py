@@ -67,6 +67,7 @@ def expected() -> list[list[int]]:
     return [list(range(partition, RECORDS, PARTITIONS)) for partition in range(PARTITIONS)]
 
 
+@pytest.mark.usefixtures("own_kafka")
 @pytest.mark.parametrize("end", [KafkaServer.stop, KafkaServer.kill], ids=["stop", "kill"])
 async def test_a_restart_in_the_middle_of_a_stream(
     new_name: Callable[[], str], end: Callable[[KafkaServer], None]

@@ -79,6 +79,7 @@ class Cable:
                 end.transport.abort()
 
 
+@pytest.mark.usefixtures("own_kafka")
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_cut_connections_lose_double_and_swap_nothing(
     new_name: Callable[[], str], seed: int

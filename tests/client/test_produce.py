@@ -177,6 +177,7 @@ async def test_send_waits_while_the_buffer_is_full(client: Client, topic: str) -
     assert 40_000 < most <= 50_000
 
 
+@pytest.mark.usefixtures("own_kafka")
 async def test_a_full_buffer_is_told_in_the_end(new_name: Callable[[], str]) -> None:
     with KafkaServer() as kafka:
         settings = ClientSettings(
@@ -198,6 +199,7 @@ async def test_a_full_buffer_is_told_in_the_end(new_name: Callable[[], str]) -> 
                 await producer.close(timeout_ms=100)
 
 
+@pytest.mark.usefixtures("own_kafka")
 async def test_a_dead_cluster_is_told_with_its_cause(new_name: Callable[[], str]) -> None:
     topic = new_name()
     with KafkaServer() as kafka:

@@ -61,6 +61,7 @@ async def test_a_refused_login_is_told_at_once(
     assert password not in str(caught.value)
 
 
+@pytest.mark.usefixtures("own_kafka")
 async def test_a_mechanism_that_is_not_offered(new_name: Callable[[], str]) -> None:
     settings = KafkaSettings(
         listeners=("SASL_PLAINTEXT",),
@@ -119,6 +120,7 @@ async def test_no_login_on_a_listener_that_wants_one(kafka_secure: KafkaServer) 
             await client.admin.describe_cluster(timeout_ms=1_500)
 
 
+@pytest.mark.usefixtures("own_kafka")
 async def test_a_login_is_renewed_before_it_ends(new_name: Callable[[], str]) -> None:
     settings = KafkaSettings(
         listeners=LISTENERS,

@@ -6,7 +6,7 @@ import itertools
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
@@ -29,12 +29,6 @@ from tests.contracts.cluster_log import ClusterLogContract, append_many, read_al
 
 _names = (f"log-{number}" for number in itertools.count())
 Open = Callable[[str], ClusterLog]
-
-
-@pytest.fixture(scope="module")
-def etcd() -> Iterator[EtcdCluster]:
-    with EtcdCluster() as cluster:
-        yield cluster
 
 
 @pytest.fixture

@@ -34,9 +34,8 @@ asking.join()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no forks")
-def test_what_is_started_comes_up() -> None:
-    with EtcdCluster() as etcd:
-        program = [sys.executable, "-c", _STARTS, etcd.url("forks")]
-        done = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
+def test_what_is_started_comes_up(etcd: EtcdCluster) -> None:
+    program = [sys.executable, "-c", _STARTS, etcd.url("forks")]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["0"] * 500, done.stderr

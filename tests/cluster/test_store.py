@@ -4,7 +4,6 @@ import asyncio
 import random
 import secrets
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,12 +33,6 @@ class TestFileStore(ClusterLogContract):
     @pytest.fixture
     def url(self, tmp_path: Path) -> str:
         return f"store:file://{tmp_path}/objects?poll=1ms"
-
-
-@pytest.fixture(scope="module")
-def seaweed() -> Iterator[SeaweedServer]:
-    with SeaweedServer() as server:
-        yield server
 
 
 class TestS3Store(ClusterLogContract):

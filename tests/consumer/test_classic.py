@@ -179,6 +179,7 @@ def test_members_that_assign_in_another_way_are_told_of(topics: Logs) -> None:
         other.leave()
 
 
+@pytest.mark.usefixtures("own_kafka")
 def test_brokers_that_know_no_others() -> None:
     only = KafkaSettings(properties={"group.coordinator.rebalance.protocols": "classic"})
     with KafkaServer(only) as server, Logs(server.bootstrap) as logs:

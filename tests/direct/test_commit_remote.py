@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,8 +10,7 @@ from rookery.cluster.state.sinks import Batch
 from rookery.direct.commit import commit, last_commit
 from rookery.direct.log import DirectLog
 from rookery.direct.place import Place
-from rookery.testing.etcd import EtcdCluster
-from rookery.testing.seaweed import SeaweedServer
+from rookery.testing.backends import Backend
 from tests.direct.sinking import (
     BATCH,
     faults,
@@ -25,20 +23,11 @@ from tests.direct.sinking import (
 )
 
 
-@pytest.fixture(scope="module")
-def seaweed() -> Iterator[SeaweedServer]:
-    with SeaweedServer() as server:
-        yield server
-
-
 @pytest.fixture(params=["store", "etcd"])
-def place(request: pytest.FixtureRequest, seaweed: SeaweedServer) -> Iterator[Place]:
-    store = seaweed.url(f"ready/{request.param}")
-    if request.param == "store":
-        yield Place(store=store)
-        return
-    with EtcdCluster() as etcd:
-        yield Place(store=store, cluster=etcd.url())
+def place(request: pytest.FixtureRequest, backend: Backend) -> Place:
+    name = f"commit-{request.param}"
+    cluster = backend.cluster(name) if request.param == "etcd" else ""
+    return Place(store=backend.store(name), cluster=cluster)
 
 
 async def test_writers_on_several_hosts_are_committed_together(place: Place) -> None:

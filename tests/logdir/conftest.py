@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rookery.testing.kafkadir import Made, Seen, make
+from rookery.testing.folder import copy_folder
+from rookery.testing.kafkadir import Made, Seen
+from rookery.testing.kafkadircache import make_cached
 
 Copy = Callable[[Seen], Path]
 
-# The first test that asks for it waits for four lives of a Kafka, on a machine that may be busy.
+# If none is cached, the first test waits for four lives of a Kafka.
 SECONDS = 900
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The directory after kill -9, and after an orderly end."""
-    return make(tmp_path_factory.mktemp("kafkadir"))
+    return make_cached(tmp_path_factory.mktemp("kafkadir") / "made")
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def copied(tmp_path: Path) -> Copy:
     """Copies a directory, so that a test may do to it what it likes."""
 
     def copy(seen: Seen) -> Path:
-        return Path(shutil.copytree(seen.folder, tmp_path / "copy"))
+        return copy_folder(seen.folder, tmp_path / "copy")
 
     return copy
 

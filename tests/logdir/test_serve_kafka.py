@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from confluent_kafka.admin import (
 
 from rookery.broker.settings import BrokerSettings
 from rookery.testing.broker import BrokerProcess
+from rookery.testing.folder import copy_folder
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkadir import CODECS, SECONDS, Made, Seen, look
 from rookery.testing.properties import KafkaSettings
@@ -130,7 +130,7 @@ class Home:
 def home(made: Made, tmp_path: Path) -> Iterator[Home]:
     data = tmp_path / "kafka" / "node-1" / "data"
     data.parent.mkdir(parents=True)
-    shutil.copytree(made.stopped.folder, data)
+    copy_folder(made.stopped.folder, data)
     settings = KafkaSettings(properties={"log.retention.ms": "-1", "log.cleaner.enable": "false"})
     with_kafka = KafkaServer(settings, folder=tmp_path / "kafka")
     try:

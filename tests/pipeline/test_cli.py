@@ -78,6 +78,7 @@ def _killed_after_batches(path: Path, manifests: Path) -> None:
     assert len(list(manifests.glob("*.json"))) < RECORDS // 40
 
 
+@pytest.mark.usefixtures("own_spark")
 @pytest.mark.timeout(900)
 def test_a_run_that_is_killed_goes_on(log: Log, tmp_path: Path, capsys: Any) -> None:
     values = [json.dumps({"id": n, "name": "rook"}).encode() for n in range(RECORDS)]
@@ -106,6 +107,7 @@ def test_a_run_that_is_killed_goes_on(log: Log, tmp_path: Path, capsys: Any) -> 
     _ask_for_the_rest(path, tmp_path, capsys)
 
 
+@pytest.mark.usefixtures("own_spark")
 @pytest.mark.timeout(600)
 def test_a_run_ends_after_its_batch_when_it_is_told_to(log: Log, tmp_path: Path) -> None:
     log.write("birds", [Message(b'{"id": 1, "name": "rook"}')])

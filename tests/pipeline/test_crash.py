@@ -46,6 +46,7 @@ def drive(folder: Path, step: str = "", mode: str = "append") -> int:
     return done.returncode
 
 
+@pytest.mark.usefixtures("own_victim")
 @pytest.mark.timeout(600)
 def test_a_driver_may_die_before_every_step(tmp_path: Path) -> None:
     for step in STEPS:
@@ -72,6 +73,7 @@ def test_a_driver_may_die_before_every_step(tmp_path: Path) -> None:
 UPSERT_STEPS = ["_Split", "_Rewrite", STEPS[4], "_Latest", "done"]
 
 
+@pytest.mark.usefixtures("own_victim")
 @pytest.mark.timeout(600)
 def test_a_driver_may_die_in_the_middle_of_an_upsert(tmp_path: Path) -> None:
     for step in UPSERT_STEPS:

@@ -57,6 +57,7 @@ def declared(folder: Path, store: str) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("own_spark")
 @pytest.mark.timeout(900)
 def test_spark_runs_what_was_exported(log: Log, tmp_path: Path) -> None:
     values = [json.dumps({"id": n, "name": "rook" if n else ""}).encode() for n in range(10)]

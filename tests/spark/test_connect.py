@@ -18,6 +18,7 @@ from tests.spark.topics import fill_topic
 _DAEMON = "spark.python.daemon.module"
 
 
+@pytest.mark.usefixtures("own_spark")
 @pytest.mark.timeout(600)
 def test_source_view_stream_and_sink_over_connect(tmp_path: Path) -> None:
     values = [f"value {number:03}" for number in range(300)]

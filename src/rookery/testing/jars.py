@@ -83,7 +83,7 @@ def bundle_jars(
     if target.is_dir():
         return target
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / f"{bundle.folder}.lock"):
+    with locked(cache / f"{bundle.folder}.lock"):
         if not target.is_dir():
             _fetch(bundle, target, progress or sys.stderr.write)
     return target
@@ -101,9 +101,10 @@ def program(name: str) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock between processes while the block runs."""
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go of it when the process dies
+        fcntl.flock(file, fcntl.LOCK_EX)  # the kernel releases it when the process dies
         yield
 
 

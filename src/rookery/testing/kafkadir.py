@@ -11,7 +11,6 @@ settings that were changed, groups, users, rules of access; four lives, two of w
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -39,6 +38,7 @@ from confluent_kafka.admin import (
 )
 
 from rookery.formats.logfile.names import LOG_STARTS
+from rookery.testing.folder import copy_folder
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.properties import KafkaSettings
 from rookery.testing.wait import wait_until
@@ -127,12 +127,12 @@ def make(home: Path) -> Made:
             life()
         seen = look(server, home / "killed")
         server.kill()
-        shutil.copytree(server.data, home / "killed")
+        copy_folder(server.data, home / "killed")
         server.start()
         maker.fourth()
         again = look(server, home / "stopped")
         server.stop()
-        shutil.copytree(server.data, home / "stopped")
+        copy_folder(server.data, home / "stopped")
     finally:
         server.close()
     return Made(seen, again)

@@ -334,7 +334,7 @@ class Both(Likeness):
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[KafkaServer]:
+def kafka(own_kafka: None) -> Iterator[KafkaServer]:
     """One server that assigns at once; by itself it lets some time pass between assignments."""
     with KafkaServer(KafkaSettings(properties=_AT_ONCE)) as server:
         yield server
@@ -359,6 +359,7 @@ async def asked_alike(kafka: KafkaServer, settings: ConsumerSettings) -> AsyncIt
         await groups.close()
 
 
+@pytest.mark.usefixtures("own_kafka")
 @pytest.mark.kafka
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
 async def test_other_policies(policy: Literal["disabled", "upgrade"]) -> None:

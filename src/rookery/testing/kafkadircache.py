@@ -1,0 +1,71 @@
+"""The directory of `kafkadir`, made once and kept in a cache folder.
+
+Its name carries Kafka's version and a hash of the code that makes it, so a change of either makes
+a new one. Kafka itself would expire what it holds after some days, so an old one is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import pickle
+import shutil
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rookery.testing import kafkadir, properties
+from rookery.testing.folder import copy_folder
+from rookery.testing.jars import VERSION, locked
+from rookery.testing.kafkadir import Made, Seen, make
+
+MAX_AGE_SECONDS: Final = 3 * 24 * 3600
+_SEEN: Final = "seen.pickle"
+
+
+def make_cached(home: Path, cache: Path | None = None) -> Made:
+    """Return a copy of the directory in the new folder `home`.
+
+    It is made first if no recent one is kept. Any number of processes may ask at once: one
+    makes it, the others wait.
+    """
+    cache = cache or Path.home() / ".cache" / "rookery"
+    cache.mkdir(parents=True, exist_ok=True)
+    kept = cache / f"kafkadir-{VERSION}-{_hash()}"
+    with locked(cache / f"{kept.name}.lock"):
+        if not _is_recent(kept):
+            _keep(kept)
+    copy_folder(kept, home)
+    # We wrote this file ourselves.
+    made: Made = pickle.loads((home / _SEEN).read_bytes())  # noqa: S301
+    return Made(_moved(made.killed, home), _moved(made.stopped, home))
+
+
+def _hash() -> str:
+    digest = hashlib.sha256()
+    for module in (kafkadir, properties):
+        digest.update(inspect.getsource(module).encode())
+    return digest.hexdigest()[:12]
+
+
+def _is_recent(kept: Path) -> bool:
+    seen = kept / _SEEN
+    return seen.exists() and time.time() - seen.stat().st_mtime < MAX_AGE_SECONDS
+
+
+def _keep(kept: Path) -> None:
+    shutil.rmtree(kept, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=kept.parent) as folder:
+        work = Path(folder) / "made"
+        work.mkdir()
+        made = make(work)
+        shutil.rmtree(work / "kafka", ignore_errors=True)
+        (work / _SEEN).write_bytes(pickle.dumps(made))
+        # A rename is all or nothing: a process that is killed leaves no half of it.
+        work.rename(kept)
+
+
+def _moved(seen: Seen, home: Path) -> Seen:
+    return replace(seen, folder=home / seen.folder.name)
