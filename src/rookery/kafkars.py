@@ -1,17 +1,21 @@
-"""kafkars' interface over our own stream: `ConsumerManager`, `SourceTopic`, `PartitionInfo`.
+"""The interface of kafkars, now kafkarrow, over our own stream.
 
     manager = ConsumerManager(
         {"bootstrap.servers": "localhost:9092"},
         [SourceTopic.from_relative_time("orders", 3_600_000)],
-        cutoff_ms=None,
         batch_size=10_000,
     )
     while not manager.is_live():
         table = manager.poll(timeout_ms=100)
 
-What differs from kafkars is what it promised and did not keep: rows come in the order of time over
-all partitions, whichever broker is slow; memory is bounded in bytes beside rows; `is_live` is true
-when everything has been returned, not when it has been seen; nothing is joined or committed.
+The public names and the positions of arguments are those of kafkarrow; `cutoff_ms`, which kafkars
+had in the third position, is a keyword. What differs is what kafkars promised and did not keep: up
+to the end that a partition had at the start, rows come in the order of time over all partitions,
+whichever broker is slow; memory is bounded in bytes beside rows; `is_live` is true when everything
+has been returned, not when it has been seen; nothing is joined or committed.
+
+A partition that has reached its end holds no rows back. So rows that arrive later come at once, in
+the order in which they arrive.
 
 What happens at the edges:
 
@@ -27,13 +31,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Protocol, Self
 
 import pyarrow as pa
 
 from rookery.client.client import Client
-from rookery.client.librdkafka import client_settings
+from rookery.client.librdkafka import client_settings, config_text
 from rookery.client.settings import ClientSettings
 from rookery.consumer.api import replay
 from rookery.consumer.positions import Offsets, Position
@@ -41,7 +46,21 @@ from rookery.direct.blocking import LoopThread
 from rookery.errors import ConfigError
 from rookery.model.partition import TopicPartition
 
+__all__ = [
+    "MESSAGE_SCHEMA",
+    "PARTITION_STATE_SCHEMA",
+    "ConsumerManager",
+    "PartitionInfo",
+    "SourceTopic",
+    "__version__",
+    "get_message_schema",
+    "get_partition_state_schema",
+    "validate_source_topic",
+]
+
+__version__: Final = version("rookery")
 BATCH_SIZE: Final = 10_000
+MAX_BATCH_SIZE: Final = 100_000_000
 HELD_BATCHES: Final = 5
 """So many batches of rows are held at most, or one batch of Kafka's of each partition, which the
 order needs in any case."""
@@ -140,6 +159,22 @@ class SourceTopic:
 _POLICIES: Final = ("earliest", "latest", "committed", "relative_time", "absolute_time")
 
 
+class AnySourceTopic(Protocol):
+    """A source topic of any library with these attributes, as kafkarrow's own."""
+
+    @property
+    def name(self) -> str:
+        """The topic."""
+
+    @property
+    def policy(self) -> str:
+        """Where its reading begins."""
+
+    @property
+    def time_ms(self) -> int | None:
+        """The time, for policies that need one."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
     """How one partition stands."""
@@ -170,28 +205,34 @@ class ConsumerManager:
 
     def __init__(
         self,
-        config: Mapping[str, str],
-        topics: Sequence[SourceTopic | Mapping[str, Any]],
+        config: Mapping[str, object],
+        topics: Sequence[AnySourceTopic | Mapping[str, Any]],
+        batch_size: int | None = None,
+        *,
         cutoff_ms: int | None = None,
-        batch_size: int = BATCH_SIZE,
     ) -> None:
         """Connect and find out where every partition begins and ends.
 
         Args:
-            config: librdkafka's keys; any that is not known here is refused.
-            topics: which topics, and from where on.
+            config: librdkafka's keys; those without effect are ignored with one warning.
+            topics: which topics, and from where on; kafkarrow's objects and mappings do, too.
+            batch_size: the most rows that `poll` returns; None: `BATCH_SIZE`.
             cutoff_ms: a time at which it counts as live, though there may be more rows by then.
-            batch_size: the most rows that `poll` returns.
 
         Raises:
             ConfigError: a key, a topic or a number cannot be used.
             ApiError: a topic does not exist, or may not be read.
             Unavailable: no broker can be reached.
         """
-        if batch_size < 1:
-            raise ConfigError(f"batch_size={batch_size}: must be above 0")
+        batch_size = BATCH_SIZE if batch_size is None else batch_size
+        if not 1 <= batch_size <= MAX_BATCH_SIZE:
+            raise ConfigError(
+                f"batch_size={batch_size}: must be 1 to {MAX_BATCH_SIZE}; a time is given as "
+                "cutoff_ms="
+            )
         sources = [_source(topic) for topic in topics]
         _check(sources)
+        config = config_text(config)
         settings = client_settings(config)
         starts = {source.name: source.position() for source in sources}
         starts |= _commits(settings, config.get("group.id", ""), sources)
@@ -208,6 +249,9 @@ class ConsumerManager:
             batch_rows=batch_size,
             max_held_rows=HELD_BATCHES * batch_size,
             batch_wait=timedelta(0),
+            # A partition at its end does not hold back the rows of the others.
+            max_idle=timedelta(0),
+            max_transaction_wait=timedelta(0),
         ).open()
 
     def poll(self, timeout_ms: int) -> pa.RecordBatch:
@@ -309,8 +353,41 @@ class ConsumerManager:
         )
 
 
-def _source(topic: SourceTopic | Mapping[str, Any]) -> SourceTopic:
-    return topic if isinstance(topic, SourceTopic) else SourceTopic(**topic)
+def get_message_schema() -> pa.Schema:
+    """Return the schema of what `poll` returns."""
+    return MESSAGE_SCHEMA
+
+
+def get_partition_state_schema() -> pa.Schema:
+    """Return the schema of what `partition_state` returns."""
+    return PARTITION_STATE_SCHEMA
+
+
+def validate_source_topic(topic: AnySourceTopic | Mapping[str, Any]) -> None:
+    """Check a source topic.
+
+    Raises:
+        ValueError: its policy is not known, or its time does not fit the policy.
+    """
+    try:
+        _source(topic)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def _source(topic: AnySourceTopic | Mapping[str, Any]) -> SourceTopic:
+    """Return a topic as ours; a time that its policy does not use is left out, as in kafkarrow."""
+    if isinstance(topic, SourceTopic):
+        return topic
+    if isinstance(topic, Mapping):
+        unknown = sorted(topic.keys() - {"name", "policy", "time_ms"})
+        if unknown or "name" not in topic:
+            raise ConfigError(f"topics: {dict(topic)}: use the keys name, policy and time_ms")
+        name, policy = topic["name"], topic.get("policy", "latest")
+        time_ms = topic.get("time_ms")
+    else:
+        name, policy, time_ms = topic.name, topic.policy, topic.time_ms
+    return SourceTopic(name, policy, time_ms if policy.endswith("_time") else None)
 
 
 def _check(sources: Sequence[SourceTopic]) -> None:

@@ -11,14 +11,31 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from rookery.errors import ErrorCode
 from rookery.testing.broker import BrokerProcess, wait_gone
 from rookery.testing.served import ask
 from rookery.testing.wait import wait_until
+from rookery.wire.messages.consumer_group_heartbeat import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+)
 from rookery.wire.messages.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
 from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from rookery.wire.messages.join_group import (
+    JOIN_GROUP,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from rookery.wire.messages.list_groups import LIST_GROUPS, ListGroupsRequest
+from rookery.wire.messages.sync_group import (
+    SYNC_GROUP,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 
 SECONDS = 20
 PARTITIONS = 4
+SESSION_MS = 1_000
 
 
 def coordinator(bootstrap: str, group: str) -> tuple[int, str]:
@@ -100,6 +117,58 @@ def test_a_paused_coordinator_is_replaced_and_changes_nothing_when_it_wakes(
             assert [place.offset for place in offsets] == [5] * PARTITIONS
         finally:
             one.close()
+
+
+def test_members_that_never_return_after_a_restart_leave_their_groups_empty(
+    tmp_path: Path,
+) -> None:
+    flags = ["--durability", "os", "--caretaker", "off"]
+    flags += ["--classic-groups-min-session-timeout-ms", "1"]
+    flags += ["--consumer-groups-session-timeout-ms", str(SESSION_MS)]
+    with BrokerProcess(tmp_path / "data", flags=flags) as broker:
+        _join_once(broker.bootstrap)
+        broker.kill()
+
+        broker.start()
+
+        wait_until(lambda: states(broker.bootstrap) == {"old": "Empty", "new": "Empty"})
+
+
+def states(bootstrap: str) -> dict[str, str]:
+    """Return the groups' states; a list asks for no group in particular."""
+    answer = ask(bootstrap, LIST_GROUPS, 5, ListGroupsRequest(states_filter=[]))
+    return {group.group_id: group.group_state for group in answer.groups}
+
+
+def _join_once(bootstrap: str) -> None:
+    """Be the one member of a group of each protocol, and send no further heartbeat."""
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    request = JoinGroupRequest(
+        group_id="old",
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=2_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+    joined = ask(bootstrap, JOIN_GROUP, 3, request)
+    part = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")
+    sync = SyncGroupRequest(
+        group_id="old",
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=[part],
+    )
+    assert ask(bootstrap, SYNC_GROUP, 3, sync).error_code is ErrorCode.NONE
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="new",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=2_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    assert ask(bootstrap, CONSUMER_GROUP_HEARTBEAT, 1, beat).error_code is ErrorCode.NONE
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rookery.client.librdkafka import client_settings
@@ -46,12 +48,54 @@ def test_everything() -> None:
     assert (settings.sasl.mechanism, settings.sasl.username) == ("SCRAM-SHA-512", "alice")
 
 
+USUAL = (
+    "allow.auto.create.topics", "api.version.request", "auto.commit.interval.ms",
+    "auto.offset.reset", "broker.address.family", "check.crcs", "client.rack",
+    "connections.max.idle.ms", "debug", "enable.auto.commit", "enable.auto.offset.store",
+    "enable.partition.eof", "fetch.max.bytes", "fetch.message.max.bytes", "fetch.min.bytes",
+    "fetch.wait.max.ms", "group.instance.id", "heartbeat.interval.ms", "log_level",
+    "max.partition.fetch.bytes", "max.poll.interval.ms", "partition.assignment.strategy",
+    "queued.max.messages.kbytes", "queued.min.messages", "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms", "session.timeout.ms", "socket.keepalive.enable",
+    "socket.nagle.disable", "statistics.interval.ms",
+)  # fmt: skip
+
+
+def test_one_warning_names_all_keys_without_effect(caplog: pytest.LogCaptureFixture) -> None:
+    settings = client_settings({**PLAIN, **dict.fromkeys(USUAL, "1")})
+
+    assert settings == client_settings(PLAIN)
+    [record] = caplog.records
+    assert record.getMessage().endswith(": " + ", ".join(USUAL))
+
+
+def test_what_has_a_counterpart_is_translated() -> None:
+    settings = client_settings(
+        {
+            "metadata.broker.list": "127.0.0.1:9092",
+            "socket.timeout.ms": 5000,
+            "socket.connection.setup.timeout.ms": "4000",
+            "retry.backoff.ms": "30",
+            "metadata.max.age.ms": "60000",
+            "security.protocol": "SSL",
+            "enable.ssl.certificate.verification": False,
+        }
+    )
+
+    assert (settings.bootstrap, settings.request_timeout_ms) == ("127.0.0.1:9092", 5000)
+    assert (settings.connect_timeout_ms, settings.retry_backoff_ms) == (4000, 30)
+    assert settings.metadata_max_age_ms == 60_000
+    assert settings.tls is not None
+    assert not settings.tls.verify
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
         ({}, "bootstrap.servers"),
-        ({**PLAIN, "enable.auto.commit": "true"}, "enable.auto.commit"),
-        ({**PLAIN, "auto.offset.reset": "latest", "fetch.min.bytes": "1"}, "fetch.min.bytes"),
+        ({**PLAIN, "ssl.crl.location": "x", "fetch.min.byte": "1"}, "fetch.min.byte, ssl.crl.loc"),
+        ({**PLAIN, "sasl.kerberos.keytab": "/k"}, "sasl.kerberos.keytab"),
+        ({**PLAIN, "socket.timeout.ms": "soon"}, "socket.timeout.ms='soon'"),
         ({**PLAIN, "security.protocol": "tls"}, "security.protocol"),
         ({**SASL, "sasl.username": "alice"}, "sasl.password"),
         ({**PLAIN, "security.protocol": "ssl", "ssl.key.location": "/k"}, "ssl.certificate"),
@@ -72,14 +116,19 @@ def test_what_is_refused_by_name(config: dict[str, str], words: str) -> None:
         ({**PLAIN, "isolation.level": "dirty"}, [SourceTopic("t")], 1, "isolation.level"),
         (PLAIN, [SourceTopic("t")], 0, "batch_size"),
         (PLAIN, [SourceTopic.from_committed("t")], 1, "group.id"),
-        ({**PLAIN, "max.poll.records": "1"}, [SourceTopic("t")], 1, "max.poll.records"),
+        ({**PLAIN, "max.poll.record": "1"}, [SourceTopic("t")], 1, "max.poll.record"),
+        (PLAIN, [SourceTopic("t")], 1_700_000_000_000, "cutoff_ms="),
+        (PLAIN, [{"topic": "t"}], 1, "name, policy and time_ms"),
     ],
 )
 def test_what_a_manager_refuses(
-    config: dict[str, str], sources: list[SourceTopic], batch_size: int, words: str
+    config: dict[str, str],
+    sources: list[SourceTopic | dict[str, Any]],
+    batch_size: int,
+    words: str,
 ) -> None:
     with pytest.raises(ConfigError, match=words):
-        ConsumerManager(config, sources, None, batch_size)
+        ConsumerManager(config, sources, batch_size)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def most_held(logs: Logs, size: int) -> int:
     config = {"bootstrap.servers": logs.bootstrap}
     sources = [SourceTopic.from_earliest(topic)]
     held, seen, deadline = 0, 0, monotonic() + WITHIN
-    with ConsumerManager(config, sources, None, BATCH) as manager:
+    with ConsumerManager(config, sources, BATCH) as manager:
         while not manager.is_live():
             assert monotonic() < deadline, manager.partitions()
             seen += manager.poll(100).num_rows

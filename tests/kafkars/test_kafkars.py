@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from rookery import kafkars
 from rookery.client import Client
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.kafkars import (
@@ -62,7 +64,7 @@ def times_of(table: pa.Table) -> list[Any]:
 
 def test_rows_come_in_the_order_of_time(logs: Logs, topic: str) -> None:
     sources = [SourceTopic.from_earliest(topic)]
-    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, None, 1000) as manager:
+    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, 1000) as manager:
         batches = []
         while not manager.is_live():
             batches.append(manager.poll(1000))
@@ -81,13 +83,53 @@ def test_rows_come_in_the_order_of_time(logs: Logs, topic: str) -> None:
 def test_the_columns_are_those_of_kafkarrow() -> None:
     kafkarrow = pytest.importorskip("kafkarrow", reason="a peer of the benchmark only")
 
-    assert kafkarrow.MESSAGE_SCHEMA == MESSAGE_SCHEMA
+    assert kafkarrow.MESSAGE_SCHEMA == MESSAGE_SCHEMA == kafkars.get_message_schema()
     assert kafkarrow.PARTITION_STATE_SCHEMA == PARTITION_STATE_SCHEMA
+    assert kafkars.get_partition_state_schema() == PARTITION_STATE_SCHEMA
+
+
+def test_the_names_and_positions_are_those_of_kafkarrow() -> None:
+    kafkarrow = pytest.importorskip("kafkarrow", reason="a peer of the benchmark only")
+
+    assert set(kafkarrow.__all__) <= set(kafkars.__all__)
+    for name in ("ConsumerManager", "SourceTopic"):
+        public = {member for member in dir(getattr(kafkarrow, name)) if member[0] != "_"}
+        assert public <= set(dir(getattr(kafkars, name)))
+    ours = list(inspect.signature(ConsumerManager).parameters.values())
+    theirs = list(inspect.signature(kafkarrow.ConsumerManager).parameters.values())
+    assert [one.name for one in ours[: len(theirs)]] == [one.name for one in theirs]
+    assert ours[2].default is theirs[2].default is None
+    assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for one in ours[len(theirs) :])
+
+
+@pytest.mark.parametrize(
+    ("policy", "time_ms"),
+    [("latest", None), ("earliest", 5), ("relative_time", None), ("absolute_time", 1), ("x", None)],
+)
+def test_topics_of_kafkarrow_are_judged_as_it_does(policy: str, time_ms: int | None) -> None:
+    kafkarrow = pytest.importorskip("kafkarrow", reason="a peer of the benchmark only")
+    topic = kafkarrow.SourceTopic("t", policy, time_ms)
+
+    def refusal(validate: Callable[[Any], None]) -> type[Exception] | None:
+        try:
+            validate(topic)
+        except ValueError:
+            return ValueError
+        return None
+
+    assert refusal(kafkars.validate_source_topic) is refusal(kafkarrow.validate_source_topic)
+
+
+def test_topics_of_kafkarrow_are_read(logs: Logs, topic: str) -> None:
+    kafkarrow = pytest.importorskip("kafkarrow", reason="a peer of the benchmark only")
+    sources = [kafkarrow.SourceTopic.from_earliest(topic)]
+    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, 1000) as manager:
+        assert drain(manager).num_rows == 6000
 
 
 def test_it_is_live_only_when_all_was_returned(logs: Logs, topic: str) -> None:
     sources = [SourceTopic.from_earliest(topic)]
-    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, None, 100) as manager:
+    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, 100) as manager:
         seen = 0
         while seen < 6000:
             assert not manager.is_live()
@@ -100,7 +142,9 @@ def test_it_is_live_only_when_all_was_returned(logs: Logs, topic: str) -> None:
 def test_a_cutoff_makes_it_live_earlier_and_changes_no_row(logs: Logs, topic: str) -> None:
     sources = [SourceTopic.from_earliest(topic)]
     cutoff = NOON + 3000
-    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, cutoff, 500) as manager:
+    with ConsumerManager(
+        {"bootstrap.servers": logs.bootstrap}, sources, 500, cutoff_ms=cutoff
+    ) as manager:
         first = drain(manager)
         rest: list[pa.RecordBatch] = []
         deadline = monotonic() + WITHIN
@@ -129,7 +173,7 @@ def test_a_slow_partition_is_waited_for(logs: Logs, topic: str) -> None:
 
 def test_poll_returns_rows_before_its_time_is_over(logs: Logs, topic: str) -> None:
     sources = [SourceTopic.from_earliest(topic)]
-    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, None, 1000) as manager:
+    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, 1000) as manager:
         began = monotonic()
         table = drain(manager, timeout_ms=60_000)
         took = monotonic() - began
@@ -266,7 +310,7 @@ def test_time_that_goes_back_leaves_the_offsets_in_order(logs: Logs) -> None:
 
 def test_what_is_told_of_partitions(logs: Logs, topic: str) -> None:
     sources = [SourceTopic.from_absolute_time(topic, NOON + 1000)]
-    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, None, 100) as manager:
+    with ConsumerManager({"bootstrap.servers": logs.bootstrap}, sources, 100) as manager:
         assert manager.low_water_mark() is None
         first = manager.poll(60_000)
         one, two = manager.partitions()

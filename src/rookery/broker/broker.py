@@ -13,6 +13,7 @@ from rookery.broker.call import Services
 from rookery.broker.caretaking import Caretaking
 from rookery.broker.chores import Chores
 from rookery.broker.dispatch import Dispatcher
+from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.groups.kinds import Kinds
 from rookery.broker.groups.removal import OffsetRetention
@@ -46,6 +47,7 @@ log = logging.getLogger(__name__)
 
 # How often offsets are looked for that nobody uses (Kafka's offsets.retention.check.interval.ms).
 _OFFSETS_INTERVAL_MS: Final = 600_000
+_CLAIMS_INTERVAL_MS: Final = 1_000
 _REJOIN_SECONDS: Final = 1.0
 # A call that has waited less is not what keeps a start.
 _WAIT_MS: Final = 1_000
@@ -318,6 +320,8 @@ class Broker:
         if not settings.read_only:
             chores.every(1000, "ending transactions that take too long", self.overdue.look)
             chores.every(1000, "forgetting transactional ids", self.overdue.forget)
+            claims = GroupClaims(self.groups, self.replica, self._clock)
+            chores.every(_CLAIMS_INTERVAL_MS, "claiming of groups", claims.run)
         if not settings.read_only and self.storage.expires_offsets:
             chores.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self.offset_retention.run)
         chores.every(memory.INTERVAL_MS, "giving memory back", memory.Memory().tidy)

@@ -251,6 +251,9 @@ class Engine:
                 break
             has_decoded = True
             rows += found
+            if self._is_live and shelf is not None and not shelf.chunks:
+                is_idle = self._is_idle(shelf, self._clock.monotonic_ms())
+                self._merge.set_idle(shelf.index, is_idle=is_idle)
         return has_decoded
 
     @property

@@ -314,6 +314,9 @@ class Feed:
         shelf.leader_epoch = last.partition_leader_epoch
         shelf.is_suspect, shelf.empties = False, 0
         shelf.empty_since = None
+        if 0 <= shelf.last_readable <= shelf.position:
+            # The answer reaches the end of the log: nothing follows these records now.
+            shelf.empty_since = shelf.proved_at = self._clock.monotonic_ms()
 
     def _on_nothing(self, shelf: Shelf, now: int, *, is_alone: bool) -> None:
         """Tell emptiness from a gap at the end, and from an answer that had no room."""

@@ -5,16 +5,16 @@
                    └──► machine.on ──► no Persist: replies
                                   └──► Persist: busy until it was applied, then replies
 
-A group is claimed when it is first asked for, and dropped when the claim is another's: whoever
-waits is sent to look for the new coordinator. Time in which this process did not run counts for
-nobody, since members' heartbeats may lie unread meanwhile.
+A group is claimed when it is first asked for, or by `claims.py` if it has members; it is dropped
+when another broker claims it: waiting clients are sent to the new coordinator. Time in which this
+process did not run counts for no member, since heartbeats may wait unread meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Final, TypeVar
 
@@ -30,7 +30,9 @@ from rookery.broker.groups.machine import (
     Request,
     Tick,
 )
+from rookery.broker.groups.pace import Pace
 from rookery.broker.groups.seats import Held, Seat, Waiting
+from rookery.broker.groups.summary import GroupSummary, Summaries, summarize
 from rookery.broker.groups.topicview import TopicView
 from rookery.clock import Clock
 from rookery.cluster.entry import Entry
@@ -50,6 +52,8 @@ Answer = Message | asyncio.Future[Message | None]
 _LOOK_MS: Final = 1_000
 # … so that after such a gap this process, or its machine, must have stood still.
 _STANDSTILL_MS: Final = 3_000
+# Groups that are given the time in one turn of the event loop.
+_TICKS: Final = 50
 # An entry is bounded, and others want room in it too.
 _PART_BYTES: Final = 128 * 1024
 
@@ -70,12 +74,18 @@ class Coordinator:
         self._last_ms = clock.monotonic_ms()
         self._stood_still_ms = 0
         self._brokers: list[int] = []
-        self._loading: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
+        self.may_lack_claims = True
+        """Whether groups with members may have no coordinator since `claims.py` looked last."""
+        self._summaries = Summaries(self._decode)
         replica.listen(self._applied)
 
     def __len__(self) -> int:
         return len(self._seats)
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._seats
 
     # What handlers ask for.
 
@@ -90,6 +100,16 @@ class Coordinator:
         seat = self._seats.get(group.id)
         if seat is not None and seat.machine is not None:
             return seat.machine
+        return self._decode(group)
+
+    def summary(self, group: Group) -> GroupSummary | None:
+        """Return a group's summary; None if its body cannot be decoded."""
+        seat = self._seats.get(group.id)
+        if seat is not None and seat.machine is not None:
+            return summarize(seat.machine)
+        return self._summaries.of(group, self._replica.state.groups)
+
+    def _decode(self, group: Group) -> Machine:
         return self._kinds.load(group.id, group.kind, group.body, self.now_ms())
 
     def ask(
@@ -154,7 +174,8 @@ class Coordinator:
         self._drop(seat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def drop_all(self) -> None:
-        """Lead nothing any more, until asked again: it is not known what others have done."""
+        """Lead nothing any more, until it is claimed again: others may have done anything."""
+        self.may_lack_claims = True
         for seat in list(self._seats.values()):
             self._drop(seat, ErrorCode.NOT_COORDINATOR)
 
@@ -174,11 +195,14 @@ class Coordinator:
         seat = self._seats.get(group_id)
         if seat is None:
             seat = self._seats[group_id] = Seat(group_id)
-            task = asyncio.get_running_loop().create_task(self._load(seat))
-            self._loading.add(task)
-            task.add_done_callback(self._loading.discard)
+            self._begin(self._load(seat))
         seat.creates = seat.creates or creates
         seat.waiting.append(waiting)
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _load(self, seat: Seat) -> None:
         """Claim a group and build its machine, then begin with those who wait."""
@@ -223,7 +247,7 @@ class Coordinator:
         if group is None:  # another one has claimed it since
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         seat.version = group.version
-        seat.machine = self._kinds.load(group.id, group.kind, group.body, self.now_ms())
+        seat.machine = self._decode(group)
 
     def _visit(self, seat: Seat) -> None:
         """Let those who ask for a group that is not there be told so, and make none for them."""
@@ -241,17 +265,24 @@ class Coordinator:
             if seat is not None and seat.machine is not None and self._led(seat) is None:
                 self._drop(seat, ErrorCode.NOT_COORDINATOR)
         brokers = [one.incarnation for one in self._replica.state.brokers.by_node.values()]
+        # Our own incarnation is known only after the entry that made it.
+        brokers.append(self._replica.incarnation)
         if brokers != self._brokers:
             self._brokers = brokers
-            self._drop_moved()
+            self.may_lack_claims = True
+            if self._seats:
+                self._begin(self._drop_moved())
 
-    def _drop_moved(self) -> None:
+    async def _drop_moved(self) -> None:
+        pace = Pace(self._clock)
         for seat in list(self._seats.values()):
+            await pace.step()
             is_loaded = seat.machine is not None
             if is_loaded and (self._led(seat) is None or not self.is_ours(seat.group_id)):
                 self._drop(seat, ErrorCode.NOT_COORDINATOR)
 
     def _drop(self, seat: Seat, code: ErrorCode) -> None:
+        self.may_lack_claims = True
         if self._seats.get(seat.group_id) is seat:
             del self._seats[seat.group_id]
             self._deadlines.cancel(seat.group_id)
@@ -370,7 +401,8 @@ class Coordinator:
     def _look(self) -> None:
         """Tell the machines for which something is due."""
         self._timer = None
-        for group_id in self._deadlines.take(self.now_ms()):
+        # The rest is due at once, after other tasks had their turn.
+        for group_id in self._deadlines.take(self.now_ms(), _TICKS):
             seat = self._seats.get(group_id)
             # One that is busy is scheduled when it is not.
             if seat is not None and not seat.is_busy:

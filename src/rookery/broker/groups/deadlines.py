@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import sys
 
 
 class Deadlines:
@@ -43,10 +44,10 @@ class Deadlines:
             self._heap.clear()
             self._queued.clear()
 
-    def take(self, now_ms: int) -> list[str]:
-        """Remove and return what is due by now."""
-        taken = []
-        while self._due and self._heap[0][0] <= now_ms:
+    def take(self, now_ms: int, limit: int = sys.maxsize) -> list[str]:
+        """Remove and return what is due by now, up to a number of keys."""
+        taken: list[str] = []
+        while self._due and self._heap[0][0] <= now_ms and len(taken) < limit:
             moment, key = heapq.heappop(self._heap)
             if self._queued.get(key) == moment:
                 del self._queued[key]

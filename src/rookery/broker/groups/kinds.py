@@ -124,4 +124,4 @@ def kind_of(machine: Machine | None) -> str:
 
 def protocol_type_of(machine: Machine) -> str:
     """Return what a group's members call what they do, such as "consumer"; empty if none were."""
-    return machine.description().protocol_type if isinstance(machine, Classic) else "consumer"
+    return (machine.group.protocol_type or "") if isinstance(machine, Classic) else CONSUMER

@@ -1,0 +1,82 @@
+"""Claims groups with members for this broker before a client asks for them.
+
+A group's sessions are timed by the broker that holds its claim. After a restart, or when the hash
+moves a group to another broker, members that died meanwhile never ask for it: without a claim they
+would stay members for ever, and their offsets could be neither reset nor expired.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from rookery.broker.groups.coordinator import Coordinator
+from rookery.broker.groups.pace import Pace
+from rookery.broker.groups.seats import Seat
+from rookery.clock import Clock
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.groups import Group
+from rookery.errors import ApiError, ErrorCode
+
+# Claims that share an entry; each decodes a group when the entry is applied.
+_AT_ONCE: Final = 50
+
+
+class GroupClaims:
+    """Finds the groups of this broker that nobody coordinates."""
+
+    def __init__(self, groups: Coordinator, replica: Replica, clock: Clock) -> None:
+        self._groups = groups
+        self._replica = replica
+        self._clock = clock
+
+    async def run(self) -> int:
+        """Claim what is missing, if anything may be; return the number of claims.
+
+        Raises:
+            Error: the cluster log is out of reach; the next run tries again.
+        """
+        if not self._groups.may_lack_claims:
+            return 0
+        await self._replica.barrier()
+        # What changes from here on is for the next run.
+        self._groups.may_lack_claims = False
+        try:
+            return await self._claim_all()
+        except Exception:
+            self._groups.may_lack_claims = True
+            raise
+
+    async def _claim_all(self) -> int:
+        pace, claimed = Pace(self._clock), 0
+        batch: list[asyncio.Future[None]] = []
+        for group in list(self._replica.state.groups):
+            await pace.step()
+            if self._lacks_claim(group):
+                batch.append(self._groups.run(group.id, _claim_only))
+            if len(batch) >= _AT_ONCE:
+                claimed += await _settle(batch)
+                batch = []
+        return claimed + await _settle(batch)
+
+    def _lacks_claim(self, group: Group) -> bool:
+        if group.id in self._groups:
+            return False
+        summary = self._groups.summary(group)
+        has_members = summary is not None and not summary.is_empty
+        return has_members and self._groups.is_ours(group.id)
+
+
+async def _settle(batch: list[asyncio.Future[None]]) -> int:
+    """Wait for claims; return how many hold."""
+    results = await asyncio.gather(*batch, return_exceptions=True)
+    failures = [one for one in results if isinstance(one, BaseException)]
+    for failure in failures:
+        is_moved = isinstance(failure, ApiError) and failure.code is ErrorCode.NOT_COORDINATOR
+        if not is_moved:
+            raise failure
+    return len(results) - len(failures)
+
+
+def _claim_only(_seat: Seat) -> None:
+    """Do nothing: the claim alone starts the timers."""

@@ -1,0 +1,70 @@
+"""The few facts about a group that lists and upkeep need, decoded once per state of the group."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from rookery import metrics
+from rookery.broker.groups.kinds import kind_of, protocol_type_of
+from rookery.broker.groups.machine import Machine
+from rookery.cluster.state.groups import Group, Groups
+from rookery.errors import Corrupt
+
+log = logging.getLogger(__name__)
+
+UNREADABLE: Final = metrics.counter(
+    "rookery_groups_unreadable_total", "Stored states of groups that could not be decoded."
+)
+_SPARE: Final = 1_000
+
+
+class GroupSummary(NamedTuple):
+    """A group without its members."""
+
+    kind: str
+    state: str
+    """Kafka's name of the state."""
+    protocol_type: str
+    is_empty: bool
+
+
+class Summaries:
+    """Summaries of stored groups, each valid as long as its group's body is the same object."""
+
+    def __init__(self, load: Callable[[Group], Machine]) -> None:
+        """Start empty.
+
+        Args:
+            load: decodes a group; raises Corrupt if it cannot.
+        """
+        self._load = load
+        self._by_id: dict[str, tuple[bytes, GroupSummary | None]] = {}
+
+    def of(self, group: Group, groups: Groups) -> GroupSummary | None:
+        """Return a group's summary; None if its body cannot be decoded, which is logged once."""
+        known = self._by_id.get(group.id)
+        if known is not None and known[0] is group.body:
+            return known[1]
+        summary = self._decode(group)
+        self._by_id[group.id] = group.body, summary
+        if len(self._by_id) > 2 * len(groups.by_id) + _SPARE:
+            self._by_id = {key: one for key, one in self._by_id.items() if key in groups.by_id}
+        return summary
+
+    def _decode(self, group: Group) -> GroupSummary | None:
+        try:
+            return summarize(self._load(group))
+        except Corrupt as error:
+            UNREADABLE.inc()
+            log.error(  # noqa: TRY400 (its message says it all)
+                "a group is left out of upkeep: %s", error, extra={"group": group.id}
+            )
+            return None
+
+
+def summarize(machine: Machine) -> GroupSummary:
+    """Return the summary of a decoded group."""
+    kind, protocol_type = kind_of(machine), protocol_type_of(machine)
+    return GroupSummary(kind, machine.state_name, protocol_type, machine.is_empty)

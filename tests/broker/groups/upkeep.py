@@ -1,0 +1,130 @@
+"""A broker's groups without the broker: a replica, a coordinator, and a clock moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from rookery.broker.groups import classicbody
+from rookery.broker.groups.claims import GroupClaims
+from rookery.broker.groups.consumer import Consumer
+from rookery.broker.groups.coordinator import Coordinator
+from rookery.broker.groups.kinds import Kinds
+from rookery.broker.groups.machine import Machine, Persist, Request
+from rookery.broker.groups.rebalance import Rebalance, State
+from rookery.broker.groups.roster import Member
+from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
+from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
+from rookery.cluster.events.groups import GroupClaimed, GroupPersisted
+from rookery.cluster.open import open_log
+from rookery.cluster.replica import Replica
+from rookery.testing.clock import ManualClock
+from rookery.testing.cluster import FaultyLog
+from rookery.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tests.broker.groups.beats import Cluster
+
+SESSION_MS = 45_000
+
+
+class CountingKinds(Kinds):
+    """Decodes groups, each in a given time, and knows how many turns of the loop it took."""
+
+    def __init__(self, clock: ManualClock, decode_ms: int) -> None:
+        super().__init__(ClassicSettings(), ConsumerSettings())
+        self._clock, self._decode_ms = clock, decode_ms
+        self.loaded: list[str] = []
+        self.run = self.longest_run = 0
+
+    def load(self, group_id: str, kind: str, body: bytes, now_ms: int) -> Machine:
+        self.loaded.append(group_id)
+        self._clock.advance(self._decode_ms)
+        self.run += 1
+        self.longest_run = max(self.longest_run, self.run)
+        return super().load(group_id, kind, body, now_ms)
+
+    async def count_turns(self) -> None:
+        """Note every turn of the event loop."""
+        while True:
+            self.run = 0
+            await asyncio.sleep(0)
+
+
+class Site:
+    """One broker's coordinator."""
+
+    def __init__(self, log: FaultyLog, clock: ManualClock, decode_ms: int) -> None:
+        self.log, self.clock = log, clock
+        self.replica = replica = Replica(log, clock)
+        self.kinds = CountingKinds(clock, decode_ms)
+        self.coordinator = Coordinator(replica, clock, self.kinds)
+        self.claims = GroupClaims(self.coordinator, replica, clock)
+
+    async def store(self, group_id: str, kind: str, body: bytes) -> None:
+        """Keep a group as its coordinator does."""
+        [claim] = await self.replica.propose([GroupClaimed(group_id=group_id)])
+        event = GroupPersisted(
+            group_id=group_id, epoch=claim.value, version=0, kind=kind, body=body
+        )
+        await self.replica.propose([event])
+
+    def state_of(self, group_id: str) -> str:
+        """Return a group's state as the next coordinator would find it."""
+        group = self.replica.state.groups.by_id[group_id]
+        return Kinds(ClassicSettings()).load(group_id, group.kind, group.body, 0).state_name
+
+    async def pass_time(self, ms: int, until: Callable[[], bool]) -> None:
+        """Let time pass a second at a time, then wait for what comes of it."""
+        for _ in range(ms // 1000):
+            self.clock.advance(1000)
+            self.coordinator._look()
+            await asyncio.sleep(0)
+        while not until():  # noqa: ASYNC110 (nothing tells when)
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def site(url: str, node_id: int = 1, decode_ms: int = 0) -> AsyncIterator[Site]:
+    """Join a cluster; the same node id is the same broker, started again."""
+    clock, log = ManualClock(), FaultyLog(open_log(url))
+    made = Site(log, clock, decode_ms)
+    replica = made.replica
+    await replica.open()
+    await replica.create_cluster(ClusterCreated(cluster_id="c", feature_level=1))
+    event = BrokerRegistered(process_id=bytes(16), node_id=node_id, host="h", port=node_id)
+    await replica.register(event)
+    try:
+        yield made
+    finally:
+        made.coordinator.stop()
+        await replica.close()
+
+
+def classic_body(group_id: str, members: int) -> bytes:
+    """Return a stable classic group, or an empty one."""
+    group = Rebalance(group_id, ClassicSettings())
+    for number in range(members):
+        protocols = {"range": bytes(40)}
+        group.roster.add(
+            Member(f"m-{number}", None, "client", "/host", SESSION_MS, 300_000, protocols)
+        )
+    group.state = State.STABLE if members else State.EMPTY
+    group.generation, group.protocol_type = 3, "consumer"
+    group.protocol = "range" if members else None
+    return classicbody.keep(group)
+
+
+def consumer_body(group_id: str) -> bytes:
+    """Return a consumer group with one member."""
+    message = ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id="m-0",
+        member_epoch=0,
+        rebalance_timeout_ms=300_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    request = Request(None, message, 1, "client", "/host", "", Cluster(t=4))
+    effects = Consumer.new(group_id, ConsumerSettings()).on(request, 0)
+    [body] = [effect.body for effect in effects if isinstance(effect, Persist)]
+    return body

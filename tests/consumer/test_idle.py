@@ -1,0 +1,95 @@
+"""Live partitions at their end: how long they hold back others, on a clock that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from rookery.consumer.engine import Engine
+from rookery.consumer.feed import Feed
+from rookery.consumer.opening import Range
+from rookery.consumer.output import Shape
+from rookery.consumer.settings import StreamSettings
+from rookery.consumer.shelf import Shelves
+from rookery.consumer.source import Answer, Source, Want
+from rookery.model.partition import TopicPartition
+from rookery.records.batch import parse, stamp_into
+from rookery.testing.clock import ManualClock, SeededRandom
+from rookery.testing.kafkalogs import NOON, packed, rows
+
+OPEN_TRANSACTION_END = 5
+
+
+class Brokers:
+    """Each partition has its own broker and one record; a fetch after it is never answered."""
+
+    def __init__(self, *, high_watermark: int = 1) -> None:
+        self._high_watermark = high_watermark
+
+    async def locate(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Hashable]:
+        return {place: place.partition for place in places}
+
+    async def fetch(
+        self, _lane: Hashable, wants: Sequence[Want], _max_bytes: int, _wait_ms: int
+    ) -> list[Answer]:
+        [want] = wants
+        if want.offset:
+            await asyncio.Event().wait()
+        batch = bytearray(packed(rows([NOON + 1000 * want.place.partition])))
+        stamp_into(batch, 0, 0)
+        header = parse(batch)
+        high = self._high_watermark
+        return [Answer(want.place, 0, memoryview(batch), [header], (), high, 1)]
+
+
+@asynccontextmanager
+async def reading(source: Brokers, settings: StreamSettings) -> AsyncIterator[Engine]:
+    """Have everything fetched that two partitions have."""
+    clock, shelves = ManualClock(), Shelves(1 << 20)
+    engine = Engine(shelves, Shape(settings, ["t"]), settings, clock, 1 << 60, is_live=True)
+    engine.committer = cast("Any", None)  # nothing is committed here
+    engine.join_all([Range(TopicPartition("t", number), 0, 1) for number in range(2)])
+    feed = Feed(cast("Source", source), shelves, settings, clock, SeededRandom(1))
+    running = asyncio.create_task(feed.run())
+    try:
+        for _ in range(1000):
+            if all(shelf.position == 1 for shelf in engine.shelf_of):
+                break
+            await asyncio.sleep(0)
+        yield engine
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+def partitions(engine: Engine) -> list[Any]:
+    """Return the partitions of all rows that may go now."""
+    found: list[Any] = []
+    for _ in range(10):
+        engine.make(0)
+        batch, engine.made = engine.made, None
+        if batch is None:
+            break
+        found += batch.data.column("partition").to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("high_watermark", [1, OPEN_TRANSACTION_END])
+async def test_without_a_wait_a_partition_at_its_end_holds_nothing_back(
+    high_watermark: int,
+) -> None:
+    none = timedelta(0)
+    settings = StreamSettings(max_idle=none, max_transaction_wait=none, batch_wait=none)
+    async with reading(Brokers(high_watermark=high_watermark), settings) as engine:
+        assert partitions(engine) == [0, 1]
+
+
+async def test_with_a_wait_it_holds_back_what_is_later() -> None:
+    async with reading(Brokers(), StreamSettings(batch_wait=timedelta(0))) as engine:
+        assert partitions(engine) == [0]
