@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.broker.settings import BrokerSettings
+from rookery.cluster.port import Trimmed
 from rookery.cluster.state.partition import Kind, Partition
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.offsets import LATEST, Position, Subscription
@@ -78,6 +79,11 @@ class Cluster:
         with self.rewriting(**settings) as broker:
             wait_until(lambda: all(map(_is_rewritten, partitions_of(broker, topic))))
 
+    def trim(self, entry: int) -> None:
+        """Have a broker trim the cluster log after an entry, and stop it."""
+        with self.rewriting(delete_delay_ms=0, snapshot_entries=1) as broker:
+            wait_until(lambda: _is_trimmed(broker, entry))
+
     @property
     def log(self) -> BlockingLog:
         """Open the log anew."""
@@ -86,6 +92,15 @@ class Cluster:
 
 def _is_rewritten(partition: Partition) -> bool:
     return bool(partition.kinds) and all(kind & Kind.SEGMENT for kind in partition.kinds)
+
+
+def _is_trimmed(broker: ServedBroker, entry: int) -> bool:
+    """Whether the cluster log of a broker begins after an entry."""
+    try:
+        broker.do(broker.broker.cluster_log.read(entry - 1, 1))
+    except Trimmed:
+        return True
+    return False
 
 
 def partitions_of(broker: ServedBroker, topic: str) -> list[Partition]:

@@ -10,9 +10,10 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from rookery.direct.offsets import LATEST, Position
+from rookery.direct.offsets import LATEST, Position, Subscription
 from rookery.direct.plan import Cutting, Gap, PlannedRange, Planner
 from rookery.errors import Corrupt
+from rookery.log.openfiles import Missing
 from rookery.log.settings import RewriteSettings
 from rookery.records import _columns_twin, columns
 from rookery.store.counted import counts
@@ -187,6 +188,36 @@ def test_objects_that_are_gone_are_planned_anew(cluster: Cluster) -> None:
         known = broker.broker.replica.state.objects
         wait_until(lambda: not objects & known.rows.keys())
     assert read(cluster.place, old) == expected(rows)
+
+
+def test_entries_that_were_trimmed_are_planned_anew(cluster: Cluster) -> None:
+    rows = values(2_000)
+    with cluster.broker() as broker:
+        send(broker, "t", rows)
+    with cluster.log as log:
+        old = planned(log)
+    payloads = {row.object_id for one in old for row in one.rows if row.object_id < 0}
+    assert payloads
+    cluster.trim(-min(payloads))
+    assert read(cluster.place, old) == expected(rows)
+
+
+def test_a_plan_by_an_old_state_is_made_anew(cluster: Cluster) -> None:
+    rows = values(2_000)
+    with cluster.broker() as broker:
+        send(broker, "t", rows)
+    with cluster.log as log:
+        payloads = {row.object_id for one in planned(log) for row in one.rows}
+        cluster.trim(-min(payloads))
+        start = Position(time_ms=BASE + 1_500)
+
+        async def resolve() -> dict[tuple[bytes, int], int]:
+            subjects = Subscription(topics=("t",)).find(log.log.state)
+            return await start.resolve(log.log, subjects, is_committed=True)
+
+        with pytest.raises(Missing, match="was trimmed"):
+            log.run(resolve())
+        assert [*log.run(log.log.plan(resolve)).values()] == [1_500]
 
 
 def test_damage_is_refused(cluster: Cluster) -> None:

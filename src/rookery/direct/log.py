@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.events.brokers import BrokerBeat, BrokerLeft, ProcessRegistered
@@ -26,6 +26,7 @@ from rookery.log import snapshots
 from rookery.log.cache import BlockCache
 from rookery.log.lostlog import check_not_lost
 from rookery.log.objects import Places
+from rookery.log.openfiles import Missing
 from rookery.log.origin import Handles
 from rookery.log.payloads import EntryReader
 from rookery.log.reader import Reader
@@ -38,6 +39,10 @@ from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+_PLANS: Final = 5
+"""How often a plan is made while the log is rewritten meanwhile."""
 _BEAT_SECONDS: Final = 3.0
 _LEAVE_SECONDS: Final = 5.0
 # For looking things up: scans read past it.
@@ -170,6 +175,20 @@ class DirectLog:
             if isinstance(error, BaseException):
                 raise error
         return self.state
+
+    async def plan(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of work that reads by the state; repeat it if bytes have moved.
+
+        Raises:
+            Missing: bytes that the newest state names are gone, several times in a row.
+            ConfigError, Unavailable: as `barrier`; and whatever the work raises.
+        """
+        for _ in range(_PLANS - 1):
+            try:
+                return await work()
+            except Missing:
+                await self.barrier()
+        return await work()
 
     async def _list(self) -> None:
         """Learn what lies at a place that has no cluster log."""

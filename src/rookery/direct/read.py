@@ -222,15 +222,17 @@ def plan_again(
     and those to come would not be of one moment.
     """
     log = shared(place)
-    planner = Planner(log.log, is_committed=one.is_committed)
     wanted = one.offsets._replace(begin=begin, end=one.end if end is None else end)
 
-    async def again() -> list[PlannedRange]:
-        await log.log.barrier()
-        return await planner.plan([wanted])
+    async def plan() -> tuple[list[PlannedRange], list[Gap]]:
+        planner = Planner(log.log, is_committed=one.is_committed)
+        return await planner.plan([wanted]), planner.gaps
 
-    found = log.run(again())
-    gaps = list(planner.gaps)
+    async def again() -> tuple[list[PlannedRange], list[Gap]]:
+        await log.log.barrier()
+        return await log.log.plan(plan)
+
+    found, gaps = log.run(again())
     # Where there is no cluster log, nobody knows how far compaction has come.
     if not place.is_listed and (gap := compacted_since(log.log.state, wanted, one.cleaned_to)):
         gaps.append(gap)

@@ -7,11 +7,24 @@ from collections import OrderedDict
 from typing import Final
 
 from rookery.cluster.entry import read_entry
-from rookery.cluster.port import ClusterLog
-from rookery.errors import Corrupt
+from rookery.cluster.port import ClusterLog, Trimmed
+from rookery.errors import Conflict, Corrupt
+from rookery.log.openfiles import Missing
 
 _READ_BYTES: Final = 512 * 1024
 _CACHE_BYTES: Final = 16 * 1024 * 1024
+
+
+class TrimmedEntry(Missing):
+    """An entry was trimmed, so its batches are elsewhere: read the state again, then plan anew."""
+
+    def __init__(self, number: int) -> None:
+        Conflict.__init__(
+            self,
+            f"entry {number} was trimmed from the cluster log; if the cluster log still names "
+            "batches in it, run rookery fsck",
+        )
+        self.object_id = -number
 
 
 class Entries:
@@ -27,7 +40,8 @@ class Entries:
         """Return the payload of an entry.
 
         Raises:
-            Corrupt: the entry is gone.
+            TrimmedEntry: the entry was trimmed.
+            Corrupt: the log has no such entry.
             Unavailable: the cluster log cannot be read.
         """
         if number not in self._kept:
@@ -39,7 +53,11 @@ class Entries:
 
     async def _load(self, number: int) -> memoryview:
         wanted: memoryview | None = None
-        for found, data in await self._log.read(number - 1, _READ_BYTES):
+        try:
+            entries = await self._log.read(number - 1, _READ_BYTES)
+        except Trimmed as error:
+            raise TrimmedEntry(number) from error
+        for found, data in entries:
             payload = memoryview(read_entry(found, data).payload)  # type: ignore[arg-type] # read as a view
             if found == number:
                 wanted = payload

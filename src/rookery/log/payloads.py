@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.cluster.port import ClusterLog, Trimmed
-from rookery.errors import Corrupt
+from rookery.cluster.port import ClusterLog
 from rookery.log.entries import Entries
 from rookery.log.refine import Read
 from rookery.records.kernel import Buffer
@@ -26,13 +25,11 @@ class EntryReader:
         """Return that many bytes from the position on, fewer only where the object ends.
 
         Raises:
-            Corrupt: the entry is gone or damaged.
-            Missing, Unavailable: as the other reader.
+            Missing: the entry was trimmed, or the object deleted.
+            Corrupt: the entry is damaged.
+            Unavailable: the cluster log or the store is out of reach.
         """
         if object_id > 0:
             return await self._objects(object_id, position, size)
-        try:
-            payload = await self._entries.payload(-object_id)
-        except Trimmed as error:
-            raise Corrupt(f"entry {-object_id} was trimmed, and batches were in it") from error
+        payload = await self._entries.payload(-object_id)
         return bytes(payload[position : position + size])

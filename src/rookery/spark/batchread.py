@@ -55,7 +55,7 @@ class BatchReader(DataSourceReader):
             Conflict: offsets that are wanted are gone.
         """
         with BlockingLog(self._options.place, "spark-source") as log:
-            shares = log.run(self._plan(log.log))
+            shares = log.run(log.log.plan(lambda: self._plan(log.log)))
         mark = host_mark(self._options.place)
         settle()
         return [replace(one, host=mark) for one in shares]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from rookery.errors import ConfigError
 from rookery.spark.checkpoint import check_session_checkpoint, exported
 from rookery.spark.java import find_java
-from rookery.spark.rowsonce import make_rows_once
+from rookery.spark.planner import extend_planner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,7 +132,7 @@ def _start(
     _warn_of(_lacking_now({**made, **settings}), "the Spark that already runs here")
     with _early_answers():
         spark = builder.getOrCreate()
-    make_rows_once(spark)
+    extend_planner(spark)
     return spark
 
 

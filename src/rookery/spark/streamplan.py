@@ -42,13 +42,15 @@ class StreamPlan:
             ConfigError: a topic, partition or sink that is named does not exist.
         """
         await self._log.barrier()
+        if self._options.resume_from:
+            return await resume_offset(self._log, self._options.resume_from)
+        return StreamOffset.beginning(await self._log.plan(self._start))
+
+    async def _start(self) -> dict[Key, int]:
         options = self._options
-        if options.resume_from:
-            return await resume_offset(self._log, options.resume_from)
         subjects = options.subscription.find(self._log.state)
         committed = options.is_committed
-        found = await options.start.resolve(self._log, subjects, is_committed=committed)
-        return StreamOffset.beginning(found)
+        return await options.start.resolve(self._log, subjects, is_committed=committed)
 
     async def stop_here(self) -> None:
         """Read no further than the log goes now."""
@@ -112,6 +114,11 @@ class StreamPlan:
         if not self._knows(wanted):
             await self._log.barrier()
         await self._hold(wanted)
+        return await self._log.plan(lambda: self._shares(wanted, end))
+
+    async def _shares(
+        self, wanted: list[OffsetRange], end: StreamOffset
+    ) -> list[list[PlannedRange]]:
         planner = Planner(self._log, is_committed=self._options.is_committed)
         ranges = await planner.plan(wanted)
         handle_gaps(self._options, [*planner.gaps, *self._compacted(wanted, end)])
