@@ -16,7 +16,7 @@ from rookery.broker.groups.offsets import Committer, commit
 from rookery.broker.groups.seats import Held, Seat, Waiting
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.events.groups import GroupDeleted, OffsetCommitted
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
@@ -444,3 +444,21 @@ async def test_a_state_that_fits_into_no_entry_leaves_no_group_busy_for_ever(sit
     assert answer.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert (await site.held).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert len(site.coordinator) == 0
+
+
+async def test_a_group_whose_deletion_counts_unnoticed_can_be_committed_to_again(
+    site: Site,
+) -> None:
+    await site.replica.propose(
+        [TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])]
+    )
+    who = Committer("g", "", -1, None)
+    assert await commit(site.coordinator, site.replica, who, [OFFSET]) == [ErrorCode.NONE]
+    group = site.replica.state.groups.by_id["g"]
+    # As DeleteGroups does, but its caller was told that the outcome is not known.
+    event = GroupDeleted(group_id="g", epoch=group.epoch, version=group.version)
+    [outcome] = await site.replica.propose([event])
+    assert outcome.error is ErrorCode.NONE
+
+    assert "g" not in site.coordinator
+    assert await commit(site.coordinator, site.replica, who, [OFFSET]) == [ErrorCode.NONE]

@@ -169,10 +169,6 @@ class Coordinator:
             self._line_up(group_id, Waiting(do, refuse), creates=creates)
         return future
 
-    def forget(self, seat: Seat) -> None:
-        """Let a group go that is deleted."""
-        self._drop(seat, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
     def drop_all(self) -> None:
         """Lead nothing any more, until it is claimed again: others may have done anything."""
         self.may_lack_claims = True
@@ -259,8 +255,8 @@ class Coordinator:
         return self._replica.state.groups.led(seat.group_id, self._replica.incarnation, seat.epoch)
 
     def _applied(self, applied: Applied, _entry: Entry) -> None:
-        """Drop what another broker has claimed, or should."""
-        for group_id in applied.claimed:
+        """Drop groups that were removed, and what another broker has claimed, or should."""
+        for group_id in applied.claims_changed:
             seat = self._seats.get(group_id)
             if seat is not None and seat.machine is not None and self._led(seat) is None:
                 self._drop(seat, ErrorCode.NOT_COORDINATOR)

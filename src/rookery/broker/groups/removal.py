@@ -41,15 +41,15 @@ async def remove(groups: Coordinator, replica: Replica, group_id: str) -> None:
         ApiError: it has members, or is not there, or has another coordinator.
     """
 
-    def propose(seat: Seat) -> tuple[Seat, _Proposal]:
+    def propose(seat: Seat) -> _Proposal:
         if not seat.epoch or seat.machine is None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
         if not seat.machine.is_empty:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
         event = GroupDeleted(group_id=group_id, epoch=seat.epoch, version=seat.version)
-        return seat, replica.propose([event])
+        return replica.propose([event])
 
-    seat, proposal = await groups.run(group_id, propose)
+    proposal = await groups.run(group_id, propose)
     try:
         [outcome] = await proposal
     except Error as error:
@@ -58,7 +58,6 @@ async def remove(groups: Coordinator, replica: Replica, group_id: str) -> None:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
     if outcome.error is not ErrorCode.NONE:
         raise ApiError(outcome.error)
-    groups.forget(seat)
 
 
 def expired(
@@ -121,8 +120,6 @@ class OffsetRetention:
 
     async def _settle(self, group_id: str, proposal: _Proposal) -> None:
         await proposal
-        if group_id not in self._replica.state.groups.by_id:
-            await self._groups.run(group_id, self._groups.forget)
 
     def _ends(self, group: Group, machine: Machine) -> list[OffsetsExpired | GroupExpired]:
         """Return what has come to its end."""

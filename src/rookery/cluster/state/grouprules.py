@@ -32,7 +32,7 @@ def _claimed(known: Known, entry: Entry, event: events.GroupClaimed, done: Appli
     chosen = coordinator_of(event.group_id, known.brokers.nodes)
     if broker is None or broker.node_id != chosen:
         return _NOT_COORDINATOR
-    done.claimed.append(event.group_id)
+    done.claims_changed.append(event.group_id)
     return Outcome(ErrorCode.NONE, known.groups.claim(event.group_id, entry.incarnation).epoch)
 
 
@@ -93,18 +93,19 @@ def _offsets_expired(
     return Outcome(ErrorCode.NONE, gone)
 
 
-def _deleted(known: Known, entry: Entry, event: events.GroupDeleted, _done: Applied) -> Outcome:
-    return _remove(known, entry, event, keep_offsets=False)
+def _deleted(known: Known, entry: Entry, event: events.GroupDeleted, done: Applied) -> Outcome:
+    return _remove(known, entry, event, done, keep_offsets=False)
 
 
-def _expired(known: Known, entry: Entry, event: events.GroupExpired, _done: Applied) -> Outcome:
-    return _remove(known, entry, event, keep_offsets=True)
+def _expired(known: Known, entry: Entry, event: events.GroupExpired, done: Applied) -> Outcome:
+    return _remove(known, entry, event, done, keep_offsets=True)
 
 
 def _remove(
     known: Known,
     entry: Entry,
     event: events.GroupDeleted | events.GroupExpired,
+    done: Applied,
     *,
     keep_offsets: bool,
 ) -> Outcome:
@@ -114,6 +115,7 @@ def _remove(
     if group.version != event.version or (keep_offsets and group.offsets):
         return _MOVED
     del known.groups.by_id[event.group_id]
+    done.claims_changed.append(event.group_id)
     return OK
 
 

@@ -64,8 +64,8 @@ class Applied(NamedTuple):
     """Partitions of which some bytes lie elsewhere from now on."""
     dropped: list[int]
     """Objects that were deleted."""
-    claimed: list[str]
-    """Groups that have a new coordinator."""
+    claims_changed: list[str]
+    """Groups that have a new coordinator, or were removed."""
 
 
 OK: Final = Outcome(ErrorCode.NONE)

@@ -82,7 +82,7 @@ class State:
             ended=[],
             moved=[],
             dropped=[],
-            claimed=[],
+            claims_changed=[],
         )
         if not self._counts(entry, events):
             return done._replace(is_void=True)
