@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rookery.broker.call import Call
-from rookery.broker.groups.kinds import kind_of, protocol_type_of
+from rookery.broker.groups.pace import Pace
 from rookery.broker.groups.requests import reach_head
+from rookery.broker.groups.summary import GroupSummary
 from rookery.broker.registry import handles
 from rookery.cluster.state.groups import Group
 from rookery.errors import ErrorCode
@@ -22,21 +23,26 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsRespo
     await reach_head(call)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    ours = [group for group in call.state.groups if call.services.groups.is_ours(group.id)]
-    groups = [
-        listed
-        for listed in (_listed(call, group) for group in ours)
-        if (not states or listed.group_state.lower() in states)
-        and (not types or listed.group_type.lower() in types)
-    ]
+    pace, coordinator = Pace(call.services.clock), call.services.groups
+    groups: list[ListedGroup] = []
+    for group in list(call.state.groups):
+        await pace.step()
+        if not coordinator.is_ours(group.id):
+            continue
+        listed = _listed(group, coordinator.summary(group))
+        if (not states or listed.group_state.lower() in states) and (
+            not types or listed.group_type.lower() in types
+        ):
+            groups.append(listed)
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
 
 
-def _listed(call: Call, group: Group) -> ListedGroup:
-    machine = call.services.groups.machine(group)
+def _listed(group: Group, summary: GroupSummary | None) -> ListedGroup:
+    if summary is None:  # it cannot be decoded, but it is there
+        summary = GroupSummary(group.kind, "Unknown", "", is_empty=False)
     return ListedGroup(
         group_id=group.id,
-        protocol_type=protocol_type_of(machine),
-        group_state=machine.state_name,
-        group_type=kind_of(machine),
+        protocol_type=summary.protocol_type,
+        group_state=summary.state,
+        group_type=summary.kind,
     )

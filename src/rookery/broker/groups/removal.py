@@ -8,11 +8,14 @@ none of these reads. Times are those of the entries, so a broker whose clock is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import groupby
+from typing import Final, NamedTuple
 
 from rookery.broker.groups.coordinator import Coordinator
-from rookery.broker.groups.machine import Machine
+from rookery.broker.groups.pace import Pace
 from rookery.broker.groups.requests import refusal
 from rookery.broker.groups.seats import Seat
 from rookery.clock import Clock
@@ -23,10 +26,12 @@ from rookery.cluster.events.groups import (
     OffsetsExpired,
 )
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.groups import CommittedOffset, Group
+from rookery.cluster.state.groups import Group, unpack_times
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.topics import Topics
 from rookery.errors import ApiError, Error, ErrorCode
+
+log = logging.getLogger(__name__)
 
 # What an entry has room for; the rest comes with the next look.
 _MAX_PLACES: Final = 4_000
@@ -60,26 +65,52 @@ async def remove(groups: Coordinator, replica: Replica, group_id: str) -> None:
         raise ApiError(outcome.error)
 
 
-def expired(
-    group: Group, machine: Machine, topics: Topics, now_ms: int, retention_ms: int
-) -> list[ExpiredPlace]:
-    """Return the offsets that nobody has used for as long as they are kept."""
-    found: list[ExpiredPlace] = []
-    emptied_ms = group.persisted_ms if machine.is_empty else -1
-    for topic_id, partition, one in group.each_offset():
-        topic = topics.by_id.get(topic_id)
-        is_used = not machine.is_empty and (topic is None or machine.subscribes(topic.name))
-        if not is_used and now_ms >= _end_ms(one, emptied_ms, retention_ms):
-            found.append(
-                ExpiredPlace(topic_id=topic_id, partition=partition, commit_ms=one.commit_ms)
-            )
-    return found[:_MAX_PLACES]
+class Expiry:
+    """Which offsets of one group are kept for too long, at one moment."""
+
+    def __init__(
+        self, group: Group, subscribes: Callable[[str], bool] | None, moment: ExpiryMoment
+    ) -> None:
+        """Look at a group.
+
+        Args:
+            group: its offsets are looked at.
+            subscribes: whether a member reads a topic; None for a group without members.
+            moment: when, and by which rule.
+        """
+        self._subscribes = subscribes
+        self._moment = moment
+        self._emptied_ms = group.persisted_ms if subscribes is None else -1
+
+    def places(self, topic_id: bytes, offsets: Mapping[int, bytes]) -> list[ExpiredPlace]:
+        """Return those of a topic's offsets that have expired."""
+        if self._is_used(topic_id):
+            return []
+        moment, found = self._moment, []
+        for partition, packed in offsets.items():
+            commit_ms, retention_ms = unpack_times(packed)
+            if retention_ms >= 0:
+                end_ms = commit_ms + retention_ms
+            else:
+                end_ms = max(commit_ms, self._emptied_ms) + moment.retention_ms
+            if moment.now_ms >= end_ms:
+                place = ExpiredPlace(topic_id=topic_id, partition=partition, commit_ms=commit_ms)
+                found.append(place)
+        return found
+
+    def _is_used(self, topic_id: bytes) -> bool:
+        if self._subscribes is None:
+            return False
+        topic = self._moment.topics.by_id.get(topic_id)
+        return topic is None or self._subscribes(topic.name)
 
 
-def _end_ms(one: CommittedOffset, emptied_ms: int, retention_ms: int) -> int:
-    if one.retention_ms >= 0:
-        return one.commit_ms + one.retention_ms
-    return max(one.commit_ms, emptied_ms) + retention_ms
+class ExpiryMoment(NamedTuple):
+    """What the expiry of any group's offsets depends on."""
+
+    topics: Topics
+    now_ms: int
+    retention_ms: int
 
 
 class OffsetRetention:
@@ -100,36 +131,68 @@ class OffsetRetention:
         self._is_clock_sound = is_clock_sound
 
     async def run(self) -> None:
-        """Look at every group of this broker's once."""
+        """Look at every group of this broker's once.
+
+        Raises:
+            Error: the cluster log is out of reach.
+        """
         await self._replica.barrier()
         if not self._is_clock_sound():
             return
+        pace = Pace(self._clock)
         for group in list(self._replica.state.groups):
-            # Only those that have something to lose are claimed for it.
-            if self._groups.is_ours(group.id) and self._ends(group, self._groups.machine(group)):
-                proposal = await self._groups.run(group.id, self._propose)
-                if proposal is not None:
-                    await self._settle(group.id, proposal)
+            await pace.step()
+            if not self._groups.is_ours(group.id):
+                continue
+            try:
+                await self._expire(group, pace)
+            except ApiError as error:
+                if error.code is not ErrorCode.NOT_COORDINATOR:
+                    raise
+            except Error:
+                raise
+            except Exception:
+                log.exception("offsets of a group cannot expire", extra={"group": group.id})
 
-    def _propose(self, seat: Seat) -> _Proposal | None:
+    async def _expire(self, group: Group, pace: Pace) -> None:
+        summary = self._groups.summary(group)
+        if summary is None:
+            return
+        subscribes = None if summary.is_empty else self._groups.machine(group).subscribes
+        expiry = Expiry(group, subscribes, self._moment())
+        found: list[ExpiredPlace] = []
+        for topic_id in list(group.offsets):
+            await pace.step()
+            found += expiry.places(topic_id, group.offsets.get(topic_id, {}))
+            if len(found) >= _MAX_PLACES:
+                break
+        # Only groups that have something to lose are claimed for it.
+        if found or (summary.is_empty and not group.offsets):
+            propose = partial(self._propose, found=found[:_MAX_PLACES])
+            proposal = await self._groups.run(group.id, propose)
+            if proposal is not None:
+                await proposal
+
+    def _propose(self, seat: Seat, found: list[ExpiredPlace]) -> _Proposal | None:
+        """Propose what still holds of what was found, now that nothing else happens to it."""
         group = self._replica.state.groups.by_id.get(seat.group_id)
         if group is None or seat.machine is None:
             return None
-        events = self._ends(group, seat.machine)
-        return self._replica.propose(events) if events else None
-
-    async def _settle(self, group_id: str, proposal: _Proposal) -> None:
-        await proposal
-
-    def _ends(self, group: Group, machine: Machine) -> list[OffsetsExpired | GroupExpired]:
-        """Return what has come to its end."""
-        now_ms = self._clock.now_ms()
-        places = expired(group, machine, self._replica.state.topics, now_ms, self._retention_ms)
+        machine = seat.machine
+        expiry = Expiry(group, None if machine.is_empty else machine.subscribes, self._moment())
+        places: list[ExpiredPlace] = []
+        for topic_id, some in groupby(found, key=lambda place: place.topic_id):
+            kept = group.offsets.get(topic_id, {})
+            indexes = [place.partition for place in some]
+            places += expiry.places(topic_id, {one: kept[one] for one in indexes if one in kept})
         events: list[OffsetsExpired | GroupExpired] = []
         if places:
             events.append(OffsetsExpired(group_id=group.id, epoch=group.epoch, places=places))
-        # A deadline is that of somebody who was given a member id, and is about to join.
+        # A deadline is that of a client that was given a member id, and is about to join.
         is_alone = machine.is_empty and machine.deadline_ms is None
         if is_alone and len(places) == sum(map(len, group.offsets.values())):
             events.append(GroupExpired(group_id=group.id, epoch=group.epoch, version=group.version))
-        return events
+        return self._replica.propose(events) if events else None
+
+    def _moment(self) -> ExpiryMoment:
+        return ExpiryMoment(self._replica.state.topics, self._clock.now_ms(), self._retention_ms)

@@ -10,7 +10,6 @@ from rookery import metrics
 from rookery.broker.groups.kinds import kind_of, protocol_type_of
 from rookery.broker.groups.machine import Machine
 from rookery.cluster.state.groups import Group, Groups
-from rookery.errors import Corrupt
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ class Summaries:
         """Start empty.
 
         Args:
-            load: decodes a group; raises Corrupt if it cannot.
+            load: decodes a group.
         """
         self._load = load
         self._by_id: dict[str, tuple[bytes, GroupSummary | None]] = {}
@@ -56,11 +55,9 @@ class Summaries:
     def _decode(self, group: Group) -> GroupSummary | None:
         try:
             return summarize(self._load(group))
-        except Corrupt as error:
+        except Exception:
             UNREADABLE.inc()
-            log.error(  # noqa: TRY400 (its message says it all)
-                "a group is left out of upkeep: %s", error, extra={"group": group.id}
-            )
+            log.exception("a group is left out of upkeep", extra={"group": group.id})
             return None
 
 

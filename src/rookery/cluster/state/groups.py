@@ -44,6 +44,12 @@ def unpack(packed: bytes) -> CommittedOffset:
     return CommittedOffset(offset, leader_epoch, commit_ms, retention_ms, metadata)
 
 
+def unpack_times(packed: bytes) -> tuple[int, int]:
+    """Return when an offset was committed, and how long its committer wants it kept, if so."""
+    _, _, commit_ms, retention_ms = _HEAD.unpack_from(packed)
+    return commit_ms, retention_ms
+
+
 class Group:
     """One group."""
 

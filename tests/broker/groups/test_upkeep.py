@@ -1,0 +1,107 @@
+"""Expiry of offsets and lists of groups: what is decoded, how often, and in which steps."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rookery.broker.groups.removal import OffsetRetention
+from rookery.cluster.events.groups import OffsetCommitted, OffsetsCommitted
+from rookery.cluster.events.topics import TopicCreated
+from tests.broker.groups.upkeep import Site, classic_body, site
+
+DAY_MS = 86_400_000
+TOPIC = bytes(range(16))
+GROUPS = 200
+# With a decode of one millisecond each, and a turn after five.
+LONGEST_RUN = 6
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    return f"memory:{request.node.nodeid}"
+
+
+async def commit(broker: Site, group_id: str) -> None:
+    """Commit an offset for a group that the broker coordinates."""
+    if TOPIC not in broker.replica.state.topics.by_id:
+        await broker.replica.propose(
+            [TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])]
+        )
+    group = broker.replica.state.groups.by_id[group_id]
+    one = OffsetCommitted(topic_id=TOPIC, partition=0, offset=1, leader_epoch=-1, metadata="")
+    await broker.replica.propose(
+        [OffsetsCommitted(group_id=group_id, epoch=group.epoch, offsets=[one])]
+    )
+
+
+def retention(broker: Site) -> OffsetRetention:
+    return OffsetRetention(broker.coordinator, broker.replica, broker.clock, DAY_MS, lambda: True)
+
+
+async def test_a_run_yields_by_time_and_decodes_each_group_once(url: str) -> None:
+    async with site(url, decode_ms=1) as broker:
+        for number in range(GROUPS):
+            await broker.store(f"g{number}", "classic", classic_body(f"g{number}", 0))
+            await commit(broker, f"g{number}")
+        expiry = retention(broker)
+        turns = asyncio.create_task(broker.kinds.count_turns())
+
+        await expiry.run()
+
+        assert len(broker.kinds.loaded) == GROUPS
+        assert broker.kinds.longest_run <= LONGEST_RUN
+        # Until a group changes, it is not decoded again.
+        await expiry.run()
+        assert len(broker.kinds.loaded) == GROUPS
+        turns.cancel()
+
+
+async def test_a_group_that_cannot_be_decoded_does_not_keep_others_from_expiring(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with site(url) as broker:
+        await broker.store("broken", "classic", b"\xff\xff")
+        await broker.store("newer", "unheard-of", b"")
+        await broker.store("g", "classic", classic_body("g", 0))
+        for group_id in ("broken", "newer", "g"):
+            await commit(broker, group_id)
+        broker.clock.advance(2 * DAY_MS)
+
+        await retention(broker).run()
+        await retention(broker).run()
+
+        assert list(broker.replica.state.groups.by_id) == ["broken", "newer"]
+        assert caplog.text.count("a group is left out of upkeep") == 2
+
+
+async def test_offsets_committed_again_while_a_run_is_under_way_stay(url: str) -> None:
+    async with site(url) as broker:
+        await broker.store("g", "classic", classic_body("g", 0))
+        await commit(broker, "g")
+        broker.clock.advance(2 * DAY_MS)
+        broker.log.hold()
+        run = asyncio.create_task(retention(broker).run())
+        # The run has looked at the group, and waits for its claim.
+        while "g" not in broker.coordinator:  # noqa: ASYNC110 (nothing tells when)
+            await asyncio.sleep(0)
+        again = asyncio.create_task(commit(broker, "g"))
+        await asyncio.sleep(0)
+        broker.log.let_through()
+        await asyncio.gather(run, again)
+
+        assert broker.replica.state.groups.by_id["g"].offset(TOPIC, 0) is not None
+
+
+async def test_summaries_of_removed_groups_are_dropped(url: str) -> None:
+    async with site(url) as broker:
+        await broker.store("g", "classic", classic_body("g", 0))
+        group = broker.replica.state.groups.by_id["g"]
+        summaries = broker.coordinator._summaries
+        for number in range(3_000):
+            group.id = f"g{number}"
+            group.body = classic_body(group.id, 0)
+            broker.coordinator.summary(group)
+
+        assert len(summaries._by_id) < 1_100
