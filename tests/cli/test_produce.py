@@ -135,11 +135,45 @@ def test_nonsense_is_refused(rookery: Rookery) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"[]", b"1", b'{"value_base64": "?"}', b'{"headers": [1]}', b'{"timestamp": "x"}', b""]
+    ("line", "why"),
+    [
+        (b"[]", "must be an object"),
+        (b"1", "must be an object"),
+        (b"", "Expecting value"),
+        (b'{"id": 1}', "unknown field id"),
+        (b'{"value": "v", "Key": "k", "ts": 5}', "unknown fields Key, ts"),
+        (b"{}", "value or value_base64 is missing"),
+        (b'{"key": "k"}', "value or value_base64 is missing"),
+        (b'{"value": "v", "value_base64": "dg=="}', "both value and value_base64"),
+        (b'{"value": "v", "value": "w"}', "value is there twice"),
+        (b'{"value_base64": "?"}', "base64"),
+        (b'{"value_base64": 5}', "value_base64 must be text"),
+        (b'{"value": "v", "headers": [1]}', "a header must be an object"),
+        (b'{"value": "v", "headers": {"a": "b"}}', "headers must be a list"),
+        (b'{"value": "v", "headers": [{"name": "n", "val": "x"}]}', "unknown field val"),
+        (b'{"value": "v", "headers": [{"value": "x"}]}', "name"),
+        (b'{"value": "v", "timestamp": "x"}', "timestamp must be a whole number"),
+        (b'{"value": "v", "timestamp": 1.5}', "timestamp must be a whole number"),
+    ],
 )
-def test_json_that_is_no_record(line: bytes) -> None:
-    with pytest.raises(ConfigError, match="not a record"):
+def test_json_that_is_no_record(line: bytes, why: str) -> None:
+    with pytest.raises(ConfigError, match=f'not a record.*{why}.*expected.*"value":'):
         from_json(line)
+
+
+def test_a_tombstone_says_that_its_value_is_null() -> None:
+    assert from_json(b'{"key": "k", "value": null}') == Record(b"k", None)
+
+
+def test_a_line_of_an_unknown_shape_is_refused_by_its_number(rookery: Rookery) -> None:
+    topic = rookery.topic()
+
+    bad = rookery.run("produce", topic, "--format", "json", data=b'{"value": "v"}\n{"id":1}\n')
+
+    assert bad.returncode == 2
+    assert b"line 2: not a record" in bad.stderr
+    assert b"1 record before it was sent" in bad.stderr
+    assert rookery("consume", topic) == b"v\n"
 
 
 def test_values_that_are_json_themselves() -> None:

@@ -15,7 +15,8 @@ def add(subparsers: Subparsers) -> None:
         "produce",
         run,
         summary="Send lines as records to a topic.",
-        example="rookery produce birds --key-separator : --file sightings.txt",
+        example="rookery produce birds --key-separator : --file sightings.txt\n"
+        """  echo '{"key": "k", "value": {"id": 1}}' | rookery produce birds --format json""",
     )
     parser.add_argument("topic", metavar="TOPIC", help="where to")
     parser.add_argument(
@@ -25,7 +26,8 @@ def add(subparsers: Subparsers) -> None:
         "--format",
         choices=("text", "json"),
         default="text",
-        help="text: a line is a value; json: as `rookery consume --format json` prints it",
+        help="text: a line is a value; json: as `rookery consume --format json` prints it, such as "
+        '{"key": "corvus", "value": {"id": 1}}; other fields are refused',
     )
     parser.add_argument(
         "-k",

@@ -10,10 +10,9 @@ their names:
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 from rookery.errors import ConfigError
 from rookery.model.partition import TopicPartition
@@ -23,6 +22,13 @@ Write: TypeAlias = Callable[[TopicPartition, Record], bytes]
 """Turns a record into what is printed."""
 
 Header: TypeAlias = tuple[str, bytes | None]
+
+_VALUE: Final = ("value", "value_base64")
+_FIELDS: Final = frozenset(
+    {"topic", "partition", "offset", "timestamp", "key", "key_base64", *_VALUE, "headers"}
+)
+_HEADER_FIELDS: Final = frozenset({"name", *_VALUE})
+_EXAMPLE: Final = '{"key": "corvus", "value": {"id": 1}, "headers": []}'
 
 
 def writer(form: str, separator: bytes) -> Write:
@@ -58,16 +64,17 @@ def from_json(line: bytes) -> Record:
     """Read a record from a line of JSON; where it was before does not matter.
 
     Raises:
-        ConfigError: the line is no such JSON; the text says why.
+        ConfigError: the line is no such JSON, or has a field that would be lost.
     """
     try:
-        row = json.loads(line)
-        headers = tuple((str(one["name"]), _read(one, "value")) for one in row.get("headers", ()))
-        timestamp = int(row.get("timestamp", -1))
-        return Record(_read(row, "key"), _read(row, "value"), headers, timestamp)
-    except (ValueError, TypeError, KeyError, AttributeError, binascii.Error) as error:
+        row = _object(json.loads(line, object_pairs_hook=_unique), "the line", _FIELDS)
+        value = _required(row, "value")
+        return Record(_read(row, "key"), value, tuple(_headers(row)), _timestamp(row))
+    except (ValueError, TypeError) as error:
         shown = line[:60].decode("utf-8", "replace")
-        raise ConfigError(f"not a record in JSON: {shown!r}: {error}") from error
+        raise ConfigError(
+            f"not a record in JSON: {shown!r}: {error}; expected is a line such as {_EXAMPLE}"
+        ) from error
 
 
 def from_text(line: bytes, separator: bytes | None, headers: tuple[Header, ...]) -> Record:
@@ -87,10 +94,58 @@ def _named(name: str, value: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(value).decode()}
 
 
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice} is there twice")
+    return found
+
+
+def _object(row: object, what: str, fields: frozenset[str]) -> dict[str, object]:
+    """Check that a value is an object with no fields but these."""
+    if not isinstance(row, dict):
+        raise TypeError(f"{what} must be an object")
+    unknown = sorted(row.keys() - fields)
+    if unknown:
+        raise ValueError(f"unknown field{'s' * (len(unknown) > 1)} {', '.join(unknown)}")
+    return row
+
+
+def _headers(row: dict[str, object]) -> Iterator[Header]:
+    headers = row.get("headers", [])
+    if not isinstance(headers, list):
+        raise TypeError("headers must be a list")
+    for one in headers:
+        header = _object(one, "a header", _HEADER_FIELDS)
+        name = header.get("name")
+        if not isinstance(name, str):
+            raise TypeError("the name of a header must be text")
+        yield name, _required(header, "value")
+
+
+def _timestamp(row: dict[str, object]) -> int:
+    timestamp = row.get("timestamp", -1)
+    if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+        raise TypeError("timestamp must be a whole number of milliseconds")
+    return timestamp
+
+
+def _required(row: dict[str, object], name: str) -> bytes | None:
+    if name not in row and f"{name}_base64" not in row:
+        raise ValueError(f"{name} or {name}_base64 is missing (null is a tombstone)")
+    return _read(row, name)
+
+
 def _read(row: dict[str, object], name: str) -> bytes | None:
     encoded = row.get(f"{name}_base64")
     if encoded is not None:
-        return base64.b64decode(str(encoded), validate=True)
+        if row.get(name) is not None:
+            raise ValueError(f"both {name} and {name}_base64 are there")
+        if not isinstance(encoded, str):
+            raise ValueError(f"{name}_base64 must be text")
+        return base64.b64decode(encoded, validate=True)
     value = row.get(name)
     if value is None or isinstance(value, str):
         return None if value is None else value.encode()

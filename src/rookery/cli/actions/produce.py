@@ -13,6 +13,7 @@ from rookery.cli.actions.lines import from_json, from_text
 from rookery.cli.command import print_json
 from rookery.client.client import Client
 from rookery.client.produce import Producer
+from rookery.errors import ConfigError
 from rookery.records.record import Record
 
 # What an interrupt leaves for records that are on their way.
@@ -43,10 +44,25 @@ async def _send_lines(
     producer: Producer, args: argparse.Namespace, descriptor: int, meter: Meter
 ) -> None:
     read, topic, partition = _reader(args), args.topic, args.partition
+    number = 0
     async for lines in lines_of(descriptor):
         for line in lines:
-            await producer.send(topic, read(line), partition)
+            number += 1
+            await producer.send(topic, _read(read, line, number), partition)
             meter.add(len(line))
+
+
+def _read(read: Callable[[bytes], Record], line: bytes, number: int) -> Record:
+    try:
+        return read(line)
+    except ConfigError as error:
+        raise ConfigError(f"line {number}: {error}. {_sent(number - 1)}") from None
+
+
+def _sent(count: int) -> str:
+    if not count:
+        return "Nothing was sent"
+    return "1 record before it was sent" if count == 1 else f"{count} records before it were sent"
 
 
 def _reader(args: argparse.Namespace) -> Callable[[bytes], Record]:
