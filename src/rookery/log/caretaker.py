@@ -8,26 +8,30 @@ take themselves for the caretaker cost work, and harm nothing.
 
 from __future__ import annotations
 
-import logging
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from rookery.clock import Clock
 from rookery.cluster.port import ClusterLog
-from rookery.cluster.replica import Replica
+from rookery.cluster.replica import Fenced, Replica
 from rookery.log import snapshots
 from rookery.log.plan import Lag
+from rookery.log.quarantine import Quarantine
 from rookery.log.retention import Retention
 from rookery.log.settings import CareSettings
 from rookery.log.sweeper import Sweeper
 from rookery.store.counted import counts
 from rookery.store.port import Store
 
-log = logging.getLogger(__name__)
-
 
 class Rewriting(Protocol):
-    """Whoever brings batches into better places."""
+    """A worker that moves batches into better places."""
+
+    name: ClassVar[str]
+    """The step of a round that it does."""
+    quarantine: Quarantine
+    """What it cannot process."""
 
     async def run(self, before_entry: int) -> int:
         """Do what there is to do; return how many bytes were rewritten.
@@ -41,7 +45,7 @@ class Rewriting(Protocol):
 
 @dataclass(slots=True)
 class Round:
-    """What one round has done."""
+    """The result of one round."""
 
     retained: int = 0
     expired_producers: int = 0
@@ -53,6 +57,12 @@ class Round:
     deleted: int = 0
     requests: dict[str, float] = field(default_factory=dict)
     """Requests to the store by kind, since the process began."""
+    failures: int = 0
+    """Pieces of work that failed, since the process started."""
+    quarantined: int = 0
+    """Partitions, objects, rows and steps that cannot be processed at the moment."""
+    problems: list[str] = field(default_factory=list)
+    """What these are, and why; the first ones if there are many."""
 
     def as_json(self) -> dict[str, object]:
         """Return it for the broker that keeps this caretaker."""
@@ -77,6 +87,7 @@ class Caretaker:
         self._clock = clock
         self._settings = settings
         self._rewriters: list[Rewriting] = []
+        self._steps = Quarantine(clock)
         # Not what is applied: a process that is restarted often would never write a snapshot.
         self.snapshot = replica.opened_at
         """The entry of the newest snapshot."""
@@ -102,28 +113,55 @@ class Caretaker:
         return self._is_snapshot_due()
 
     async def round(self) -> Round:
-        """Do once what there is to do."""
+        """Do once what there is to do; a step that fails does not stop the others.
+
+        Raises:
+            Unavailable: the cluster log is out of reach.
+            Fenced: the cluster has expired this process.
+        """
         done = Round()
         await self._replica.barrier()
-        done.retained = await self._retention.retain()
-        done.expired_producers = await self._retention.expire_producers(
-            self._settings.producer_expiration_ms
-        )
+        with self._step("retention"):
+            done.retained = await self._retention.retain()
+        with self._step("expiry of producers"):
+            done.expired_producers = await self._retention.expire_producers(
+                self._settings.producer_expiration_ms
+            )
         is_snapshot_due = self._is_snapshot_due()
         # Entries can be trimmed up to the first whose payload somebody still reads there.
         before = self._replica.state.applied if is_snapshot_due else 0
         for rewriter in self._rewriters:
-            done.rewritten_bytes += await rewriter.run(before)
+            with self._step(rewriter.name):
+                done.rewritten_bytes += await rewriter.run(before)
         if is_snapshot_due:
-            await self._take_snapshot()
-        await self._trim()
+            with self._step("snapshot"):
+                await self._take_snapshot()
+            with self._step("removal of old snapshots"):
+                await snapshots.prune(self._store)
+        with self._step("trim of the cluster log"):
+            await self._trim()
         done.snapshot = self.snapshot
-        done.condemned, done.deleted = await self._sweeper.sweep(self.snapshot)
+        with self._step("deletion of objects"):
+            done.deleted = await self._sweeper.delete(self.snapshot)
+        with self._step("search for unused objects"):
+            done.condemned = await self._sweeper.condemn()
+        self._report(done)
+        return done
+
+    def _step(self, name: str) -> AbstractContextManager[None]:
+        """Note why a step failed, and go on with the next one."""
+        return self._steps.guard((name,), f"upkeep: {name}", passes=(Fenced,))
+
+    def _report(self, done: Round) -> None:
         done.requests = counts()
         lags = [rewriter.lag() for rewriter in self._rewriters]
         done.lag_bytes = sum(lag.bytes for lag in lags)
         done.lag_ms = max((lag.age_ms for lag in lags), default=0)
-        return done
+        cases = [self._steps, self._retention.quarantine, self._sweeper.quarantine]
+        cases += [rewriter.quarantine for rewriter in self._rewriters]
+        done.failures = sum(one.failures for one in cases)
+        done.quarantined = sum(map(len, cases))
+        done.problems = [problem for one in cases for problem in one.report()]
 
     def _is_snapshot_due(self) -> bool:
         settings, replica = self._settings, self._replica
@@ -152,7 +190,6 @@ class Caretaker:
         self._snapshot_ms = self._clock.monotonic_ms()
         self.snapshot = await snapshots.save(self._store, self._replica.state)
         self._topics_seen = topics
-        await snapshots.prune(self._store)
 
     async def _trim(self) -> None:
         """Let go of the entries that a confirmed snapshot covers and nobody reads batches from."""

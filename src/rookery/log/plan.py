@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
+from rookery.clock import SystemClock
 from rookery.cluster.state.partition import Kind, Partition
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
@@ -21,6 +22,7 @@ from rookery.formats.keys import is_stored
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, MAX_SEGMENT_BYTES
 from rookery.log.census import Census, Tally, count_rows
 from rookery.log.loose import Damage, below, decided, filled, fitting, loose_runs, may_grow
+from rookery.log.quarantine import Quarantine
 from rookery.log.settings import RewriteSettings
 
 _FINAL: Final = int(Kind.FINAL)
@@ -42,6 +44,11 @@ class Range(NamedTuple):
     end_offset: int
     fingerprint: int
     size: int
+
+    @property
+    def owner(self) -> tuple[bytes, int]:
+        """The topic's id and the partition."""
+        return self.topic_id, self.partition
 
 
 class Job(Protocol):
@@ -98,6 +105,9 @@ class _Loose(NamedTuple):
     is_busy: bool
 
 
+_Draft: TypeAlias = tuple[list[SegmentJob], list[_Loose], dict[int, Tally]]
+
+
 class _Bounds(NamedTuple):
     """How much one merge takes."""
 
@@ -114,8 +124,9 @@ class _Bounds(NamedTuple):
 class Planner:
     """Plans, and remembers between two plans since when things have waited."""
 
-    def __init__(self, settings: RewriteSettings) -> None:
+    def __init__(self, settings: RewriteSettings, quarantine: Quarantine | None = None) -> None:
         self._settings = settings
+        self._quarantine = Quarantine(SystemClock()) if quarantine is None else quarantine
         self._census = Census()
         self._lag = Lag(0, 0)
 
@@ -135,12 +146,14 @@ class Planner:
         tallies: dict[int, Tally] = {}
         for topic in state.topics:
             for partition in topic.partitions:
-                for run in loose_runs(partition, damage):
-                    jobs, rest = self._cut(topic, partition, run, now_ms)
-                    segments += jobs
-                    if rest:
-                        loose.append(rest)
-                        count_rows(tallies, partition, rest.rows, is_busy=rest.is_busy)
+                key = "partition", topic.id, partition.index
+                if self._quarantine.holds(key):
+                    continue
+                try:
+                    self._look(topic, partition, now_ms, damage, (segments, loose, tallies))
+                except Exception as error:  # noqa: BLE001 (it must not stop the others)
+                    subject = f"rewrite of topic {topic.name} partition {partition.index}"
+                    self._quarantine.add(key, subject, error)
         self._census.observe(tallies, now_ms)
         flushed = {one: tally for one, tally in tallies.items() if not tally.is_final}
         merged = {one: tally for one, tally in tallies.items() if tally.is_final}
@@ -150,6 +163,18 @@ class Planner:
             self._again(merged, loose, now_ms),
         )
         return [*(MergeJob(tuple(ranges)) for ranges in merges if ranges), *segments]
+
+    def _look(
+        self, topic: Topic, partition: Partition, now_ms: int, damage: Damage, plan: _Draft
+    ) -> None:
+        """Add what there is to do for a partition to the plan."""
+        segments, loose, tallies = plan
+        for run in loose_runs(partition, damage):
+            jobs, rest = self._cut(topic, partition, run, now_ms)
+            segments += jobs
+            if rest:
+                loose.append(rest)
+                count_rows(tallies, partition, rest.rows, is_busy=rest.is_busy)
 
     def lag(self) -> Lag:
         """Return what waited when the last plan was made."""
@@ -170,6 +195,8 @@ class Planner:
         left = sum(sizes[run.start : stop])
         jobs: list[SegmentJob] = []
         first = run.start
+        if self._quarantine.holds(("segment", topic.id, partition.index)):
+            stop = first
         while first < stop and sizes[first] <= _MOST_BYTES:
             if left < settings.segment_bytes and not self._is_old(partition, first, left, now_ms):
                 break
@@ -322,6 +349,21 @@ def range_of(topic: Topic, partition: Partition, rows: range) -> Range:
         partition.fingerprint(rows),
         sum(partition.sizes[rows.start : rows.stop]),
     )
+
+
+def divided(state: State, job: MergeJob) -> list[MergeJob]:
+    """Return the two halves of a merge: of its ranges, or of the rows of the only one."""
+    middle = len(job.ranges) // 2
+    if middle:
+        return [MergeJob(job.ranges[:middle]), MergeJob(job.ranges[middle:])]
+    [one] = job.ranges
+    partition = state.topics.partition(*one.owner)
+    span = partition.span(one.base_offset, one.end_offset) if partition else None
+    if partition is None or span is None or len(span) == 1:
+        return []
+    topic, middle = state.topics.by_id[one.topic_id], len(span) // 2
+    halves = (span[:middle], span[middle:])
+    return [MergeJob((range_of(topic, partition, half),)) for half in halves]
 
 
 def _tier(size: int) -> int:

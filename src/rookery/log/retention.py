@@ -12,9 +12,13 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state import producers
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.topics import Topic
+from rookery.log.quarantine import Quarantine
+from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
 
+# What one entry takes of these, by number and by size: others want room in it too.
 _EVENTS_AT_ONCE: Final = 500
+_BYTES_AT_ONCE: Final = 128 * 1024
 _PRODUCERS_AT_ONCE: Final = 1000
 
 
@@ -41,47 +45,78 @@ class Retention:
         self._replica = replica
         self._clock = clock
         self._limits = limits
+        self.quarantine = Quarantine(clock)
 
     async def retain(self) -> int:
         """Move log starts over what is too old or too much; return of how many partitions."""
         now = self._clock.now_ms()
-        events: list[Message] = []
-        for topic, partition in self._partitions():
+
+        def moved(topic: Topic, partition: Partition) -> Message | None:
             offset = kept_from(partition, self._limits(topic), now)
-            if offset > partition.log_start:
-                events.append(
-                    LogStartMoved(topic_id=topic.id, partition=partition.index, offset=offset)
-                )
+            if offset <= partition.log_start:
+                return None
+            return LogStartMoved(topic_id=topic.id, partition=partition.index, offset=offset)
+
+        events = self._events("retention", moved)
         await self._propose(events)
         return len(events)
 
     async def expire_producers(self, idle_ms: int) -> int:
-        """Forget producers that have been idle for so long; return how many."""
+        """Forget producers that have been idle for a given time; return how many."""
         before = self._clock.now_ms() - idle_ms
-        events: list[Message] = []
         count = 0
-        for topic, partition in self._partitions():
+
+        def expired(topic: Topic, partition: Partition) -> Message | None:
+            nonlocal count
             idle = [
                 IdleProducer(producer_id=producer_id, last_sequence=known.last_sequence)
                 for producer_id, window in partition.producers.items()
                 if (known := producers.describe(window)).time_ms < before
             ][:_PRODUCERS_AT_ONCE]
-            if idle:
-                count += len(idle)
-                events.append(
-                    ProducersExpired(topic_id=topic.id, partition=partition.index, producers=idle)
-                )
-        await self._propose(events)
+            count += len(idle)
+            if not idle:
+                return None
+            return ProducersExpired(topic_id=topic.id, partition=partition.index, producers=idle)
+
+        await self._propose(self._events("expiry of producers", expired))
         return count
 
-    def _partitions(self) -> Iterator[tuple[Topic, Partition]]:
-        for topic in list(self._replica.state.topics):
+    def _events(
+        self, work: str, make: Callable[[Topic, Partition], Message | None]
+    ) -> list[Message]:
+        """Make the event of every partition that needs one; a partition that fails is skipped."""
+        events = []
+        for topic in self._replica.state.topics:
             for partition in topic.partitions:
-                yield topic, partition
+                key = work, topic.id, partition.index
+                if self.quarantine.holds(key):
+                    continue
+                with self.quarantine.guard(
+                    key, f"{work} of topic {topic.name} partition {partition.index}"
+                ):
+                    if event := make(topic, partition):
+                        events.append(event)
+        return events
 
     async def _propose(self, events: list[Message]) -> None:
-        for start in range(0, len(events), _EVENTS_AT_ONCE):
-            await self._replica.propose(events[start : start + _EVENTS_AT_ONCE])
+        for part in _parts(events):
+            await self._replica.propose(part)
+
+
+def _parts(events: list[Message]) -> Iterator[list[Message]]:
+    """Divide events into parts that fit into an entry."""
+    part: list[Message] = []
+    size = 0
+    for event in events:
+        assert event.VERSIONS is not None  # noqa: S101 (events have versions)
+        own = len(encode_bytes(event, event.VERSIONS[-1]))
+        if part and (len(part) == _EVENTS_AT_ONCE or size + own > _BYTES_AT_ONCE):
+            yield part
+            part, size = [], 0
+        part.append(event)
+        size += own
+    if part:
+        yield part
 
 
 def kept_from(partition: Partition, limits: Limits, now_ms: int) -> int:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from rookery import metrics
 from rookery.clock import Clock
@@ -21,10 +21,13 @@ from rookery.cluster.events.log import (
     Replaced,
     ReplacedRange,
 )
+from rookery.cluster.replica import Fenced
+from rookery.errors import Error, Unavailable
 from rookery.formats.keys import object_key
 from rookery.log.assemble import Captured, captured, merged, segment
-from rookery.log.plan import Lag, MergeJob, Planner, Range, SegmentJob
+from rookery.log.plan import Lag, MergeJob, Planner, Range, SegmentJob, divided
 from rookery.log.publishing import Proposer, Publisher
+from rookery.log.quarantine import Key, Quarantine
 from rookery.log.refine import Read, Refined, refine
 from rookery.log.settings import RewriteSettings
 from rookery.store.port import Store
@@ -34,6 +37,8 @@ log = logging.getLogger(__name__)
 # What one event holds: applying more at once would keep clients waiting.
 _EVENT_RANGES: Final = 500
 _EVENT_PIECES: Final = 4000
+# Failures of one job after which dividing it further is given up.
+_FAILURES: Final = 100
 
 REWRITTEN_BYTES: Final = metrics.counters(
     "rookery_rewriter_bytes_total", "Bytes that were rewritten, by kind of job.", ("kind",)
@@ -51,6 +56,7 @@ DAMAGED_ROWS: Final = metrics.counter(
 class Rewriter:
     """Plans and carries out, one job after the other."""
 
+    name: ClassVar[str] = "merges and segments"
     replica: Proposer
     read: Read
     """Reads journals, objects and payloads of entries."""
@@ -63,12 +69,15 @@ class Rewriter:
     settings: RewriteSettings = field(default_factory=RewriteSettings)
     damage: set[tuple[int, int]] = field(default_factory=set)
     """Object ids and positions of rows that could not be read, and are left alone."""
+    quarantine: Quarantine = field(init=False)
+    """Rows and partitions that cannot be rewritten, damaged ones included."""
     _planner: Planner = field(init=False)
     _publisher: Publisher = field(init=False)
 
     def __post_init__(self) -> None:
         """Remember nothing yet."""
-        self._planner = Planner(self.settings)
+        self.quarantine = Quarantine(self.clock)
+        self._planner = Planner(self.settings, self.quarantine)
         self._publisher = Publisher(
             replica=self.replica,
             store=self.store,
@@ -88,7 +97,7 @@ class Rewriter:
 
         Raises:
             Unavailable: the store or the cluster log is out of reach.
-            Conflict: this process counts no longer, or a key is taken that nobody should have.
+            Fenced: the cluster has expired this process.
         """
         total = 0
         while total < self.settings.round_bytes:
@@ -99,7 +108,7 @@ class Rewriter:
                 self.replica.state,
                 self.clock.monotonic_ms(),
                 before_entry=before_entry,
-                damage=self.damage,
+                damage=self._unusable(),
             )
             done = await self._rewrite_some(jobs, self.settings.round_bytes - total)
             if not done:
@@ -115,10 +124,72 @@ class Rewriter:
         """
         done = 0
         for job in jobs:
-            done += await self.rewrite(job)
+            done += await self._attempt(job)
             if done >= limit and isinstance(job, SegmentJob):
                 break
         return done
+
+    async def _attempt(self, job: MergeJob | SegmentJob) -> int:
+        """Carry out a job; a merge that fails is divided until the row at fault is alone."""
+        if isinstance(job, SegmentJob) and self.quarantine.holds(("segment", *job.range.owner)):
+            return 0
+        done, failures = 0, 0
+        waiting = [job]
+        while waiting:
+            part = waiting.pop()
+            try:
+                done += await self.rewrite(part)
+            except (Fenced, Unavailable):
+                raise
+            except Exception as error:
+                failures += 1
+                if failures == _FAILURES:
+                    raise  # the fault is not in the rows
+                waiting += self._divide(part, error)
+        return done
+
+    def _divide(self, job: MergeJob | SegmentJob, error: Exception) -> list[MergeJob | SegmentJob]:
+        """Return the halves of a job that failed; if it has none, set aside what it was about."""
+        if isinstance(job, SegmentJob):
+            # Its rows can still be merged.
+            what = f"segment of {self._text(job.range)}"
+            self.quarantine.add(("segment", *job.range.owner), what, error)
+            return []
+        halves = divided(self.replica.state, job)
+        if not halves:
+            [one] = job.ranges
+            self.quarantine.add(self._row_case(one), f"rewrite of {self._text(one)}", error)
+        return [*halves]
+
+    def _release(self, job: MergeJob | SegmentJob, sources: list[Captured]) -> None:
+        """Close the cases of what was rewritten."""
+        if not len(self.quarantine):
+            return
+        for source in sources:
+            self.quarantine.release(("partition", *source.range.owner))
+            for one in source.rows:
+                self.quarantine.release(("row", one.row.object_id, one.row.position))
+        if isinstance(job, SegmentJob):
+            self.quarantine.release(("segment", *job.range.owner))
+
+    def _row_case(self, one: Range) -> Key:
+        """Return the key of a row, or of its partition if the row lies in no object."""
+        partition = self.replica.state.topics.partition(*one.owner)
+        span = partition.span(one.base_offset, one.end_offset) if partition else None
+        row = partition.row(span.start) if partition and span else None
+        if row is None or not row.object_id:
+            return "partition", *one.owner
+        return "row", row.object_id, row.position
+
+    def _text(self, one: Range) -> str:
+        topic = self.replica.state.topics.by_id.get(one.topic_id)
+        name = topic.name if topic else one.topic_id.hex()
+        last = one.end_offset - 1
+        return f"topic {name} partition {one.partition} offsets {one.base_offset} to {last}"
+
+    def _unusable(self) -> set[tuple[int, int]]:
+        """Return where rows lie that are left alone for now."""
+        return self.damage.union((one[0], one[1]) for one in self.quarantine.held("row"))
 
     async def rewrite(self, job: MergeJob | SegmentJob) -> int:
         """Carry out one job; return how many bytes lie elsewhere now."""
@@ -137,7 +208,9 @@ class Rewriter:
         made = merged(birth, sources, self.settings.row_bytes)
         self._publisher.doubt(birth.object_id)
         await self.store.create(object_key(birth.object_id), made.parts)
-        return await self._replace(birth.object_id, made.ranges, sources)
+        done = await self._replace(birth.object_id, made.ranges, sources)
+        self._release(job, sources)
+        return done
 
     async def _segment(self, job: SegmentJob) -> int:
         sources = await self._sources([job.range])
@@ -147,7 +220,9 @@ class Rewriter:
         files, made = segment(birth, sources[0], self.namespace, self.settings)
         if not await self._publisher.write(birth.object_id, files, job.range):
             return 0
-        return await self._replace(birth.object_id, made.ranges, sources)
+        done = await self._replace(birth.object_id, made.ranges, sources)
+        self._release(job, sources)
+        return done
 
     # Input.
 
@@ -162,32 +237,45 @@ class Rewriter:
         return [source for source in sources if not any(one.error for one in source.rows)]
 
     async def _report(self, sources: list[Captured]) -> None:
-        """Tell of damage, unless the rows have moved meanwhile: then the old place may be gone."""
+        """Report rows that cannot be read, unless they have moved: the old place may be gone."""
         await self.replica.barrier()
         state = self.replica.state
+        unreachable: list[Error] = []
         for source in sources:
             is_there = bool(captured(state, [source.range]))
             for one in source.rows:
-                if one.is_damaged and is_there:
-                    self._report_row(source, one)
-                elif one.error:
-                    log.warning("a row cannot be rewritten now: %s", one.error)
+                if one.error and is_there:
+                    self._report_row(source, one, one.error)
+                    unreachable += [] if one.is_damaged else [one.error]
+        if unreachable:
+            # One line for all: if the store is out of reach, there may be thousands.
+            log.warning("%d rows cannot be read now: %s", len(unreachable), unreachable[0])
 
-    def _report_row(self, source: Captured, one: Refined) -> None:
+    def _report_row(self, source: Captured, one: Refined, error: Error) -> None:
         row = one.row
-        self.damage.add((row.object_id, row.position))
-        DAMAGED_ROWS.inc()
-        log.error(
-            "damaged: topic %s partition %d offsets %d to %d, object %d at byte %d: %s; they stay "
-            "where they are, run `rookery fsck`",
-            source.topic.name, source.partition.index, row.base_offset, row.end_offset - 1,
-            row.object_id, row.position, one.error,
-        )  # fmt: skip
+        subject = (
+            f"topic {source.topic.name} partition {source.partition.index} offsets "
+            f"{row.base_offset} to {row.end_offset - 1}, object {row.object_id} at byte "
+            f"{row.position}"
+        )
+        key = "row", row.object_id, row.position
+        if one.is_damaged:
+            self.damage.add((row.object_id, row.position))
+            DAMAGED_ROWS.inc()
+            subject = f"damaged, run `rookery fsck`: {subject}"
+        self.quarantine.add(key, subject, error, is_logged=one.is_damaged)
 
     def _forget_damage(self) -> None:
         """Forget damage in objects that nothing lives in any more."""
-        rows = self.replica.state.objects.rows
+        rows, topics = self.replica.state.objects.rows, self.replica.state.topics
         self.damage.difference_update([one for one in self.damage if not rows.get(one[0])])
+        self.quarantine.keep(
+            lambda key: (
+                bool(rows.get(key[1]))
+                if key[0] == "row"
+                else topics.partition(key[1], key[2]) is not None
+            )
+        )
 
     # Output.
 

@@ -18,8 +18,10 @@ from typing import Final, NamedTuple, Protocol
 from rookery.clock import Clock
 from rookery.cluster.events.log import ObjectsCondemned, ObjectsDropped
 from rookery.cluster.events.sinks import SinkAborted
-from rookery.cluster.replica import Replica
+from rookery.cluster.replica import Fenced, Replica
+from rookery.errors import Unavailable
 from rookery.formats.keys import is_stored, split_object_id
+from rookery.log.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
 
@@ -67,19 +69,22 @@ class Sweeper:
         self._orphans_ms = orphans_ms
         self._orphans: list[int] = []
         self._listed_at: int | None = None
+        self.quarantine = Quarantine(clock)
         self._empty_since: dict[int, int] = {}
         self._condemned_since: dict[int, int] = {}
 
     async def sweep(self, snapshot: int) -> Swept:
         """Condemn and delete what may be; `snapshot` is the entry of the newest snapshot."""
-        deleted = await self._delete(snapshot)
-        condemned = await self._condemn()
-        return Swept(condemned, deleted)
+        deleted = await self.delete(snapshot)
+        return Swept(await self.condemn(), deleted)
 
-    async def _condemn(self) -> int:
+    async def condemn(self) -> int:
+        """Condemn objects that nothing lives in; return how many."""
         state = self._replica.state
-        await self._give_up_overdue()
-        await self._look_for_orphans()
+        with self.quarantine.guard(("sinks",), "expiry of staged objects", (Fenced,)):
+            await self._give_up_overdue()
+        with self.quarantine.guard(("orphans",), "search for orphaned objects", (Fenced,)):
+            await self._look_for_orphans()
         written = self._journals_written()
         empty = {
             one
@@ -134,19 +139,42 @@ class Sweeper:
         # A journal is written until the next one of its writer is begun.
         return object_id < written.get(incarnation, 0)
 
-    async def _delete(self, snapshot: int) -> int:
+    async def delete(self, snapshot: int) -> int:
+        """Delete objects that the snapshot of this entry knows to be condemned; return how many."""
         condemned = self._replica.state.objects.condemned
+        self.quarantine.keep(lambda key: key[0] != "object" or key[1] in condemned)
         old = {one for one, entry in condemned.items() if entry <= snapshot}
         self._condemned_since, ripe = self._ripe(old, self._condemned_since)
-        for some in _pieces(ripe, _DELETES):
+        gone: set[int] = set()
+        held = {object_id for (object_id,) in self.quarantine.held("object")}
+        for some in _pieces((one for one in ripe if one not in held), _DELETES):
             # Together: one after the other, a store would get objects faster than it loses them.
-            await asyncio.gather(*map(self._objects.delete, some))
-            await self._replica.propose([ObjectsDropped(object_ids=some)])
-        if ripe:
-            log.info("deleted %d objects in which nothing lived", len(ripe))
-        gone = set(ripe)
+            tried = map(self._objects.delete, some)
+            errors = await asyncio.gather(*tried, return_exceptions=True)
+            deleted = self._deleted(dict(zip(some, errors, strict=True)))
+            if deleted:
+                await self._replica.propose([ObjectsDropped(object_ids=deleted)])
+            gone.update(deleted)
+        if gone:
+            log.info("deleted %d objects in which nothing lived", len(gone))
         self._orphans = [one for one in self._orphans if one not in gone]
-        return len(ripe)
+        return len(gone)
+
+    def _deleted(self, errors: dict[int, BaseException | None]) -> list[int]:
+        """Return the objects that were deleted; one that was not is tried again later.
+
+        Raises:
+            Unavailable: none was, so the store is out of reach.
+        """
+        failed = {one: error for one, error in errors.items() if error is not None}
+        for object_id, error in failed.items():
+            if len(failed) == len(errors) and isinstance(error, Unavailable):
+                raise error
+            self.quarantine.add(("object", object_id), f"deletion of object {object_id}", error)
+        deleted = [one for one in errors if one not in failed]
+        for object_id in deleted:
+            self.quarantine.release(("object", object_id))
+        return deleted
 
     def _ripe(self, found: set[int], since: dict[int, int]) -> tuple[dict[int, int], list[int]]:
         """Note since when each has been found; return that, and who has been for long enough."""

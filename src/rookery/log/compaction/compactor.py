@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from rookery.clock import Clock, Random, SystemRandom
-from rookery.cluster.state.partition import Row
+from rookery.cluster.replica import Fenced
+from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
-from rookery.errors import Error
+from rookery.errors import Error, Unavailable
 from rookery.log.compaction.cleaning import Cleaning, Step, Task
 from rookery.log.compaction.output import Output
 from rookery.log.compaction.plan import Dirt, Limits, dirt_of, has_max_lag, is_due
 from rookery.log.compaction.source import UnreadableRowError
 from rookery.log.plan import Lag
 from rookery.log.publishing import Proposer, Publisher
+from rookery.log.quarantine import Key, Quarantine
 from rookery.log.refine import Read
 from rookery.log.rewriter import DAMAGED_ROWS
 from rookery.log.runs import body
@@ -25,8 +26,6 @@ from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader, TimestampType
 from rookery.records.sieve import SEED_BYTES
 from rookery.store.port import Store
-
-log = logging.getLogger(__name__)
 
 _Key = tuple[bytes, int]
 _Place = tuple[int, int]
@@ -37,6 +36,7 @@ _EMPTY: Final = Lag(0, 0)
 class Compactor:
     """Plans and compacts; one partition at a time."""
 
+    name: ClassVar[str] = "compaction"
     replica: Proposer
     read: Read
     """Reads journals, objects and payloads of entries."""
@@ -54,8 +54,11 @@ class Compactor:
     random: Random = field(default_factory=SystemRandom)
     damage: set[_Place] = field(default_factory=set)
     """Object ids and positions of rows that could not be read; nothing behind one is compacted."""
+    quarantine: Quarantine = field(init=False)
+    """Partitions that cannot be compacted, those with damaged rows included."""
     _output: Output = field(init=False)
     _work: AsyncIterator[Step] | None = None
+    _dirt_at_work: Dirt | None = None
     _since: dict[_Key, int] = field(default_factory=dict)
     """When a partition was first seen to be due, by the monotonic clock."""
     _times: dict[_Place, int] = field(default_factory=dict)
@@ -63,6 +66,7 @@ class Compactor:
 
     def __post_init__(self) -> None:
         """Begin nothing yet."""
+        self.quarantine = Quarantine(self.clock)
         publisher = Publisher(
             replica=self.replica,
             store=self.store,
@@ -116,19 +120,29 @@ class Compactor:
             self.random.token(SEED_BYTES),
         )
         self._work = Cleaning(task, self._output, self.read).run()
+        self._dirt_at_work = dirt
         return True
 
     async def _step(self) -> Step | None:
         """Do a part of the work; None if that was all, or if it cannot be done."""
         work, self._work = self._work, None
-        if work is None:
+        dirt = self._dirt_at_work
+        if work is None or dirt is None:
             return None
         try:
             step = await anext(work)
         except StopAsyncIteration:
+            self.quarantine.release(_case(dirt.topic, dirt.partition))
             return None
         except UnreadableRowError as error:
-            await self._report(error)
+            await self._report(error, dirt)
+            return None
+        except (Fenced, Unavailable):
+            raise
+        except Exception as error:  # noqa: BLE001 (whatever it is, it must not stop the others)
+            self.quarantine.add(
+                _case(dirt.topic, dirt.partition), _subject(dirt.topic, dirt.partition), error
+            )
             return None
         self._work = work
         return step
@@ -137,20 +151,26 @@ class Compactor:
 
     def _dirt(self) -> list[Dirt]:
         now = self.clock.now_ms()
-        found = []
+        found: list[Dirt] = []
         for topic in self.replica.state.topics:
-            limits = self.limits(topic)
-            if limits.is_compacted:
-                found += [
-                    dirt
-                    for partition in topic.partitions
-                    if (dirt := dirt_of(topic, partition, limits, now, self.damage))
-                ]
+            with self.quarantine.guard(("topic", topic.id), f"compaction of topic {topic.name}"):
+                limits = self.limits(topic)
+                for partition in topic.partitions if limits.is_compacted else ():
+                    key = _case(topic, partition)
+                    if self.quarantine.holds(key):
+                        continue
+                    dirt = dirt_of(topic, partition, limits, now, self.damage)
+                    found += [] if dirt is None else [dirt]
         return found
 
     async def _due(self) -> list[Dirt]:
         """Find what is due, and note since when."""
-        due = [one for one in self._dirt() if await self._is_due(one)]
+        self._forget()
+        due: list[Dirt] = []
+        for dirt in self._dirt():
+            key = "due", dirt.topic.id, dirt.partition.index
+            with self.quarantine.guard(key, _subject(dirt.topic, dirt.partition)):
+                due += [dirt] if await self._is_due(dirt) else []
         now = self.clock.monotonic_ms()
         self._since = {_key(one): self._since.get(_key(one), now) for one in due}
         return due
@@ -184,25 +204,41 @@ class Compactor:
 
     # What is wrong.
 
-    async def _report(self, error: UnreadableRowError) -> None:
-        """Tell of damage, unless the row has moved meanwhile: then the old place may be gone."""
+    def _forget(self) -> None:
+        """Drop the cases of topics that are gone, and damage in objects that nothing lives in."""
+        topics, rows = self.replica.state.topics.by_id, self.replica.state.objects.rows
+        self.damage.difference_update([one for one in self.damage if not rows.get(one[0])])
+        self.quarantine.keep(
+            lambda key: key[1] in topics and (key[0] != "damage" or bool(rows.get(key[2])))
+        )
+
+    async def _report(self, error: UnreadableRowError, dirt: Dirt) -> None:
+        """Report damage, unless the row has moved meanwhile: then the old place may be gone."""
         await self.replica.barrier()
         one = error.refined
         partition, row = one.partition, one.row
         span = partition.span(row.base_offset, row.end_offset)
-        is_there = span is not None and partition.row(span.start) == row
-        if not (one.is_damaged and is_there):
-            log.warning("a partition cannot be compacted now: %s", error)
+        if span is None or partition.row(span.start) != row:
             return
-        self.damage.add((row.object_id, row.position))
-        DAMAGED_ROWS.inc()
-        log.error(
-            "damaged: partition %d offsets %d to %d, object %d at byte %d: %s; they stay where "
-            "they are, nothing behind them is compacted, run `rookery fsck`",
-            partition.index, row.base_offset, row.end_offset - 1, row.object_id, row.position,
-            error,
-        )  # fmt: skip
+        key, subject = _case(dirt.topic, partition), _subject(dirt.topic, partition)
+        if one.is_damaged:
+            self.damage.add((row.object_id, row.position))
+            DAMAGED_ROWS.inc()
+            key = "damage", dirt.topic.id, row.object_id, row.position
+            subject = (
+                f"damaged, run `rookery fsck`: offsets {row.base_offset} to {row.end_offset - 1}, "
+                f"object {row.object_id} at byte {row.position}; {subject}"
+            )
+        self.quarantine.add(key, subject, error)
 
 
 def _key(dirt: Dirt) -> _Key:
     return dirt.topic.id, dirt.partition.index
+
+
+def _case(topic: Topic, partition: Partition) -> Key:
+    return "partition", topic.id, partition.index
+
+
+def _subject(topic: Topic, partition: Partition) -> str:
+    return f"compaction of topic {topic.name} partition {partition.index}"

@@ -1,0 +1,315 @@
+"""Upkeep goes on whatever fails: one partition, one object or one step does not stop the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rookery.cluster.events.brokers import BrokerExpired
+from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.topics import LogStartMoved
+from rookery.cluster.replica import Fenced
+from rookery.cluster.state.partition import Kind
+from rookery.cluster.state.topics import Topic
+from rookery.errors import Corrupt, Unavailable
+from rookery.formats.keys import STORED, object_id
+from rookery.formats.manifest import ManifestExtent
+from rookery.log import assemble
+from rookery.log.caretaker import Caretaker
+from rookery.log.quarantine import Quarantine
+from rookery.log.refine import Refined
+from rookery.log.retention import Retention
+from rookery.log.settings import CareSettings
+from rookery.log.sweeper import Sweeper
+from rookery.testing.clock import ManualClock
+from tests.log.rewriting import SMALL, TOPIC, Process, World, a_world
+
+DAY = 86_400_000
+
+
+class Limits:
+    """Records older than a second go."""
+
+    retention_ms = 1_000
+    retention_bytes = -1
+    is_deleted = True
+
+
+class Bin:
+    """Objects by id; some cannot be deleted."""
+
+    def __init__(self, *stuck: int) -> None:
+        self.stuck = set(stuck)
+        self.tried: list[int] = []
+        self.listing: Exception | None = None
+
+    async def found(self) -> list[int]:
+        if self.listing is not None:
+            raise self.listing
+        return []
+
+    async def delete(self, object_id: int) -> None:
+        self.tried.append(object_id)
+        if object_id in self.stuck:
+            raise Unavailable(f"object {object_id} cannot be removed: permission denied")
+
+
+def caretaker(world: World, process: Process, retention: Retention, objects: Bin) -> Caretaker:
+    settings = CareSettings(snapshot_entries=1, producer_expiration_ms=DAY)
+    made = Caretaker(process.replica, world.log(), world.store, world.clock, settings)
+    sweeper = Sweeper(process.replica, objects, world.clock, 0, 1)
+    made.employ(retention, sweeper, process.rewriter(world))
+    return made
+
+
+async def commit_idle_producers(world: World, partitions: int, producers: int) -> None:
+    for producer in range(producers):
+        extents = [
+            Extent(
+                topic_id=TOPIC, partition=index, position=0, size=100, records=1, attributes=0,
+                max_timestamp=1, producer_id=producer, producer_epoch=0, base_sequence=0,
+            )
+            for index in range(partitions)
+        ]  # fmt: skip
+        stored = object_id(world.broker.incarnation, STORED + 1)
+        await world.broker.propose([Committed(object_id=stored, extents=extents)])
+
+
+def windows(process: Process) -> int:
+    return sum(
+        len(one.producers) for topic in process.replica.state.topics for one in topic.partitions
+    )
+
+
+async def test_more_idle_producers_than_an_entry_holds_are_expired(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        process = await world.process()
+        await world.topic(120)
+        await commit_idle_producers(world, 120, 300)
+        await process.replica.barrier()
+        world.clock.advance(DAY + 1)
+        retention = Retention(process.replica, world.clock, lambda _: Limits())
+
+        assert await retention.expire_producers(DAY) == 36_000
+
+        assert windows(process) == 0
+
+
+async def test_settings_that_cannot_be_read_stop_the_retention_of_their_topic_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def limits(topic: Topic) -> Limits:
+        if topic.name == "bad":
+            raise ValueError("no number")
+        return Limits()
+
+    async with a_world(tmp_path) as world:
+        process = await world.process()
+        for name in ("bad", "good"):
+            topic_id = await world.topic(1, name=name)
+            await world.produce([0], topic_id=topic_id)
+        await process.replica.barrier()
+        world.clock.advance(10_000)
+        retention = Retention(process.replica, world.clock, limits)
+
+        for _ in range(3):
+            await retention.retain()
+
+        starts = {one.name: one.partitions[0].log_start for one in process.replica.state.topics}
+        assert starts == {"bad": 0, "good": 2}
+        assert retention.quarantine.report() == ["retention of topic bad partition 0: no number"]
+        assert caplog.text.count("retention of topic bad") == 1
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, partition: int, offset: int) -> None:
+    """Let no object be made that holds one offset of a partition."""
+    make = assemble._extent
+
+    def made(topic: int, index: int, rows: list[Refined]) -> ManifestExtent:
+        row = rows[0].row._replace(end_offset=rows[-1].row.end_offset)
+        if index == partition and row.base_offset <= offset < row.end_offset:
+            raise ValueError("records: 2147483649 is not between -2147483648 and 2147483647")
+        return make(topic, index, rows)
+
+    monkeypatch.setattr(assemble, "_extent", made)
+
+
+async def test_a_row_that_cannot_be_merged_is_left_alone_and_others_are_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_world(tmp_path) as world:
+        process = await world.process()
+        await world.topic(3)
+        for _ in range(4):
+            await world.produce([0, 1, 2], where="object", size=10)
+        poison(monkeypatch, partition=1, offset=5)
+        before = await world.seen(process)
+        rewriter = process.rewriter(world)
+
+        for _ in range(3):
+            await rewriter.run()
+            world.clock.advance(SMALL.merge_age_ms - 1)
+
+        [topic] = process.replica.state.topics
+        merged = [[bool(kind & Kind.FINAL) for kind in one.kinds] for one in topic.partitions]
+        assert merged[0] == [True]
+        assert sorted(merged[1]) == [False, True, True]
+        assert merged[2] == [True]
+        assert [one.split(":")[0] for one in rewriter.quarantine.report()] == [
+            "rewrite of topic t partition 1 offsets 4 to 5"
+        ]
+        assert caplog.text.count("offsets 4 to 5") == 1
+        assert await world.seen(process) == before
+
+        monkeypatch.undo()
+        world.clock.advance(DAY)
+        await rewriter.run()
+        world.clock.advance(SMALL.merge_age_ms)
+        await rewriter.run()
+
+        assert all(kind & Kind.FINAL for kind in topic.partitions[1].kinds)
+        assert rewriter.quarantine.report() == []
+
+
+async def test_a_segment_that_cannot_be_made_leaves_its_rows_to_merges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("a segment has no room")
+
+    async with a_world(tmp_path) as world:
+        process = await world.process()
+        await world.topic(2)
+        for _ in range(10):
+            await world.produce([0], where="entry", size=2_000)
+        await world.produce([1], where="entry")
+        monkeypatch.setattr("rookery.log.rewriter.segment", broken)
+        rewriter = process.rewriter(world)
+
+        await rewriter.run()
+        await rewriter.run(process.replica.state.applied)
+
+        [topic] = process.replica.state.topics
+        assert process.replica.state.objects.oldest_payload is None
+        assert all(kind & Kind.FINAL for one in topic.partitions for kind in one.kinds)
+        assert rewriter.quarantine.report() == [
+            "segment of topic t partition 0 offsets 0 to 7: a segment has no room"
+        ]
+
+
+async def test_a_fault_in_every_row_ends_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[object] = []
+
+    def fail(*sources: object) -> None:
+        tried.append(sources)
+        raise ValueError("always")
+
+    async with a_world(tmp_path) as world:
+        process = await world.process()
+        await world.topic(200)
+        await world.produce(range(200), where="entry")
+        await process.replica.barrier()
+        monkeypatch.setattr("rookery.log.rewriter.merged", fail)
+
+        with pytest.raises(ValueError, match="always"):
+            await process.rewriter(world).run(process.replica.state.applied)
+
+        assert len(tried) == 100
+
+
+async def test_each_step_of_a_round_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_world(tmp_path) as world:
+        process = await world.process()
+        await world.topic(1)
+        await world.produce([0], where="object")
+        objects = Bin()
+        objects.listing = Corrupt("a name of another program")
+        retention = Retention(process.replica, world.clock, lambda _: Limits())
+        made = caretaker(world, process, retention, objects)
+
+        async def fail(*_: object) -> int:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(retention, "retain", fail)
+        monkeypatch.setattr(retention, "expire_producers", fail)
+
+        first, second = await made.round(), await made.round()
+
+        assert first.snapshot > 0
+        assert second.quarantined == 3
+        assert second.failures == 6
+        assert second.problems == [
+            "upkeep: retention: a bug",
+            "upkeep: expiry of producers: a bug",
+            "search for orphaned objects: a name of another program",
+        ]
+        assert caplog.text.count("upkeep: retention: a bug") == 1
+
+        monkeypatch.undo()
+        objects.listing = None
+
+        assert (await made.round()).problems == []
+
+
+async def test_an_object_that_cannot_be_deleted_does_not_keep_the_others(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        process = await world.process()
+        await world.topic(1)
+        for _ in range(3):
+            await world.produce([0], where="object")
+        await process.replica.barrier()
+        stored = sorted(process.replica.state.objects.rows)
+        await world.broker.propose([LogStartMoved(topic_id=TOPIC, partition=0, offset=-1)])
+        await process.replica.barrier()
+        objects = Bin(stored[1])
+        sweeper = Sweeper(process.replica, objects, world.clock, 0, 1)
+        await sweeper.condemn()
+        snapshot = process.replica.state.applied
+
+        assert await sweeper.delete(snapshot) == 2
+        assert await sweeper.delete(snapshot) == 0
+
+        assert objects.tried == stored
+        assert list(process.replica.state.objects.condemned) == [stored[1]]
+        assert len(sweeper.quarantine) == 1
+        objects.stuck.clear()
+        world.clock.advance(60_000)
+        assert await sweeper.delete(snapshot) == 1
+        assert not sweeper.quarantine.report()
+
+
+async def test_a_round_of_an_expired_process_ends(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        process = await world.process()
+        await world.topic(1)
+        await world.produce([0])
+        retention = Retention(process.replica, world.clock, lambda _: Limits())
+        made = caretaker(world, process, retention, Bin())
+        world.clock.advance(10_000)
+        expired = BrokerExpired(incarnation=process.replica.incarnation, last_sequence=0)
+        await world.broker.propose([expired])
+
+        with pytest.raises(Fenced):
+            await made.round()
+
+
+def test_pauses_grow_unless_a_thing_is_only_out_of_reach() -> None:
+    clock = ManualClock()
+    quarantine = Quarantine(clock)
+    faults: list[tuple[Exception, list[int]]] = [
+        (ValueError("bad"), [60_000, 120_000, 240_000]),
+        (Unavailable("away"), [60_000, 60_000, 60_000]),
+    ]
+    for error, pauses in faults:
+        key = ("row", str(error))
+        for pause in pauses:
+            quarantine.add(key, "a row", error)
+            clock.advance(pause - 1)
+            assert quarantine.held("row") == [key[1:]]
+            clock.advance(1)
+            assert not quarantine.holds(key)
