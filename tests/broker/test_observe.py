@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
@@ -160,3 +161,21 @@ def test_traffic_of_a_topic_that_is_gone_is_told_no_more() -> None:
     text = registry.expose()
     assert 'rookery_test_records_total{topic="again"} 5' in text
     assert "gone" not in text
+
+
+async def test_upkeep_that_fails_is_a_warning_and_the_broker_stays_ready(broker: Broker) -> None:
+    observer = Observer(broker)
+    observer.is_started = True
+    broker.caretaking.take(
+        {"quarantined": 1, "failures": 3, "problems": ["rewrite of topic t: bad"], "snapshot": 0}
+    )
+
+    answer = await observer.routes()["/health/ready"](Request("GET", "/health/ready"))
+    await observer.refresh()
+
+    assert answer.status == HTTPStatus.OK
+    assert json.loads(answer.body)["warnings"] == {
+        "caretaker": "upkeep skips 1 things that it cannot process: rewrite of topic t: bad"
+    }
+    assert observe._CARE_QUARANTINED.value == 1
+    assert observe._CARE_FAILURES.value == 3

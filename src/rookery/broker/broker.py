@@ -344,6 +344,7 @@ class Broker:
         """Be the caretaker for a moment."""
         if self.membership.keeps_caretaker:
             done = await self.caretaker.round()
+            self.caretaking.take(done.as_json())
             if await self._agrees(done.snapshot):
                 self.caretaker.confirm(done.snapshot)
 

@@ -60,11 +60,33 @@ class Caretaking:
         self._heard = 0.0
         self.deaths = 0
         """Caretakers that died without being asked to."""
+        self._deaths_in_a_row = 0
+        self._earlier_failures = 0
 
     @property
     def requests(self) -> Counter[str]:
         """Requests to the store by kind, of all caretakers that this broker has had."""
         return self._earlier + Counter(self.report.get("requests", {}))
+
+    @property
+    def failures(self) -> int:
+        """Pieces of upkeep that failed, of all caretakers that this broker has had."""
+        return self._earlier_failures + int(self.report.get("failures", 0))
+
+    @property
+    def trouble(self) -> str:
+        """What upkeep cannot do; empty if all is well."""
+        if self._deaths_in_a_row:
+            return f"the caretaker died {self._deaths_in_a_row} times without finishing a round"
+        count = self.report.get("quarantined", 0)
+        problems = "; ".join(self.report.get("problems", ()))
+        return f"upkeep skips {count} things that it cannot process: {problems}" if count else ""
+
+    def take(self, report: dict[str, Any]) -> None:
+        """Keep the report of a finished round."""
+        self.report = report
+        self.rounds += 1
+        self._deaths_in_a_row = 0
 
     def start(self) -> None:
         """Begin to look whether a caretaker is wanted, and keep one while it is."""
@@ -97,6 +119,7 @@ class Caretaking:
                 log.exception("the caretaker could not be started")
             if self._is_wanted():
                 self.deaths += 1
+                self._deaths_in_a_row += self.rounds == rounds
                 pause = _FIRST_PAUSE if self.rounds > rounds else min(pause * 2, _LONGEST_PAUSE)
                 log.error("the caretaker died and is restarted in %.1f s", pause)
                 await asyncio.sleep(pause)
@@ -105,6 +128,7 @@ class Caretaking:
         """Run the child until it ends or is not wanted any more."""
         # The next one counts from zero.
         self._earlier = self.requests
+        self._earlier_failures = self.failures
         self.report = {}
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -136,8 +160,7 @@ class Caretaking:
     async def _listen(self, reports: asyncio.StreamReader, orders: asyncio.StreamWriter) -> None:
         confirmed = 0
         while line := await reports.readline():
-            self.report = json.loads(line)
-            self.rounds += 1
+            self.take(json.loads(line))
             self._heard = self._now()
             snapshot = int(self.report["snapshot"])
             if snapshot > confirmed and await self._agrees(snapshot):

@@ -73,6 +73,13 @@ _CARE_ROUNDS: Final = metrics.counter(
 _CARE_DEATHS: Final = metrics.counter(
     "rookery_caretaker_deaths_total", "Caretakers of this broker that died and were replaced."
 )
+_CARE_FAILURES: Final = metrics.counter(
+    "rookery_caretaker_failures_total", "Pieces of upkeep that failed, each time they were tried."
+)
+_CARE_QUARANTINED: Final = metrics.gauge(
+    "rookery_caretaker_quarantined",
+    "Partitions, rows, objects and steps that upkeep cannot process and skips; see /health/ready.",
+)
 _CARE_COST: Final = metrics.gauge(
     "rookery_caretaker_store_cost_dollars", "What the requests of this broker's caretaker cost."
 )
@@ -109,7 +116,7 @@ class Observer:
     def routes(self) -> Routes:
         """Return what is served: metrics and health."""
         tell_metrics, tell_live = metrics_route(), health_route(self.live_checks())
-        tell_ready = health_route(self.ready_checks())
+        tell_ready = health_route(self.ready_checks(), self.warnings())
         tell_starting = health_route({"start": lambda: "the broker is still starting"})
 
         async def metrics_now(request: Request) -> Response:
@@ -141,6 +148,10 @@ class Observer:
             "disk": lambda: self._cannot_write("disk", is_written=is_local),
             "store": lambda: self._cannot_write("store", is_written=not is_local),
         }
+
+    def warnings(self) -> Checks:
+        """Return the checks for what needs attention, although clients are served."""
+        return {"caretaker": lambda: self._broker.caretaking.trouble}
 
     async def refresh(self) -> None:
         """Bring all numbers up to date."""
@@ -227,6 +238,8 @@ def _numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]
         (_CACHE_BYTES, lambda: cache.held_bytes),
         (_CARE_ROUNDS, lambda: broker.caretaking.rounds),
         (_CARE_DEATHS, lambda: broker.caretaking.deaths),
+        (_CARE_FAILURES, lambda: broker.caretaking.failures),
+        (_CARE_QUARANTINED, lambda: broker.caretaking.report.get("quarantined", 0)),
         (_REWRITE_LAG_BYTES, lambda: broker.caretaking.report.get("lag_bytes", 0)),
         (_REWRITE_LAG_SECONDS, lambda: broker.caretaking.report.get("lag_ms", 0) / 1000),
         (_CARE_COST, lambda: cost_of(broker.settings.prices, broker.caretaking.requests)),

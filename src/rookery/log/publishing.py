@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from rookery.clock import Clock
 from rookery.cluster.events.log import ObjectsCondemned, SegmentsStaged, StagedSegment
@@ -22,6 +22,8 @@ from rookery.log.objects import key_of
 from rookery.log.plan import Range
 from rookery.store.port import Store
 from rookery.wire.message import Message
+
+_AT_ONCE: Final = 1000
 
 
 class Proposer(Protocol):
@@ -86,9 +88,9 @@ class Publisher:
 
     async def condemn_orphans(self) -> None:
         """Give up objects of ours that no row names; one that a row does name stays."""
-        if self._orphans:
-            await self.replica.propose([ObjectsCondemned(object_ids=sorted(self._orphans))])
-            self._orphans.clear()
+        while some := sorted(self._orphans)[:_AT_ONCE]:
+            await self.replica.propose([ObjectsCondemned(object_ids=some)])
+            self._orphans.difference_update(some)
 
     async def _stage(self, object_id: int, one: Range) -> str | None:
         """Have a segment's name settled; None if its topic is gone.

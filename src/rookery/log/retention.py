@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from rookery.clock import Clock
@@ -13,12 +13,8 @@ from rookery.cluster.state import producers
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.topics import Topic
 from rookery.log.quarantine import Quarantine
-from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
 
-# What one entry takes of these, by number and by size: others want room in it too.
-_EVENTS_AT_ONCE: Final = 500
-_BYTES_AT_ONCE: Final = 128 * 1024
 _PRODUCERS_AT_ONCE: Final = 1000
 
 
@@ -58,7 +54,7 @@ class Retention:
             return LogStartMoved(topic_id=topic.id, partition=partition.index, offset=offset)
 
         events = self._events("retention", moved)
-        await self._propose(events)
+        await self._replica.propose_all(events)
         return len(events)
 
     async def expire_producers(self, idle_ms: int) -> int:
@@ -78,7 +74,7 @@ class Retention:
                 return None
             return ProducersExpired(topic_id=topic.id, partition=partition.index, producers=idle)
 
-        await self._propose(self._events("expiry of producers", expired))
+        await self._replica.propose_all(self._events("expiry of producers", expired))
         return count
 
     def _events(
@@ -97,26 +93,6 @@ class Retention:
                     if event := make(topic, partition):
                         events.append(event)
         return events
-
-    async def _propose(self, events: list[Message]) -> None:
-        for part in _parts(events):
-            await self._replica.propose(part)
-
-
-def _parts(events: list[Message]) -> Iterator[list[Message]]:
-    """Divide events into parts that fit into an entry."""
-    part: list[Message] = []
-    size = 0
-    for event in events:
-        assert event.VERSIONS is not None  # noqa: S101 (events have versions)
-        own = len(encode_bytes(event, event.VERSIONS[-1]))
-        if part and (len(part) == _EVENTS_AT_ONCE or size + own > _BYTES_AT_ONCE):
-            yield part
-            part, size = [], 0
-        part.append(event)
-        size += own
-    if part:
-        yield part
 
 
 def kept_from(partition: Partition, limits: Limits, now_ms: int) -> int:

@@ -179,13 +179,25 @@ def metrics_route(registry: metrics.Registry = metrics.REGISTRY) -> Route:
     return tell
 
 
-def health_route(checks: Checks) -> Route:
-    """Tell whether all is well, with 503 if not, and what is wrong."""
+def health_route(checks: Checks, warnings: Checks | None = None) -> Route:
+    """Report the problems that checks find, with 503 if there are any.
+
+    Args:
+        checks: return what is wrong, or nothing.
+        warnings: the same for what needs attention but keeps no client away; still 200.
+    """
 
     async def tell(request: Request) -> Response:  # noqa: ARG001 (a route's form)
-        found = {name: check() for name, check in checks.items()}
-        problems = {name: problem for name, problem in found.items() if problem}
+        problems = _failing(checks)
         status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
-        return as_json({"ok": not problems, "problems": problems}, status)
+        answer: dict[str, object] = {"ok": not problems, "problems": problems}
+        if found := _failing(warnings or {}):
+            answer["warnings"] = found
+        return as_json(answer, status)
 
     return tell
+
+
+def _failing(checks: Checks) -> dict[str, str]:
+    found = {name: check() for name, check in checks.items()}
+    return {name: problem for name, problem in found.items() if problem}
