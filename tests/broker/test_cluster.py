@@ -133,6 +133,18 @@ def test_sizes_are_the_bytes_written(broker: ServedBroker, version: int) -> None
         assert 0 < result.usable_bytes <= result.total_bytes
 
 
+def test_a_store_has_no_size(start: Start, tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/store"
+    broker = start(store=store)
+    create(broker.bootstrap, "t", 1)
+
+    result = log_dir(broker.bootstrap, DescribeLogDirsRequest(), 5)
+
+    assert (result.error_code, result.log_dir) == (ErrorCode.NONE, store)
+    assert (result.total_bytes, result.usable_bytes) == (-1, -1)
+    assert [topic.name for topic in result.topics] == ["t"]
+
+
 def test_only_what_is_asked_for_and_there(broker: ServedBroker) -> None:
     create(broker.bootstrap, "t", 3)
     asked = [

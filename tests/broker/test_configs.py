@@ -17,6 +17,7 @@ from kafka.admin import ConfigResourceType
 
 from rookery.broker import configs
 from rookery.broker.configkeys import BROKER_KEYS, TOPIC_KEYS
+from rookery.broker.settings import BrokerSettings
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
@@ -135,6 +136,37 @@ def has(bootstrap: str, name: str, key: str, shown: tuple[str | None, int] | Non
 
 
 # Describing.
+
+
+@pytest.mark.parametrize("keys", [None, []])
+def test_no_keys_stand_for_all(
+    broker: ServedBroker, kafka: KafkaServer, name: str, keys: list[str] | None
+) -> None:
+    for server in (broker, kafka):
+        create(server.bootstrap, name)
+
+    ours, theirs = (
+        {one.name for one in described(server.bootstrap, name, keys)} for server in (broker, kafka)
+    )
+
+    assert ours == {*theirs, "rookery.validate.compressed"}
+
+
+def described(
+    bootstrap: str, name: str, keys: list[str] | None
+) -> list[DescribeConfigsResourceResult]:
+    """Describe a topic that Kafka's broker may not know yet."""
+
+    def is_known() -> bool:
+        return describe(bootstrap, TOPIC, name).error_code is ErrorCode.NONE
+
+    wait_until(is_known)
+    return describe(bootstrap, TOPIC, name, keys).configs
+
+
+def test_a_store_is_named_without_its_options() -> None:
+    settings = BrokerSettings(store="s3://bucket/prefix?secret=x")
+    assert configs.facts(settings, 1, "host:1")["log.dirs"] == "s3://bucket/prefix"
 
 
 def test_a_topic_is_described_as_kafka_does(

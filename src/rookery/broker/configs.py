@@ -28,6 +28,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ConfigError, ErrorCode
+from rookery.store.open import name_of
 
 ALL_BROKERS: Final = ""
 """The name under which settings of all brokers are kept."""
@@ -161,7 +162,7 @@ def facts(settings: BrokerSettings, node_id: int, address: str) -> dict[str, str
         "broker.rack": settings.rack or None,
         "broker.session.timeout.ms": str(settings.session_timeout_ms),
         "listeners": f"PLAINTEXT://{settings.listen}",
-        "log.dirs": str(log_dir(settings)),
+        "log.dirs": log_dir(settings),
         "max.connections": str(settings.max_connections),
         "node.id": str(node_id),
         "num.partitions": str(settings.partitions),
@@ -171,9 +172,10 @@ def facts(settings: BrokerSettings, node_id: int, address: str) -> dict[str, str
     }
 
 
-def log_dir(settings: BrokerSettings) -> Path:
-    """Return the folder of the log, as an absolute path."""
-    return Path(settings.log_dir.partition(",")[0] or settings.data).absolute()
+def log_dir(settings: BrokerSettings) -> str:
+    """Return the store of the log, without its secrets, or the absolute path of its folder."""
+    folder = Path(settings.log_dir.partition(",")[0] or settings.data).absolute()
+    return name_of(settings.store) or str(folder)
 
 
 def _text(*, flag: bool) -> str:

@@ -59,7 +59,7 @@ class _Page:
             result.error_code, result.error_message = error.code, error.text
             return result
         wanted = resource.configuration_keys
-        result.configs = [one for name, one in shown.items() if wanted is None or name in wanted]
+        result.configs = [one for name, one in shown.items() if not wanted or name in wanted]
         return result
 
     def _shown(self, resource: DescribeConfigsResource) -> Shown:

@@ -26,12 +26,16 @@ from rookery.wire.messages.describe_log_dirs import (
 
 @handles(DESCRIBE_LOG_DIRS, versions=range(1, 6))
 async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Describe the one folder that this broker has."""
+    """Describe the one folder, or the one store, that this broker has."""
     await call.services.replica.barrier()
-    folder = log_dir(call.services.settings)
+    settings = call.services.settings
+    folder = log_dir(settings)
     result = DescribeLogDirsResult(
-        error_code=ErrorCode.NONE, log_dir=str(folder), topics=_topics(call, request)
+        error_code=ErrorCode.NONE, log_dir=folder, topics=_topics(call, request)
     )
+    if settings.store:
+        # A store has no size; Kafka's -1 stands for "not known".
+        return DescribeLogDirsResponse(results=[result])
     try:
         usage = await asyncio.to_thread(shutil.disk_usage, folder)
     except OSError:
