@@ -190,7 +190,7 @@ def _print_findings(findings: list[Finding]) -> None:
 
 
 def _print_table(findings: list[Finding]) -> None:
-    console = import_module("rich.console").Console()
+    console = import_module("rookery.cli.actions.tables").open_console()
     escape = import_module("rich.markup").escape
     table = import_module("rich.table").Table(box=None, pad_edge=False)
     for title in ("", "what", "which", "state"):

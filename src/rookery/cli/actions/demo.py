@@ -21,6 +21,7 @@ from rookery.cli.actions.connecting import first_of
 from rookery.cli.actions.figures import Speed, size_text
 from rookery.cli.actions.reading import ends_of, fetch_all, places_of
 from rookery.cli.actions.summary import Crash, Summary
+from rookery.cli.actions.tables import open_console
 from rookery.client.client import Client
 from rookery.client.fetch import FetchSettings
 from rookery.client.partition import partition_of
@@ -54,7 +55,7 @@ T = TypeVar("T")
 
 def demo(args: argparse.Namespace) -> int:
     """Run the demo; return 0 if nothing was lost."""
-    console = Console(quiet=args.json)
+    console = open_console(is_quiet=args.json)
     with tempfile.TemporaryDirectory(prefix="rookery-demo-") as folder:
         broker = ChildBroker(Path(folder), args.durability)
         try:

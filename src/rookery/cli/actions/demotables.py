@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rookery.cli.actions.childbroker import ChildBroker
+from rookery.cli.actions.tables import open_console
 from rookery.cli.command import print_json
 from rookery.client.client import Client
 from rookery.client.settings import ProducerSettings
@@ -97,7 +98,7 @@ class Counts:
 
 def demo_tables(args: argparse.Namespace) -> int:
     """Run it; return 0 if all counts agree."""
-    console = Console(quiet=args.json)
+    console = open_console(is_quiet=args.json)
     report = Path(args.report).absolute()
     with tempfile.TemporaryDirectory(prefix="rookery-tables-") as name:
         folder = Path(name)

@@ -6,11 +6,12 @@ import argparse
 from typing import TypedDict
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from rookery.cli.actions.connecting import run_client
 from rookery.cli.actions.named import delete_each, for_each, show_each
-from rookery.cli.actions.tables import make_table, number_text
+from rookery.cli.actions.tables import make_table, number_text, open_console
 from rookery.cli.command import print_json
 from rookery.client.client import Client
 from rookery.client.groups import GroupListing
@@ -150,14 +151,14 @@ def _summary(one: GroupListing) -> dict[str, str]:
 def _print_list(groups: list[GroupListing]) -> None:
     table = make_table(("group", "state", "kind", "protocol"))
     for one in groups:
-        table.add_row(one.group_id, one.state, one.kind or "-", one.protocol_type or "-")
-    Console().print(table)
+        table.add_row(escape(one.group_id), one.state, one.kind or "-", one.protocol_type or "-")
+    open_console().print(table)
 
 
 def _print_group(console: Console, row: GroupRow) -> None:
     assignor = f", assigned by {row['assignor']}" if row["assignor"] else ""
     console.print(
-        f"[bold]{row['group']}[/bold]  {row['state']}{assignor}, "
+        f"[bold]{escape(row['group'])}[/bold]  {row['state']}{assignor}, "
         f"{len(row['members'])} members, {row['lag']:,} records behind",
         soft_wrap=True,
     )
@@ -170,8 +171,8 @@ def _print_group(console: Console, row: GroupRow) -> None:
 def _members_table(members: list[MemberRow]) -> Table:
     table = make_table(("member", "instance", "client", "host", "partitions"), right={"partitions"})
     for one in members:
-        instance = one["instance"] or "-"
-        table.add_row(one["member"], instance, one["client"], one["host"], str(one["partitions"]))
+        texts = (one["member"], one["instance"] or "-", one["client"], one["host"])
+        table.add_row(*map(escape, texts), str(one["partitions"]))
     return table
 
 
@@ -185,6 +186,6 @@ def _offsets_table(offsets: list[OffsetRow]) -> Table:
             number_text(row["offset"], "-"),
             number_text(row["end"], "-"),
             number_text(row["lag"], "-"),
-            row["member"] or "-",
+            escape(row["member"] or "-"),
         )
     return table

@@ -11,7 +11,7 @@ from typing import Final
 from rich.console import Console
 
 from rookery.cli.actions.figures import Meter, size_text
-from rookery.cli.actions.tables import make_table, number_text
+from rookery.cli.actions.tables import make_table, number_text, open_console
 from rookery.cli.command import print_json
 from rookery.formats.logfile.groups import Groups, Transactions
 from rookery.logdir.damage import Damage
@@ -142,7 +142,7 @@ def _damage_row(one: Damage) -> dict[str, object]:
 def _print(
     directory: LogDirectory, views: list[PartitionView], groups: Groups, transactions: Transactions
 ) -> None:
-    console = Console()
+    console = open_console()
     for line in _head(directory):
         print(line)
     right = ("start", "end", "records", "size", "segments", "producers")

@@ -9,6 +9,7 @@ from typing import TypeVar
 from rich.console import Console
 
 from rookery.cli.actions.connecting import run_client
+from rookery.cli.actions.tables import open_console
 from rookery.cli.command import print_json
 from rookery.client.client import Client
 from rookery.errors import ApiError, ErrorCode
@@ -34,7 +35,7 @@ def show_each(
     if args.json:
         print_json(rows)
     else:
-        console = Console()
+        console = open_console()
         for row in rows:
             show(console, row)
     return 0

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final
 
-from rich.console import Console
-
 from rookery.cli.actions.connecting import producer_settings, run_client
 from rookery.cli.actions.figures import Meter, Speed, quantiles
 from rookery.cli.actions.latency import Pace, measure_trips
 from rookery.cli.actions.named import is_done
 from rookery.cli.actions.reading import ends_of, fetch_all, places_of
+from rookery.cli.actions.tables import open_console
 from rookery.cli.command import print_json
 from rookery.client.admin import NewTopic
 from rookery.client.batching import Delivery
@@ -48,7 +47,7 @@ class Result:
             times = {name: round(value, 3) for name, value in found.items()}
             print_json({"measured": self.what, **self.speed.as_json(), "latency_ms": times})
             return
-        console = Console(highlight=False)
+        console = open_console(highlight=False)
         console.print(f"[bold]{self.what}[/bold]  {self.speed.text()}")
         figures = "  ".join(f"{name} [bold]{value:,.2f}[/bold]" for name, value in found.items())
         console.print(f"  {self.timed}, in ms: {figures or 'none was timed'}")

@@ -7,12 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypedDict
 
-from rich.console import Console
-
 from rookery.cli import arguments
 from rookery.cli.actions.connecting import run_client
 from rookery.cli.actions.consume import start_of
-from rookery.cli.actions.tables import make_table, number_text
+from rookery.cli.actions.tables import make_table, number_text, open_console
 from rookery.cli.command import print_json
 from rookery.client.client import Client
 from rookery.clock import SystemClock
@@ -157,7 +155,7 @@ def _print(args: argparse.Namespace, rows: list[ResetRow]) -> None:
     for row in rows:
         offset = number_text(row["offset"], "-")
         table.add_row(row["topic"], str(row["partition"]), offset, f"{row['new_offset']:,}")
-    Console().print(table)
+    open_console().print(table)
     if args.execute:
         print(f"{args.group}: moved")
     else:

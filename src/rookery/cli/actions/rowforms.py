@@ -16,11 +16,10 @@ from typing import IO, Any, Final, cast
 import pyarrow as pa
 from rich.console import Console
 
-from rookery.cli.actions.tables import make_table
+from rookery.cli.actions.tables import WIDE, make_table
 from rookery.errors import ConfigError
 
 _RIGHT: Final = ("partition", "offset", "lateness")
-_WIDE: Final = 10_000  # into a file or a pipe nothing is folded
 
 
 class Sink:
@@ -65,7 +64,7 @@ class _Table(Sink):
         if text is not None and text.isatty():
             Console(file=text, highlight=False, markup=False).print(table)
             return
-        console = Console(width=_WIDE, highlight=False, markup=False)
+        console = Console(width=WIDE, highlight=False, markup=False)
         with console.capture() as printed:
             console.print(table)
         lines = (line.rstrip() for line in printed.get().splitlines())

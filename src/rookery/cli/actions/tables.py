@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Sequence
+from typing import Final
 
+from rich.console import Console
 from rich.table import Table
+
+WIDE: Final = 10_000
+"""The width of what is no terminal: programs read whole lines."""
+
+
+def open_console(*, is_quiet: bool = False, highlight: bool = True) -> Console:
+    """Return what prints to standard output; into a pipe or a file, nothing is wrapped."""
+    width = None if sys.stdout.isatty() else WIDE
+    return Console(width=width, quiet=is_quiet, highlight=highlight)
 
 
 def make_table(titles: Sequence[str], *, right: Collection[str] = ()) -> Table:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from rookery.cli.actions.connecting import run_client
 from rookery.cli.actions.named import delete_each, for_each, is_done, show_each
-from rookery.cli.actions.tables import make_table, number_text
+from rookery.cli.actions.tables import make_table, number_text, open_console
 from rookery.cli.command import print_json
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
@@ -117,7 +117,7 @@ def alter(args: argparse.Namespace) -> int:
     if args.json:
         print_json(row)
     else:
-        _print_topic(Console(), row)
+        _print_topic(open_console(), row)
     return 0
 
 
@@ -182,7 +182,7 @@ def _print_list(views: Iterable[TopicView]) -> None:
         lost = len(view.partitions) - len(view.available)
         mark = f"[red]{lost}[/red]" if lost else "-"
         table.add_row(view.name, str(len(view.partitions)), str(_replication(view)), mark)
-    Console().print(table)
+    open_console().print(table)
 
 
 def _print_topic(console: Console, row: TopicRow) -> None:
