@@ -83,7 +83,7 @@ def test_spark_runs_what_was_exported(log: Log, tmp_path: Path) -> None:
     tables = tmp_path / WAREHOUSE
     silver = table(tables, "silver")
     assert sorted(silver["id"].to_pylist()) == list(range(1, 11))  # type: ignore[type-var] # no nulls
-    places = ["_topic", "_partition", "_offset", "_timestamp"]
+    places = ["rookery_topic", "rookery_partition", "rookery_offset", "rookery_timestamp"]
     assert silver.column_names == ["id", "name", *places, "eggs"]
     assert table(tables, "bronze").num_rows == 13
     dead = set(table(tables, "silver_dead")["value"].to_pylist())

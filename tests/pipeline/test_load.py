@@ -37,7 +37,9 @@ def test_paths_are_relative_to_the_file_and_names_come_from_it(tmp_path: Path) -
     assert pipeline.state == str(tmp_path / ".rookery/birds")
     assert pipeline.sinks[0].location == str(tmp_path / "bronze")
     assert pipeline.source.data == str(tmp_path / "broker")
-    assert pipeline.silver.upsert() == Upsert(("id",), ("_offset",), "_deleted", 32 << 20)
+    assert pipeline.silver.upsert() == Upsert(
+        ("id",), ("rookery_offset",), "rookery_deleted", 32 << 20
+    )
 
 
 def test_urls_stay_as_they_are(tmp_path: Path) -> None:

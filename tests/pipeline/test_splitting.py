@@ -41,7 +41,7 @@ def split(declared: Pipeline, values: list[bytes | None], watermark_ms: int | No
     return splitter.split(raw(values), watermark_ms)
 
 
-def offsets(rows: pa.RecordBatch, name: str = "_offset") -> list[Any]:
+def offsets(rows: pa.RecordBatch, name: str = "rookery_offset") -> list[Any]:
     return rows.column(name).to_pylist()
 
 
@@ -88,7 +88,7 @@ def test_late_rows_go_aside_with_the_watermark() -> None:
 
     assert offsets(found.good) == [0, 2]
     assert offsets(found.late) == [1]
-    assert found.late.column("_watermark").cast(pa.int64()).to_pylist() == [START_MS * 1000]
+    assert found.late.column("rookery_watermark").cast(pa.int64()).to_pylist() == [START_MS * 1000]
     assert found.dead.column("reason").to_pylist() == ["seen is null"]
 
 
@@ -118,11 +118,11 @@ def test_change_events_become_rows_and_deletions() -> None:
         ],
     )
 
-    assert found.good.select(["id", "name", "_deleted"]).to_pylist() == [
-        {"id": 1, "name": "a", "_deleted": False},
-        {"id": 1, "name": "b", "_deleted": False},
-        {"id": 5, "name": "e", "_deleted": False},
-        {"id": 1, "name": "b", "_deleted": True},
+    assert found.good.select(["id", "name", "rookery_deleted"]).to_pylist() == [
+        {"id": 1, "name": "a", "rookery_deleted": False},
+        {"id": 1, "name": "b", "rookery_deleted": False},
+        {"id": 5, "name": "e", "rookery_deleted": False},
+        {"id": 1, "name": "b", "rookery_deleted": True},
     ]
     assert found.dead.column("reason").to_pylist() == [
         "op is 't', not c, u, r or d",
@@ -132,14 +132,14 @@ def test_change_events_become_rows_and_deletions() -> None:
 
 
 def test_a_null_value_deletes_the_row_of_the_records_key() -> None:
-    declared = pipeline("id long", mode="upsert", keys=("_key",))
+    declared = pipeline("id long", mode="upsert", keys=("rookery_key",))
     declared = replace(declared, topics={"birds": Decode(schema="id long", key="utf8")})
 
     found = split(declared, [b'{"id": 1}', None])
 
-    assert found.good.select(["_key", "id", "_deleted"]).to_pylist() == [
-        {"_key": "k0", "id": 1, "_deleted": False},
-        {"_key": "k1", "id": None, "_deleted": True},
+    assert found.good.select(["rookery_key", "id", "rookery_deleted"]).to_pylist() == [
+        {"rookery_key": "k0", "id": 1, "rookery_deleted": False},
+        {"rookery_key": "k1", "id": None, "rookery_deleted": True},
     ]
 
 

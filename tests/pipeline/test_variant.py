@@ -90,7 +90,11 @@ def test_json_of_any_shape_becomes_sparks_variant(
     # Spark reads the very files, and takes the column for its own type.
     table = open_table(pipeline.sinks[1].table())
     files = [str(tmp_path / "silver" / file.path) for file in table.files()]
-    frame = spark.read.schema("value variant, _offset long").parquet(*files).orderBy("_offset")
+    frame = (
+        spark.read.schema("value variant, rookery_offset long")
+        .parquet(*files)
+        .orderBy("rookery_offset")
+    )
     assert frame.schema["value"].dataType.simpleString() == "variant"
     tags = frame.selectExpr("variant_get(value, '$.tags[1]', 'string') AS tag").collect()
     assert [row.tag for row in tags] == ["b", None, None]

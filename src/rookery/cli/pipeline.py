@@ -17,7 +17,7 @@ def add(subparsers: Subparsers) -> None:
         summary="Turn topics into tables on Spark, exactly once.",
         example="rookery pipeline run birds.toml --available-now",
     )
-    for add_one in (_run, _plan, _backfill, _replay, _report, _upkeep, _export):
+    for add_one in (_run, _plan, _backfill, _replay, _report, _upkeep, _migrate, _export):
         parser = add_one(nest)
         parser.add_argument("file", metavar="FILE", help="the pipeline's declaration, in TOML")
 
@@ -100,6 +100,16 @@ def _upkeep(nest: Subparsers) -> argparse.ArgumentParser:
         action("pipeline", "upkeep"),
         summary="Compact a pipeline's tables, expire old versions and delete their files.",
         example="rookery pipeline upkeep birds.toml",
+    )
+
+
+def _migrate(nest: Subparsers) -> argparse.ArgumentParser:
+    return add_nested(
+        nest,
+        "migrate",
+        action("pipeline", "migrate"),
+        summary="Rename the columns of tables that an earlier release has written.",
+        example="rookery pipeline migrate birds.toml",
     )
 
 

@@ -10,7 +10,8 @@ from rookery.decode import variant
 from rookery.decode.open import open_decoder
 from rookery.decode.port import Decoder
 from rookery.errors import ConfigError
-from rookery.pipeline.spec import DELETED, OFFSET, Pipeline, Sink
+from rookery.pipeline import names
+from rookery.pipeline.spec import Pipeline, Sink
 from rookery.tables.schemas import merged
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -26,10 +27,10 @@ _RAW: Final[dict[str, pa.DataType]] = {
     "headers": pa.list_(pa.field("element", _HEADER)),
 }
 _COORDINATES: Final[dict[str, pa.DataType]] = {
-    "_topic": pa.string(),
-    "_partition": pa.int32(),
-    OFFSET: pa.int64(),
-    "_timestamp": _TIME,
+    names.TOPIC: pa.string(),
+    names.PARTITION: pa.int32(),
+    names.OFFSET: pa.int64(),
+    names.TIMESTAMP: _TIME,
 }
 _WHOLE: Final = (
     pa.int8(),
@@ -56,7 +57,7 @@ DEAD: Final = pa.schema(
 )
 """A dead letter: all of the record, why, at what stage, by which schema, in which batch; and the
 replay in which it failed again, null if it came from its topic."""
-WATERMARK: Final = pa.field("_watermark", _TIME)
+WATERMARK: Final = pa.field(names.WATERMARK, _TIME)
 
 
 def silver_schema(pipeline: Pipeline, topic: str, decoder: Decoder) -> pa.Schema:
@@ -66,21 +67,29 @@ def silver_schema(pipeline: Pipeline, topic: str, decoder: Decoder) -> pa.Schema
         ConfigError: they contradict what is declared.
     """
     fields = list(_value_fields(pipeline, topic, decoder))
+    for field in fields:
+        # Many engines do not tell `Rookery_Offset` from `rookery_offset`.
+        if field.name.casefold() in names.OWN:
+            raise ConfigError(f"topic {topic!r}: column {field.name!r} is the pipeline's own name")
     key = pipeline.decode(topic).key
     if key:
-        fields.append(pa.field("_key", open_decoder(key).type))
-    names = {field.name for field in fields}
-    if taken := names & {*COORDINATES.names, DELETED}:
-        raise ConfigError(f"topic {topic!r}: column {taken.pop()!r} is the pipeline's own name")
+        fields.append(pa.field(names.KEY, open_decoder(key).type))
+    known = {field.name for field in fields}
     silver = pipeline.silver
     for name in (*silver.keys, *([silver.event_time] if silver.event_time else [])):
-        if name not in names:
+        if name not in known:
             raise ConfigError(
                 f"topic {topic!r} has no column {name!r}, which silver.keys or silver.event-time"
-                f" names; there are {', '.join(sorted(names))}"
+                f" names; there are {', '.join(sorted(known))}{_renamed(name)}"
             )
     _check_types(pipeline, topic, {field.name: field.type for field in fields})
     return merged(topic, None, pa.schema([*fields, *COORDINATES]))
+
+
+def _renamed(name: str) -> str:
+    """Return a hint to somebody who uses a name of an earlier release."""
+    new = next((one for one in names.OWN if names.former(one) == name), None)
+    return f". {name} is called {new} now" if new else ""
 
 
 def _check_types(pipeline: Pipeline, topic: str, types: dict[str, pa.DataType]) -> None:
@@ -115,7 +124,9 @@ def sink_schema(pipeline: Pipeline, sink: Sink, silver: dict[str, pa.Schema]) ->
     schema = pa.schema([_kept(sink.format, field) for field in schema])
     if sink.layer == "late":
         return schema.append(WATERMARK)
-    return schema.append(pa.field(DELETED, pa.bool_())) if pipeline.silver.upsert() else schema
+    if not pipeline.silver.upsert():
+        return schema
+    return schema.append(pa.field(names.DELETED, pa.bool_()))
 
 
 def _kept(kind: str, field: pa.Field[Any]) -> pa.Field[Any]:

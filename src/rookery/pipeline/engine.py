@@ -29,6 +29,7 @@ from rookery.pipeline.manifests import (
     batch_name,
 )
 from rookery.pipeline.metrics import BatchMetrics, quantile
+from rookery.pipeline.migration import has_own_columns, migrations, restaged
 from rookery.pipeline.spec import Pipeline, Sink
 from rookery.pipeline.task import REPORT, Report, StageTask
 from rookery.spark.failures import own_errors
@@ -152,6 +153,8 @@ class Engine:
     def recover(self) -> None:
         """Commit the last manifest, wherever that was not done yet."""
         self.last = self.manifests.last()
+        for migration in () if self.is_staging else migrations(self.pipeline, self.plan.sinks):
+            migration.run()
         if self.last is not None:
             if self.last.query != self.origin.query:
                 raise ConfigError(
@@ -210,7 +213,7 @@ class Engine:
         for number, schema in self.plan.sinks.items():
             sink = self.pipeline.sinks[number]
             before = known.get(sink_key(sink))
-            if before is None or before.schema != _in_hex(schema):
+            if before is None or before.schema != Staged.of((), schema).schema:
                 upsert = self.pipeline.silver.upsert() if sink.layer == "silver" else None
                 open_table(sink.table()).check(table_schema(schema, upsert))
 
@@ -219,7 +222,7 @@ class Engine:
         for number, schema in self.plan.sinks.items():
             files = tuple(file for one in reports for file in one.files.get(str(number), ()))
             key = self._key(number)
-            sinks[key] = Staged(files, _in_hex(schema))
+            sinks[key] = Staged.of(files, schema)
         seen = dict(self.last.seen) if self.last else {}
         for one in reports:
             seen.update(one.seen)
@@ -272,6 +275,8 @@ class Engine:
             if upsert is not None:
                 upsert = replace(upsert, run=self.run_tasks)
             table = open_table(sink.table())
+            if has_own_columns(sink):
+                staged = restaged(table, name, staged, self._schema(key))  # noqa: PLW2901
             with self._timed(metrics, f"commit {key}"):
                 if key in manifest.replaces:
                     table.replace(name, staged.files, staged.arrow_schema())
@@ -301,6 +306,9 @@ class Engine:
         name = batch_name(self.identity, manifest)
         reports = _reports(replace(self.plan, sinks=sinks), name, rows, before)
         return [file for one in reports for files in one.files.values() for file in files]
+
+    def _schema(self, key: str) -> pa.Schema:
+        return next(one for number, one in self.plan.sinks.items() if self._key(number) == key)
 
     def _key(self, number: int) -> str:
         return sink_key(self.pipeline.sinks[number])
@@ -333,10 +341,6 @@ def _reports(plan: Plan, name: BatchName, rows: Rows, before: Manifest | None) -
     with own_errors():
         found = rows.mapInArrow(plan.task(name, before), REPORT).collect()
     return [Report.read(row["report"]) for row in found]
-
-
-def _in_hex(schema: pa.Schema) -> str:
-    return schema.serialize().to_pybytes().hex()
 
 
 def sink_key(sink: Sink) -> str:

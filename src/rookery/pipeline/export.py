@@ -60,7 +60,7 @@ def _rows_{number}():
 
 
 def _good_{number}():
-    places = (f.col("_raw." + name).alias("_" + name) for name in PLACE)
+    places = (f.col("_raw." + name).alias("rookery_" + name) for name in PLACE)
     return _rows_{number}().where("_good").select({names}, *places)
 """
 _SILVER: Final = '''

@@ -75,6 +75,11 @@ class Staged:
     schema: str
     """In hex, Arrow's own form."""
 
+    @classmethod
+    def of(cls, files: tuple[DataFile, ...], schema: pa.Schema) -> Staged:
+        """Return files with these columns."""
+        return cls(files, schema.serialize().to_pybytes().hex())
+
     def arrow_schema(self) -> pa.Schema:
         """Return the files' columns."""
         return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(self.schema)))

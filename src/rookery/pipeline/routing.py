@@ -13,6 +13,7 @@ from rookery.decode.port import DecoderSettings
 from rookery.pipeline.columns import RAW
 from rookery.pipeline.deduping import BUCKETS, bucket_of, key_hashes
 from rookery.pipeline.headers import filled
+from rookery.pipeline.names import OFFSET, PARTITION
 from rookery.pipeline.spec import Pipeline
 from rookery.pipeline.splitting import Splitter, by_topic
 from rookery.tables.schemas import fit
@@ -59,8 +60,8 @@ class _BucketTask:
 
     def _bucketed(self, splitter: Splitter, rows: pa.RecordBatch) -> pa.RecordBatch:
         good = splitter.split(rows, None).good
-        places: list[object] = good.column("_offset").to_pylist()
-        partitions: list[object] = good.column("_partition").to_pylist()
+        places: list[object] = good.column(OFFSET).to_pylist()
+        partitions: list[object] = good.column(PARTITION).to_pylist()
         hashes = key_hashes(good, self.pipeline.silver.keys)
         buckets = {
             where: bucket_of(key)

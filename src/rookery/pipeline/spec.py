@@ -13,12 +13,11 @@ from typing import Final, Literal
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
 from rookery.pipeline.choices import wrong_words
+from rookery.pipeline.names import DELETED, OFFSET
 from rookery.pipeline.sinkrules import has_files, sink_problems
 from rookery.tables.port import TableSpec, Upsert
 
 Layer = Literal["bronze", "silver", "dead-letters", "late"]
-DELETED: Final = "_deleted"
-OFFSET: Final = "_offset"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SPAN: Final = re.compile(r"(\d+) ?(ms|s|seconds?|minutes?|hours?|days?)")
 _UNITS_MS: Final = {
@@ -65,7 +64,7 @@ class Decode:
     schema_file: str = ""
     """Where the schema is, if it is long, or a Protobuf descriptor set."""
     key: str = ""
-    """A decoder for the key, which becomes the column `_key`."""
+    """A decoder for the key, which becomes the column `rookery_key`."""
     registry: str = ""
     """The URL of a schema registry."""
     registry_user: str = ""

@@ -13,7 +13,8 @@ from rookery.decode.open import open_decoder
 from rookery.decode.port import Decoder
 from rookery.pipeline.checks import Checks
 from rookery.pipeline.columns import COORDINATES, DEAD, WATERMARK, envelope
-from rookery.pipeline.spec import DELETED, Pipeline
+from rookery.pipeline.names import DELETED, KEY, PREFIX
+from rookery.pipeline.spec import Pipeline
 from rookery.tables.schemas import fit
 
 
@@ -80,9 +81,9 @@ class Splitter:
         if self._key is not None:
             keys = self._key.decode(raw.column("key"))
             bad.extend(Bad(one.row, one.reason, "key", one.schema_id) for one in keys.bad)
-            columns["_key"] = keys.values
+            columns[KEY] = keys.values
         for name in COORDINATES.names:
-            columns[name] = raw.column(name.removeprefix("_"))
+            columns[name] = raw.column(name.removeprefix(PREFIX))
         rows = fit(pa.RecordBatch.from_pydict(columns), self._schema)
         kept = self._kept(raw, values, bad)
         return rows.take(kept), kept

@@ -146,11 +146,24 @@ class Table(Protocol):
     def schema(self) -> pa.Schema | None:
         """Return the table's columns, None if it does not exist yet."""
 
+    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:
+        """Rename columns, given as old names and new ones; return whether that was done.
+
+        A format that finds columns by their names in files must rewrite all of them for that. It
+        does nothing if it may not.
+
+        Raises:
+            ConfigError: the table does not take the new names.
+        """
+
     def files(self) -> list[DataFile]:
         """Return what the table consists of at this moment."""
 
     def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these files, or of the whole table, with all of its columns."""
+
+    def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of files that are staged and have these columns."""
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
         """Put small files together, forget old versions, and delete what nothing needs."""

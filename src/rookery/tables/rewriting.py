@@ -1,4 +1,4 @@
-"""What tables made of files have in common when they are compacted.
+"""What tables made of files have in common when they are compacted, or their columns renamed.
 
 Some files of the table are read and others written in their place; the format then swaps them in
 one commit, if those that were read are still there.
@@ -6,7 +6,7 @@ one commit, if those that were read are still there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -34,6 +34,35 @@ def compactions(live: Sequence[DataFile], policy: UpkeepPolicy) -> Iterator[list
 
 def compacted(folder: Folder, group: Sequence[DataFile], schema: pa.Schema) -> Swap:
     """Write a group of files as one."""
-    batches = (batch for file in group for batch in staging.rows(folder, file, schema))
+    batches = staging.rows_of(folder, group, schema)
     attempt = f"compacted-{SystemRandom().token(8).hex()}"
     return Swap(list(group), staging.stage(folder, batches, schema, attempt))
+
+
+def renamed_schema(schema: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
+    """Return columns under their new names."""
+    return pa.schema([field.with_name(columns.get(field.name, field.name)) for field in schema])
+
+
+def renamed(
+    folder: Folder,
+    live: Iterable[DataFile],
+    schema: pa.Schema,
+    columns: Mapping[str, str],
+    written: dict[str, list[DataFile]],
+) -> Swap:
+    """Write every file of a table under the new names of its columns.
+
+    `written` has those that an earlier attempt has written, by the file that they replace.
+    """
+    swap, after = Swap([], []), renamed_schema(schema, columns)
+    for file in live:
+        if file.path not in written:
+            rows = (
+                batch.rename_columns(after.names) for batch in staging.rows(folder, file, schema)
+            )
+            attempt = f"renamed-{SystemRandom().token(8).hex()}"
+            written[file.path] = staging.stage(folder, rows, after, attempt)
+        swap.removed.append(file)
+        swap.added.extend(written[file.path])
+    return swap

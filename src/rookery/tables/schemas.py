@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,6 +13,9 @@ from rookery.errors import ConfigError
 
 _INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _FLOATS: Final = (pa.float32(), pa.float64())
+_ID: Final = b"PARQUET:field_id"
+"""Where Arrow has the number of a column of a Parquet file."""
+_NAMES: Final = b"rookery.names"
 
 
 def merged(table: str, old: pa.Schema | None, new: pa.Schema) -> pa.Schema:
@@ -48,12 +53,35 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch with exactly these columns; those that it lacks are null."""
     columns: list[pa.Array[Any]] = []
     for field in schema:
-        at = batch.schema.get_field_index(field.name)
+        at = index_of(batch.schema, field)
         if at < 0:
             columns.append(pa.nulls(batch.num_rows, field.type))
         else:
             columns.append(_cast(batch.column(at), field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def named(field: pa.Field[Any], number: int, names: Iterable[str]) -> pa.Field[Any]:
+    """Return a column that files have under its number, or under one of several names."""
+    others = json.dumps([name for name in names if name != field.name])
+    return field.with_metadata({_ID: str(number), _NAMES: others})
+
+
+def plain_names(schema: pa.Schema) -> pa.Schema:
+    """Return the columns without what `named` has added."""
+    return pa.schema([field.remove_metadata() for field in schema])
+
+
+def index_of(schema: pa.Schema, field: pa.Field[Any]) -> int:
+    """Return where a file has a column, -1 if it does not: by number, if it has numbers."""
+    wanted = field.metadata or {}
+    numbers = [(one.metadata or {}).get(_ID) for one in schema] if _ID in wanted else []
+    if any(numbers):
+        return numbers.index(wanted[_ID]) if wanted[_ID] in numbers else -1
+    for name in (field.name, *json.loads(wanted.get(_NAMES, b"[]"))):
+        if (at := schema.get_field_index(name)) >= 0:
+            return at
+    return -1
 
 
 def _cast(column: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:

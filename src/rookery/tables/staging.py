@@ -7,7 +7,7 @@ can be told from what is about to be committed, on stores that do not tell a fil
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -18,7 +18,7 @@ from rookery.clock import SystemClock, Time
 from rookery.errors import Corrupt
 from rookery.tables.folder import Folder
 from rookery.tables.port import MIB, DataFile, UpkeepPolicy, Upkept
-from rookery.tables.schemas import fit
+from rookery.tables.schemas import fit, index_of, plain_names
 
 DATA: Final = "data/"
 _FILE_BYTES: Final = 128 * MIB
@@ -72,9 +72,9 @@ class _Writer:
     """One file, in memory until it is whole."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        self._schema = plain_names(schema)
         self._sink = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+        self._writer = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
         self._group: list[pa.RecordBatch] = []
         self._group_bytes = 0
         self._group_rows = 0
@@ -132,6 +132,14 @@ def rows(folder: Folder, file: DataFile, schema: pa.Schema) -> Iterator[pa.Recor
     yield from decoded(folder, file, folder.read(file.path), schema)
 
 
+def rows_of(
+    folder: Folder, files: Iterable[DataFile], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of several files, one after the other."""
+    for file in files:
+        yield from rows(folder, file, schema)
+
+
 def decoded(
     folder: Folder, file: DataFile, data: bytes, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
@@ -141,10 +149,13 @@ def decoded(
             yield fit(batch, schema)
 
 
-def columns(folder: Folder, file: DataFile, data: bytes, names: Sequence[str]) -> pa.Table:
-    """Return some columns of a file's bytes; the file was written when all of them existed."""
-    with _translated(folder, file):
-        return pq.read_table(pa.BufferReader(data), columns=list(names))
+def columns(folder: Folder, file: DataFile, data: bytes, schema: pa.Schema) -> pa.Table:
+    """Return some columns of a file's bytes."""
+    with _translated(folder, file), pq.ParquetFile(pa.BufferReader(data)) as parquet:
+        there = parquet.schema_arrow
+        found = [at for at in (index_of(there, field) for field in schema) if at >= 0]
+        batches = parquet.iter_batches(columns=[there.field(at).name for at in found])
+        return pa.Table.from_batches([fit(batch, schema) for batch in batches], schema)
 
 
 @contextmanager

@@ -212,9 +212,8 @@ class _Rewrite:
         return Swap([self.file], staging.stage(self.work.folder, left, self.work.schema, attempt))
 
     def _keys(self, file: DataFile, data: _Data) -> pa.Table:
-        found = staging.columns(self.work.folder, file, data, self.work.keys)
         # An older file may have a narrower type, which would not hold the new keys.
-        return found.cast(self.work.key_schema)
+        return staging.columns(self.work.folder, file, data, self.work.key_schema)
 
 
 def _found(own: pa.Table, changed: pa.Table, keys: Sequence[str]) -> Any:

@@ -210,7 +210,9 @@ def _count(folder: Path, records: int, broken: int) -> Counts:
     dead = open_table(TableSpec("parquet", str(folder / "lake/dead")))
     with duckdb.connect() as database:
         database.register("sightings", pa.Table.from_batches(good.read()))
-        query = "SELECT count(*), count(DISTINCT (_partition, _offset)) FROM sightings"
+        query = (
+            "SELECT count(*), count(DISTINCT (rookery_partition, rookery_offset)) FROM sightings"
+        )
         [(iceberg, iceberg_distinct)] = database.sql(query).fetchall()
     with _hushed():
         spark = session("rookery-demo", "local[2]")

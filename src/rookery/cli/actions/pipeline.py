@@ -17,6 +17,7 @@ from rookery.pipeline.engine import Engine, Plan
 from rookery.pipeline.load import load
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics, MetricsFile, read_metrics
+from rookery.pipeline.migration import migrations
 from rookery.pipeline.spec import Pipeline
 from rookery.pipeline.upkeep import keep_up
 from rookery.tables.folder import Folder
@@ -158,6 +159,22 @@ def upkeep(args: argparse.Namespace) -> int:
     for table, figures in done.items():
         told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in figures.items())
         print(f"{table}: {told}")
+    return 0
+
+
+def migrate(args: argparse.Namespace) -> int:
+    """Rename the columns of tables that an earlier release has written."""
+    pipeline = load(Path(args.file))
+    done = {}
+    for migration in migrations(pipeline, Plan.of(pipeline).sinks):
+        migration.run(may_rewrite=True)
+        done[migration.place] = dict(migration.columns)
+    if args.json:
+        print_json(done)
+        return 0
+    for table, columns in done.items():
+        print(f"{table}: {', '.join(f'{old} is {new}' for old, new in columns.items())}")
+    print(f"{len(done)} tables migrated")
     return 0
 
 

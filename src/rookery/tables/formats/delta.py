@@ -8,7 +8,7 @@ the rule is checked here, and its own retries are off.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from rookery.store.address import parse
 from rookery.tables import latest, naming, rewriting, staging, upserting
 from rookery.tables.folder import Folder
 from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
+from rookery.tables.reserved import DELTA, check_names
 from rookery.tables.schemas import check_kept, merged
 from rookery.tables.upserting import Swap
 
@@ -77,6 +78,7 @@ class DeltaFormat:
     def check(self, schema: pa.Schema) -> None:
         """See whether these columns fit those that are there, also as Delta gives them back."""
         old = self.schema()
+        check_names(self._name, "Delta", DELTA, old.names if old else (), schema.names)
         columns = merged(self._name, None, schema) if old is None else self._grown(old, schema)
         check_kept(self._name, self._kept(columns), columns)
 
@@ -84,6 +86,25 @@ class DeltaFormat:
         """Return the table's columns."""
         table = self._load()
         return None if table is None else self._columns(table)
+
+    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:
+        """Rename columns in all files: Delta's column mapping needs what few readers have."""
+        if not may_rewrite:
+            return False
+        written: dict[str, list[DataFile]] = {}
+        for _ in range(_ATTEMPTS):
+            table = self._required()
+            schema = self._columns(table)
+            swap = rewriting.renamed(self._folder, _live(table), schema, columns, written)
+            try:
+                _write(
+                    table, Swap([], swap.added), rewriting.renamed_schema(schema, columns), [],
+                    mode="overwrite",
+                )  # fmt: skip
+                return True
+            except CommitFailedError:
+                continue
+        raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
     def files(self) -> list[DataFile]:
         """Return the newest version's files."""
@@ -97,6 +118,10 @@ class DeltaFormat:
             return
         for file in _live(table) if files is None else files:
             yield from staging.rows(self._folder, file, self._columns(table))
+
+    def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of staged files."""
+        return staging.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
         """Compact, and delete what no version within the policy needs."""
@@ -222,6 +247,7 @@ def _write(
     transactions: list[Transaction],
     *,
     data_change: bool = True,
+    mode: str = "append",
 ) -> None:
     now = SystemClock().now_ms()
     actions: list[AddAction | RemoveAction] = [
@@ -232,12 +258,13 @@ def _write(
     ]
     actions += [RemoveAction(file.path, data_change, now, file.bytes, {}) for file in swap.removed]
     properties = CommitProperties(max_commit_retries=0, app_transactions=transactions or None)
-    table.create_write_transaction(actions, "append", columns, commit_properties=properties)
+    table.create_write_transaction(actions, mode, columns, commit_properties=properties)
 
 
 def _live(table: DeltaTable) -> list[DataFile]:
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    return [DataFile(one["path"], one["num_records"], one["size_bytes"]) for one in actions]
+    # Other writers may leave the number of rows out.
+    return [DataFile(one["path"], one["num_records"] or 0, one["size_bytes"]) for one in actions]
 
 
 def _known(table: DeltaTable) -> set[str]:

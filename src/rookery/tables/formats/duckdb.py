@@ -7,7 +7,7 @@ one process write: a reader that holds the file open makes a commit wait, up to 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import sleep
@@ -106,6 +106,22 @@ class DuckTable:
         with self._opened() as database:
             return self._columns(database)
 
+    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:  # noqa: ARG002 (no file is written)
+        """Rename columns in one transaction."""
+        with self._opened() as database:
+            database.begin()
+            try:
+                for old, new in columns.items():
+                    database.execute(
+                        f"ALTER TABLE {self._name} RENAME COLUMN {_quoted(old)} TO {_quoted(new)}"
+                    )
+                database.commit()
+            except duckdb.Error as error:
+                raise ConfigError(
+                    f"table {self._name!r}: its columns cannot be renamed: {error}"
+                ) from error
+        return True
+
     def files(self) -> list[DataFile]:
         """Return none: the rows are in the database."""
         return []
@@ -116,6 +132,10 @@ class DuckTable:
             return
         with self._opened() as database:
             yield from database.sql(f"FROM {self._name}").to_arrow_reader()
+
+    def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of staged files."""
+        return staging.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
         """Write the database's log into its file, and delete staged files that were abandoned."""

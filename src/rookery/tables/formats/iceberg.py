@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -39,7 +39,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table import Table as IcebergHandle
-from pyiceberg.table import Transaction
+from pyiceberg.table import TableProperties, Transaction
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from rookery.clock import Time
@@ -50,7 +50,8 @@ from rookery.tables.folder import Folder, as_url
 from rookery.tables.icebergtransaction import OneLook
 from rookery.tables.identity import iceberg_catalog, iceberg_name
 from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
-from rookery.tables.schemas import check_kept, merged
+from rookery.tables.reserved import ICEBERG, check_names
+from rookery.tables.schemas import check_kept, merged, named
 from rookery.tables.upserting import Swap
 
 _ATTEMPTS: Final = 20
@@ -114,7 +115,8 @@ class IcebergTable:
         def change(table: IcebergHandle, columns: pa.Schema) -> Swap:
             if upsert is None:
                 return Swap([], list(files))
-            return upserting.upserted(self._folder, self._live(table), files, columns, upsert)
+            live, columns = self._live(table), _readable(table, columns)
+            return upserting.upserted(self._folder, live, files, columns, upsert)
 
         return self._commit(name, latest.table_schema(schema, upsert), change)
 
@@ -129,13 +131,30 @@ class IcebergTable:
 
     def check(self, schema: pa.Schema) -> None:
         """See whether these columns fit those that are there, also as Iceberg gives them back."""
-        columns = merged(self._name, self.schema(), schema)
+        old = self.schema()
+        check_names(self._name, "Iceberg", ICEBERG, old.names if old else (), schema.names)
+        columns = merged(self._name, old, schema)
         check_kept(self._name, _kept(self._name, columns), schema)
 
     def schema(self) -> pa.Schema | None:
         """Return the table's columns."""
         table = self._load()
         return None if table is None else _columns(table)
+
+    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:  # noqa: ARG002 (no file is written)
+        """Rename columns; they keep their ids, by which files are read."""
+        table = self._load()
+        if table is None:
+            return False
+        try:
+            with table.transaction() as transaction:
+                _keep_names(transaction)
+                with transaction.update_schema() as update:
+                    for old, new in columns.items():
+                        update.rename_column(old, new)
+        except _AGAIN as error:
+            raise Conflict(f"table {self._name!r}: another writer was faster; try again") from error
+        return True
 
     def files(self) -> list[DataFile]:
         """Return the newest snapshot's files."""
@@ -147,8 +166,13 @@ class IcebergTable:
         table = self._load()
         if table is None:
             return
+        schema = _readable(table, _columns(table))
         for file in self._live(table) if files is None else files:
-            yield from staging.rows(self._folder, file, _columns(table))
+            yield from staging.rows(self._folder, file, schema)
+
+    def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of staged files."""
+        return staging.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
         """Compact, expire snapshots, and delete what only they needed."""
@@ -156,7 +180,8 @@ class IcebergTable:
         if table is None:
             return done
         for group in rewriting.compactions(self._live(table), policy):
-            swap = rewriting.compacted(self._folder, group, _columns(table))
+            schema = _readable(table, _columns(table))
+            swap = rewriting.compacted(self._folder, group, schema)
             if self._swapped(swap):
                 done.files_compacted += len(swap.removed)
                 done.files_written += len(swap.added)
@@ -237,6 +262,7 @@ class IcebergTable:
     def _commit_once(self, table: IcebergHandle, swap: Swap, name: BatchName) -> None:
         with _quiet():
             transaction = OneLook(table)
+            _keep_names(transaction)
             transaction.set_properties({_COMMIT + name.pipeline: naming.written(name)})
             if not swap.removed and swap.added:
                 addresses = [self._folder.address(file.path) for file in swap.added]
@@ -277,12 +303,10 @@ class IcebergTable:
     def _evolve(self, table: IcebergHandle, columns: pa.Schema) -> None:
         if columns == _columns(table):
             return
-        with table.update_schema() as update:
-            update.union_by_name(columns)
-        # Files are matched to columns by name, and this is where the names are kept.
         with table.transaction() as transaction:
-            mapping = table.schema().name_mapping.model_dump_json()
-            transaction.set_properties({"schema.name-mapping.default": mapping})
+            _keep_names(transaction)
+            with transaction.update_schema() as update:
+                update.union_by_name(columns)
 
     def _live(self, table: IcebergHandle) -> list[DataFile]:
         return [
@@ -296,6 +320,33 @@ class IcebergTable:
 def _last(table: IcebergHandle, pipeline: str) -> BatchName | None:
     text = table.properties.get(_COMMIT + pipeline)
     return naming.read(pipeline, text) if text else None
+
+
+def _keep_names(transaction: Transaction) -> None:
+    """See that the table has its mapping of names: our files have no ids, and are read by it.
+
+    A change of the schema extends it, so that a column that is renamed is still found by the name
+    which older files have for it.
+    """
+    metadata = transaction.table_metadata
+    if metadata.name_mapping() is None:
+        mapping = metadata.schema().name_mapping.model_dump_json()
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+
+
+def _readable(table: IcebergHandle, columns: pa.Schema) -> pa.Schema:
+    """Return columns such that they are found in files of any age and any writer."""
+    schema, mapping = table.schema(), table.metadata.name_mapping()
+    names = {one.field_id: one.names for one in mapping.root} if mapping else {}
+    ids = {field.name: field.field_id for field in schema.fields}
+    return pa.schema(
+        [
+            named(field, ids[field.name], names.get(ids[field.name], ()))
+            if field.name in ids
+            else field
+            for field in columns
+        ]
+    )
 
 
 def _columns(table: IcebergHandle) -> pa.Schema:

@@ -6,7 +6,7 @@ behind: read by `read`, or take the list of `files`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -76,6 +76,23 @@ class ParquetTable:
         """Return the newest version's columns."""
         return manifest.current(self._folder).arrow_schema()
 
+    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:
+        """Rename columns in all files."""
+        if not may_rewrite:
+            return False
+        written: dict[str, list[DataFile]] = {}
+        for _ in range(_ATTEMPTS):
+            version = manifest.current(self._folder)
+            schema = version.arrow_schema() or pa.schema([])
+            swap = rewriting.renamed(self._folder, version.files.values(), schema, columns, written)
+            changed = rewriting.renamed_schema(schema, columns).serialize().to_pybytes().hex()
+            try:
+                manifest.append(self._folder, version, _entry(version, swap, changed, {}))
+                return True
+            except Conflict:
+                continue
+        raise Conflict(f"table {self._name!r}: others commit all the time; try again")
+
     def files(self) -> list[DataFile]:
         """Return the newest version's files."""
         return list(manifest.current(self._folder).files.values())
@@ -86,6 +103,10 @@ class ParquetTable:
         schema = version.arrow_schema()
         for file in version.files.values() if files is None else files:
             yield from staging.rows(self._folder, file, schema or pa.schema([]))
+
+    def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of staged files."""
+        return staging.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
         """Compact, forget old versions, and delete their files."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -109,12 +109,20 @@ class TopicTable:
         """Return None: a topic takes any row."""
         return None
 
+    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:
+        """Do nothing: records stay as they are."""
+        return False
+
     def files(self) -> list[DataFile]:
         """Return none: a topic is read as a topic."""
         return []
 
     def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield nothing: a topic is read as a topic."""
+        return iter(())
+
+    def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield nothing: what is staged are records."""
         return iter(())
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:

@@ -1,0 +1,44 @@
+"""The columns that a pipeline adds to rows, and what they were called before.
+
+All begin with `rookery_`. Engines reserve many names that begin with an underscore: Iceberg
+reserves `_partition`, `_file`, `_pos`, `_deleted` and more, Delta `_change_type`, Spark
+`_metadata`. A table with such a column can be written, and then not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+PREFIX: Final = "rookery_"
+TOPIC: Final = "rookery_topic"
+PARTITION: Final = "rookery_partition"
+OFFSET: Final = "rookery_offset"
+TIMESTAMP: Final = "rookery_timestamp"
+KEY: Final = "rookery_key"
+WATERMARK: Final = "rookery_watermark"
+DELETED: Final = "rookery_deleted"
+OWN: Final = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, WATERMARK, DELETED)
+
+_FORMER_PREFIX: Final = "_"
+_ALWAYS: Final = (TOPIC, PARTITION, OFFSET, TIMESTAMP)
+"""Those that every silver row has."""
+
+
+def former(name: str) -> str:
+    """Return what one of these columns was called before."""
+    return _FORMER_PREFIX + name.removeprefix(PREFIX)
+
+
+def renames(there: Iterable[str], wanted: Iterable[str]) -> dict[str, str]:
+    """Return which columns of a table have their former names, with the new ones.
+
+    Args:
+        there: the columns that the table has.
+        wanted: those that rows for it have now. A column such as `_key` is only ours if they have
+            one of that meaning.
+    """
+    old, new = set(there), set(wanted)
+    if not old.issuperset(map(former, _ALWAYS)) or not old.isdisjoint(_ALWAYS):
+        return {}
+    return {former(name): name for name in OWN if former(name) in old and name in new}
