@@ -133,7 +133,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from rookery.cli.main import _parser; _parser().format_help();"
+        "import sys; from rookery.cli.main import make_parser; make_parser().format_help();"
         "print(*sorted(sys.modules))"
     )
 

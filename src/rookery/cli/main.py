@@ -26,7 +26,7 @@ _SUMMARY = "A Kafka-compatible streaming platform whose log lives in object stor
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    parser = _parser()
+    parser = make_parser()
     args = parser.parse_args(arguments)
     if args.version:
         print(f"rookery {_version()}")
@@ -56,7 +56,8 @@ def _run(run: Run, args: argparse.Namespace) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="rookery", description=_SUMMARY, epilog="`rookery COMMAND --help` tells more."
     )

@@ -79,7 +79,12 @@ def _add_latency(nest: Subparsers) -> argparse.ArgumentParser:
         metavar="N",
         help="records a second (default: %(default)s)",
     )
-    parser.add_argument("--acks", choices=("0", "1", "all"), default="all")
+    parser.add_argument(
+        "--acks",
+        choices=("0", "1", "all"),
+        default="all",
+        help="which replicas must have a record before it counts (default: all)",
+    )
     return parser
 
 

@@ -1,0 +1,60 @@
+"""Every command, found by a walk over the parsers: help, an example that parses, JSON."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from rookery.cli.main import make_parser
+
+
+def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield all parsers of commands, nested ones too."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for found in action.choices.values():
+                yield found
+                yield from commands(found)
+
+
+ROOT = make_parser()
+COMMANDS = {parser.prog: parser for parser in commands(ROOT)}
+
+
+def examples(parser: argparse.ArgumentParser) -> list[list[str]]:
+    """Return the arguments of every `rookery …` in a command's examples."""
+    title, _, text = (parser.epilog or "").partition("\n")
+    assert title == "example:", parser.prog
+    found: list[list[str]] = []
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line)
+        while "rookery" in words:
+            words = words[words.index("rookery") + 1 :]
+            end = next((at for at, word in enumerate(words) if word in {"|", ">", "&&"}), None)
+            found.append(words[:end])
+    return found
+
+
+def test_there_are_commands() -> None:
+    assert {"rookery broker", "rookery topics list", "rookery job compact"} <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_help_an_example_and_json(name: str) -> None:
+    parser = COMMANDS[name]
+    text = parser.format_help()
+
+    assert parser.description
+    assert parser.description in " ".join(text.split())
+    for action in parser._actions:
+        assert action.help or isinstance(action, argparse._SubParsersAction), action
+    assert "--json" in text
+    found = examples(parser)
+    assert found
+    own = name.split()[1:]
+    for words in found:
+        assert words[: len(own)] == own
+        ROOT.parse_args(words)
