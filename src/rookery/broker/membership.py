@@ -18,6 +18,7 @@ from rookery.cluster.events.brokers import BrokerBeat, BrokerExpired
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Applied
 from rookery.cluster.state.topics import leader_of
+from rookery.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -82,10 +83,16 @@ class Membership:
             log.error("this broker's clock is off by more than %d ms", MAX_SKEW_MS)
             return []
         events = [BrokerExpired(incarnation=one, last_sequence=last) for one, last in gone.items()]
-        await self._replica.propose(events)
-        for incarnation in gone:
+        outcomes = await self._replica.propose_all(events)
+        # One that has written since, or that another broker expired first, is not expired by us.
+        expired = [
+            incarnation
+            for incarnation, outcome in zip(gone, outcomes, strict=True)
+            if outcome.error is ErrorCode.NONE
+        ]
+        for incarnation in expired:
             log.warning("incarnation %d was silent for too long and is expired", incarnation)
-        return list(gone)
+        return expired
 
     def _silent(self) -> dict[int, int]:
         """Return who has been silent for too long, with the last sequence heard."""

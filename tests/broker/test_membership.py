@@ -1,0 +1,58 @@
+"""Who is reported as expired: brokers whose expiry counts, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from rookery.broker.membership import Membership
+from rookery.broker.settings import BrokerSettings
+from rookery.cluster.events.brokers import BrokerBeat, BrokerRegistered, ClusterCreated
+from rookery.cluster.open import open_log
+from rookery.cluster.replica import Replica
+from rookery.testing.clock import ManualClock
+from rookery.testing.cluster import FaultyLog
+
+SESSION_MS = 10_000
+_names = count(1)
+
+
+async def join(url: str, node_id: int, clock: ManualClock) -> tuple[Replica, FaultyLog]:
+    log = FaultyLog(open_log(url))
+    replica = Replica(log, clock)
+    await replica.open()
+    await replica.create_cluster(ClusterCreated(cluster_id="c", feature_level=1))
+    event = BrokerRegistered(process_id=bytes(16), node_id=node_id, host="h", port=node_id)
+    await replica.register(event)
+    return replica, log
+
+
+@pytest.mark.parametrize("beats", [False, True])
+async def test_a_broker_that_beats_before_its_expiry_counts_is_not_reported(
+    caplog: pytest.LogCaptureFixture, *, beats: bool
+) -> None:
+    clock, url = ManualClock(), f"memory:membership-{next(_names)}"
+    observer, log = await join(url, 1, clock)
+    other, _ = await join(url, 2, clock)
+    settings = BrokerSettings(session_timeout_ms=SESSION_MS)
+    membership = Membership(observer, clock, settings)
+    await observer.barrier()
+    assert await membership.look() == []
+    clock.advance(SESSION_MS)
+    log.hold()
+    arrived = log.arrived
+    looking = asyncio.create_task(membership.look())
+    while log.arrived == arrived:  # noqa: ASYNC110 (nothing tells when)
+        await asyncio.sleep(0)
+    if beats:
+        await other.propose([BrokerBeat()])
+    log.let_through()
+
+    expired = await looking
+
+    assert expired == ([] if beats else [other.incarnation])
+    assert ("is expired" in caplog.text) is not beats
+    for replica in (observer, other):
+        await replica.close()
