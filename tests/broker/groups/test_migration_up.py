@@ -374,3 +374,16 @@ def test_classic_members_need_a_protocol_in_common() -> None:
     other.step()
 
     assert other.last is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_stray_heartbeat_leaves_an_empty_classic_group_what_it_is() -> None:
+    group = six()
+    reader = ClassicReader(group, "t")
+    settle(reader)
+    reader.leave()
+    kept = group.kept
+    assert (group.kind, group.machine.state_name) == ("classic", "Empty")
+
+    assert group.beat(member_id="gone", member_epoch=3).error_code is ErrorCode.UNKNOWN_MEMBER_ID
+
+    assert (group.kind, group.kept) == ("classic", kept)

@@ -55,7 +55,11 @@ class Kinds:
         if isinstance(event, Request) and _wants_other(machine, event):
             if not machine.is_empty:
                 return self._upgrade(machine, event, now_ms)
-            machine = other_protocol(group_id, machine, self._classic, self._consumer)
+            other = other_protocol(group_id, machine, self._classic, self._consumer)
+            effects = other.on(event, now_ms)
+            # A heartbeat that nobody joins with changes nothing; a JoinGroup may wait for its id.
+            is_taken = _is_kept(effects) or not isinstance(other, Consumer)
+            return (other if is_taken else machine), effects
         effects = machine.on(event, now_ms)
         if isinstance(machine, Consumer) and self._goes_down(machine, effects):
             return self._downgrade(machine, effects, now_ms)
