@@ -17,6 +17,7 @@ from rookery.model.control import ControlRecordType
 from rookery.model.offset import LATEST
 from rookery.records import batch as batches
 from rookery.records import record as records
+from rookery.testing.cluster import FaultyLog
 from rookery.testing.served import ServedBroker
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.add_partitions_to_txn import (
@@ -34,6 +35,7 @@ from rookery.wire.messages.describe_transactions import (
     DESCRIBE_TRANSACTIONS,
     DescribeTransactionsRequest,
 )
+from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from rookery.wire.messages.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -534,3 +536,40 @@ async def test_kafkas_feature_is_not_our_own_level(
         )
     assert answer.error_code is code
     assert served.broker.replica.state.feature_level == 1
+
+
+async def test_a_log_out_of_reach_is_an_error_that_producers_retry(start: Start) -> None:
+    broker = start()
+    create(broker, "t")
+
+    async def wrap() -> FaultyLog:
+        replica = broker.broker.replica
+        log = replica._log = FaultyLog(replica._log)
+        return log
+
+    async with raw(broker) as client:
+        producer = await begun(client, "x", newer=False)
+        log = broker.do(wrap())
+        log.cut()
+        asked = AddPartitionsToTxnTransaction(
+            transactional_id="x",
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            verify_only=True,
+            topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+        )
+        verify = AddPartitionsToTxnRequest(transactions=[asked])
+        [verified] = (await client.ask(ADD_PARTITIONS_TO_TXN, 5, verify)).results_by_transaction
+        codes = [
+            *(await producer.add("unknown", 0)),
+            verified.topic_results[0].results_by_partition[0].partition_error_code,
+            await producer.commit_offset("g", "unknown", 1),
+        ]
+        without_id = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        answer = await client.ask(INIT_PRODUCER_ID, 4, without_id)
+        log.mend()
+
+    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3
+    # As Kafka answers while it waits for a block of ids: a producer without a transactional id
+    # has no coordinator that it could look for.
+    assert answer.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -10,6 +10,7 @@ from typing import Final
 
 from rookery.broker.call import Call
 from rookery.broker.dispatch import code_of
+from rookery.broker.groups.requests import reach_head
 from rookery.broker.registry import handles
 from rookery.broker.transactions import check_id, decide, owned, parts, told
 from rookery.cluster.events.txns import PartitionsAddedToTransaction, TransactionPlace
@@ -84,7 +85,7 @@ async def _add(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
     names = _names(asked.topics)
     unknown = [name for name in names if _place(call, *name) is None]
     if unknown:
-        await call.services.replica.barrier()
+        await reach_head(call)
         unknown = [name for name in names if _place(call, *name) is None]
     if unknown:
         codes = dict.fromkeys(names, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -105,7 +106,7 @@ async def _add(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
 
 async def _verify(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
     """Tell which partitions are in the transaction, and add none."""
-    await call.services.replica.barrier()
+    await reach_head(call)
     writer = Writer(asked.producer_id, asked.producer_epoch)
     found = owned(call, asked.transactional_id, writer)
     absent = (

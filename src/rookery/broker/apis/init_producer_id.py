@@ -16,7 +16,7 @@ from rookery.broker.call import Call
 from rookery.broker.registry import handles
 from rookery.broker.transactions import check_id, decide, told
 from rookery.cluster.events.txns import TransactionInitialised
-from rookery.errors import ApiError, ErrorCode
+from rookery.errors import ApiError, Error, ErrorCode
 from rookery.wire.messages.init_producer_id import (
     INIT_PRODUCER_ID,
     InitProducerIdRequest,
@@ -43,10 +43,13 @@ async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitPr
         return InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch + 1
         )
+    try:
+        producer_id = await call.services.producer_ids.take()
+    except Error as error:
+        # As Kafka does while it waits for ids: this producer has no coordinator to look for.
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
     return InitProducerIdResponse(
-        error_code=ErrorCode.NONE,
-        producer_id=await call.services.producer_ids.take(),
-        producer_epoch=0,
+        error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
     )
 
 

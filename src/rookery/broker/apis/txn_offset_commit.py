@@ -7,7 +7,7 @@ from typing import Final
 
 from rookery.broker.call import Call
 from rookery.broker.groups.offsets import Committer
-from rookery.broker.groups.requests import check_group_id
+from rookery.broker.groups.requests import check_group_id, reach_head
 from rookery.broker.registry import handles
 from rookery.broker.transactions import check_id, commit_offsets, told
 from rookery.cluster.events.groups import OffsetCommitted
@@ -33,7 +33,7 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
     check_group_id(request.group_id)
     transactional_id = check_id(request.transactional_id)
     if any(topic.name not in call.state.topics.by_name for topic in request.topics):
-        await call.services.replica.barrier()
+        await reach_head(call)
     answers = [
         TxnOffsetCommitResponseTopic(
             name=topic.name,
