@@ -12,7 +12,9 @@ from kafka.admin import NewTopic as PythonTopic
 
 from rookery.broker.operations import ON_CLUSTER, ON_TOPIC
 from rookery.broker.topics import check_name
+from rookery.cluster.events.topics import TopicCreated
 from rookery.errors import ApiError, ErrorCode
+from rookery.model.topicname import RESERVED_TOPICS
 from rookery.testing.cluster import FaultyLog
 from rookery.testing.java import Java
 from rookery.testing.kafka import KafkaServer
@@ -52,7 +54,9 @@ from rookery.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from rookery.wire.messages.produce import PRODUCE
 from tests.broker.conftest import Start
+from tests.broker.raw import batch, produce_request
 
 _numbers = count()
 
@@ -682,6 +686,39 @@ def test_kafka_topics_sees_the_replication_factor_asked_for(
     assert "ReplicationFactor: 3" in described
     assert "Replicas: 1,1,1\tIsr: 1,1,1" in described
     assert (under.returncode, under.stdout.strip()) == (0, "")
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_TOPICS))
+def test_names_of_kafkas_own_are_reserved(broker: ServedBroker, name: str) -> None:
+    [made] = create(broker.bootstrap, topic(name))
+
+    assert made.error_code is ErrorCode.INVALID_REQUEST
+    assert made.error_message == f"Creation of internal topic {name} is prohibited."
+    [seen] = metadata(broker.bootstrap, name, auto_create=True).topics
+    assert seen.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not list(broker.broker.replica.state.topics)
+
+
+def test_kafka_refuses_its_metadata_topic_alike(kafka: KafkaServer) -> None:
+    [made] = create(kafka.bootstrap, topic("__cluster_metadata"))
+
+    assert made.error_code is ErrorCode.INVALID_REQUEST
+    assert made.error_message == "Creation of internal topic __cluster_metadata is prohibited."
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_TOPICS))
+def test_a_topic_of_that_name_that_is_there_is_not_written(broker: ServedBroker, name: str) -> None:
+    async def propose() -> None:
+        event = TopicCreated(
+            topic_id=b"i" * 16, name=name, partitions=1, replication_factor=1, configs=[]
+        )
+        await broker.broker.replica.propose([event])
+
+    broker.do(propose())
+    request = produce_request(name, {0: batch(b"v")})
+    [answer] = ask(broker.bootstrap, PRODUCE, 9, request).responses[0].partition_responses
+
+    assert answer.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_names_at_the_edge() -> None:

@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from rookery.broker.settings import BrokerSettings
+from rookery.cluster.events.topics import TopicCreated
 from rookery.errors import Corrupt
 from rookery.formats.logfile.names import Kind
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.exporting.logs import LogWriter
 from rookery.logdir.partition import PartitionLog
 from rookery.model import partition as model
+from rookery.model.topicname import OFFSETS_TOPIC
 from rookery.records.record import BatchSettings, Record, build
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkadir import Made, look
+from rookery.testing.served import ServedBroker
 from tests.cli.storage import run
 from tests.logdir.test_import import answer, assert_same, imported
 
@@ -133,3 +137,32 @@ def test_damage_is_not_written(tmp_path: Path) -> None:
     data[-1] ^= 1
     with pytest.raises(Corrupt):
         LogWriter(tmp_path / "t-0", 0).write(data)
+
+
+def test_a_topic_under_a_name_of_kafkas_own_is_left_out(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with ServedBroker(data, BrokerSettings(durability="os")) as broker:
+
+        async def create() -> None:
+            # Brokers refuse such a topic now; older ones made it.
+            for name in (OFFSETS_TOPIC, "orders"):
+                event = TopicCreated(
+                    topic_id=name[:2].encode() * 8, name=name, partitions=1, replication_factor=1,
+                    configs=[],
+                )  # fmt: skip
+                await broker.broker.replica.propose([event])
+
+        broker.do(create())
+    folder = tmp_path / "kafka"
+
+    done = run("export", str(folder), "--data", str(data), "--quiet", "--json")
+
+    assert done.returncode == 0, done.stderr.decode()
+    report = json.loads(done.stdout)
+    assert (report["topics"], report["left_out"]) == (1, [OFFSETS_TOPIC])
+    assert model.TopicPartition("orders", 0) in LogDirectory.open([folder]).partitions
+    chosen = run(
+        "export", str(tmp_path / "other"), "--data", str(data), "--quiet", "--topic", OFFSETS_TOPIC
+    )
+    assert chosen.returncode != 0
+    assert OFFSETS_TOPIC in chosen.stderr.decode()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from rookery.formats.logfile.groups import Groups
-from rookery.logdir.directory import INTERNAL_TOPICS, LogDirectory
+from rookery.logdir.directory import LogDirectory
 from rookery.logdir.internal import read_groups, read_transactions
 from rookery.logdir.partition import PartitionLog
+from rookery.model.topicname import INTERNAL_TOPICS
 from rookery.model.uuid import uuid_text
 from rookery.records import record as records
 from rookery.testing.kafkadir import Seen, SeenPartition, SeenRecord, SeenTopic

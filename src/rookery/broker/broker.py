@@ -134,7 +134,6 @@ class Broker:
             producer_ids=ProducerIds(self.replica),
             groups=self.groups,
             hidden=self.storage.hidden,
-            keeps_internal=bool(self.settings.log_dir),
         )
         self._open_node_lock()
         node_id = await self._claim_node_id()

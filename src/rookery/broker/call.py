@@ -38,8 +38,6 @@ class Services:
     """Held while a compressed batch is opened: what it becomes can be a thousand times larger."""
     hidden: frozenset[int] = frozenset()
     """APIs that cannot be served over what the log lies in, by key."""
-    keeps_internal: bool = False
-    """Whether groups and transactions are kept in Kafka's own topics, which no client may write."""
     node_id: int = -1
     is_draining: bool = False
 

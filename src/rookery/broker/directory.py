@@ -25,11 +25,11 @@ from rookery.log.medium import FlushSettings, Medium
 from rookery.log.retention import Retention
 from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers
-from rookery.logdir.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from rookery.logdir.serving.reader import DirectoryReader
 from rookery.logdir.serving.replica import DirectoryReplica
 from rookery.logdir.serving.retention import describe
 from rookery.logdir.serving.service import DirectoryService, Options
+from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from rookery.store.pending import PendingCalls
 from rookery.wire.messages.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
 from rookery.wire.messages.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN

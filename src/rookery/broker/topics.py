@@ -12,6 +12,7 @@ from rookery.cluster.events.brokers import ConfigChange
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.topics import Topic, Topics
 from rookery.errors import ApiError, ErrorCode
+from rookery.model.topicname import RESERVED_TOPICS
 
 MAX_NAME: Final = 249
 MAX_PARTITIONS: Final = 10_000
@@ -19,14 +20,6 @@ MAX_PARTITIONS: Final = 10_000
 MAX_REPLICATION_FACTOR: Final = 100
 """Only described, never made, but it makes every answer about the topic longer."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
-OFFSETS: Final = "__consumer_offsets"
-"""The topic in which Kafka keeps the offsets of groups."""
-_INTERNAL: Final = frozenset({OFFSETS, "__transaction_state", "__share_group_state"})
-
-
-def is_internal(name: str) -> bool:
-    """Tell whether Kafka keeps its own records in a topic of this name."""
-    return name in _INTERNAL
 
 
 def check_name(name: str) -> None:
@@ -40,6 +33,18 @@ def check_name(name: str) -> None:
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"{name[:300]!r} is no topic name: 1 to {MAX_NAME} of a-z, A-Z, 0-9, '.', '_', '-', "
             "and neither '.' nor '..'",
+        )
+
+
+def check_reserved(name: str) -> None:
+    """Refuse to make a topic whose name is Kafka's own.
+
+    Raises:
+        ApiError: INVALID_REQUEST, as Kafka answers for `__cluster_metadata`.
+    """
+    if name in RESERVED_TOPICS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
         )
 
 
@@ -78,6 +83,7 @@ def new_topic(
         ApiError: there can be no such topic.
     """
     check_name(name)
+    check_reserved(name)
     count = services.settings.partitions if partitions == -1 else partitions
     check_partitions(count)
     if replication_factor != -1 and not 1 <= replication_factor <= MAX_REPLICATION_FACTOR:

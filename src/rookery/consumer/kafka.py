@@ -22,6 +22,7 @@ from rookery.consumer.source import Answer, Want
 from rookery.errors import ApiError, Error, ErrorCode, Unavailable
 from rookery.model.node import Node
 from rookery.model.partition import TopicPartition
+from rookery.model.topicname import INTERNAL_TOPICS
 from rookery.records import batch as batches
 from rookery.wire.message import Parts, Records
 from rookery.wire.messages.fetch import FETCH, FetchResponse, PartitionData
@@ -31,7 +32,6 @@ _SESSIONS: Final = 7
 _LAST_BY_NAME: Final = 12
 # What an answer has besides records.
 _AROUND: Final = MIB
-_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class KafkaSource:
@@ -74,7 +74,7 @@ class KafkaSource:
         return sorted(
             name
             for name, topic in view.topics.items()
-            if pattern.fullmatch(name) and not topic.is_internal and name not in _INTERNAL
+            if pattern.fullmatch(name) and not topic.is_internal and name not in INTERNAL_TOPICS
         )
 
     def _warm_up(self) -> None:

@@ -18,8 +18,9 @@ from rookery.cluster.state.topics import Topic
 from rookery.direct.listed import object_of
 from rookery.formats.logfile.names import parse_file_name
 from rookery.formats.segmentkeys import segment_key
-from rookery.logdir.directory import INTERNAL_TOPICS, LogDirectory
+from rookery.logdir.directory import LogDirectory
 from rookery.logdir.serving.loading import Loaded, load
+from rookery.model.topicname import INTERNAL_TOPICS
 
 NAMESPACE = "kafka"
 """Begins the keys of what is no segment of ours."""

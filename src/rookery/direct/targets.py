@@ -14,6 +14,7 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.log import DirectLog
 from rookery.errors import ApiError, ConfigError, ErrorCode
+from rookery.model.topicname import RESERVED_TOPICS
 
 MAX_PARTITIONS: Final = 10_000
 """Partitions that a topic may be made with."""
@@ -78,6 +79,11 @@ async def find_target(
     Raises:
         ApiError: there is no such topic, or there cannot be one.
     """
+    if name in RESERVED_TOPICS:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name!r}: Kafka's own name; use another",
+        )
     state = await log.barrier()
     topic = state.topics.by_name.get(name)
     if topic is None:

@@ -35,11 +35,6 @@ from rookery.logdir.metadata import MetadataLog
 from rookery.logdir.partition import Checkpoints, PartitionLog
 from rookery.model.partition import TopicPartition
 
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-)
-"""Topics that Kafka keeps its own state in."""
-
 
 @dataclass(slots=True)
 class LogDirectory:

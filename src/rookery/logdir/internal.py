@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from rookery.formats.logfile.groups import Groups, Transactions
 from rookery.logdir.directory import LogDirectory
-
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
+from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 
 def read_groups(directory: LogDirectory) -> Groups:

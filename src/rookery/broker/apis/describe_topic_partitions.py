@@ -7,9 +7,10 @@ from typing import Final
 from rookery.broker.call import Call
 from rookery.broker.operations import ON_TOPIC
 from rookery.broker.registry import handles
-from rookery.broker.topics import check_name, is_internal, replicas_by_leader
+from rookery.broker.topics import check_name, replicas_by_leader
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
+from rookery.model.topicname import INTERNAL_TOPICS
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.describe_topic_partitions import (
     DESCRIBE_TOPIC_PARTITIONS,
@@ -82,7 +83,7 @@ def _describe(call: Call, topic: Topic, first: int, count: int) -> TopicResponse
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
-        is_internal=is_internal(topic.name),
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             PartitionResponse(
                 error_code=(

@@ -9,10 +9,10 @@ from typing import Final
 
 from rookery.broker.call import Call
 from rookery.broker.registry import handles
-from rookery.broker.topics import OFFSETS
 from rookery.cluster.state.txns import Transaction
 from rookery.errors import ErrorCode
 from rookery.logdir.serving.javahash import partition_of
+from rookery.model.topicname import OFFSETS_TOPIC
 from rookery.wire.messages.describe_transactions import (
     DESCRIBE_TRANSACTIONS,
     DescribeTransactionsRequest,
@@ -74,9 +74,9 @@ def _topics(call: Call, found: Transaction) -> list[TopicData]:
         topic = call.state.topics.by_id.get(topic_id)
         if topic is not None:
             topics.setdefault(topic.name, []).append(index)
-    kept = call.state.topics.by_name.get(OFFSETS)
+    kept = call.state.topics.by_name.get(OFFSETS_TOPIC)
     count = len(kept.partitions) if kept is not None else _OFFSETS_PARTITIONS
     groups = {partition_of(group_id, count) for group_id in found.groups}
     if groups:
-        topics[OFFSETS] = sorted(groups)
+        topics[OFFSETS_TOPIC] = sorted(groups)
     return [TopicData(topic=name, partitions=indexes) for name, indexes in topics.items()]

@@ -15,13 +15,13 @@ from rookery.broker.registry import handles
 from rookery.broker.topics import (
     check_alike,
     check_name,
-    is_internal,
     new_topic,
     replicas_by_leader,
 )
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
+from rookery.model.topicname import INTERNAL_TOPICS, RESERVED_TOPICS
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.metadata import (
     METADATA,
@@ -106,7 +106,7 @@ async def _make(call: Call, names: list[str], *, allowed: bool) -> Refused:
     for name in names:
         try:
             check_name(name)
-            if allowed and len(events) < _MAX_MADE:
+            if allowed and name not in RESERVED_TOPICS and len(events) < _MAX_MADE:
                 check_alike(call.state.topics, name)
                 events.append(new_topic(call.services, name))
         except ApiError as error:
@@ -139,7 +139,7 @@ def _find(call: Call, item: MetadataRequestTopic, refused: Refused) -> MetadataR
         ),
         name=None if is_by_id else name,
         topic_id=item.topic_id,
-        is_internal=not is_by_id and is_internal(name),
+        is_internal=not is_by_id and name in INTERNAL_TOPICS,
         partitions=[],
     )
 
@@ -159,7 +159,7 @@ def _work_out(topic: Topic, nodes: list[int]) -> MetadataResponseTopic:
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
-        is_internal=is_internal(topic.name),
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             MetadataResponsePartition(
                 error_code=(

@@ -20,11 +20,11 @@ from rookery.broker.configs import TopicConfigs
 from rookery.broker.dispatch import code_of
 from rookery.broker.leaders import other_leader
 from rookery.broker.registry import handles
-from rookery.broker.topics import is_internal
 from rookery.cluster.state.state import Appended
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.log.batch import Batch
+from rookery.model.topicname import RESERVED_TOPICS
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.wire.messages.produce import (
@@ -107,7 +107,7 @@ class _Intake:
                 answers = [_refused(part.index, code) for part in parts]
             elif self.call.services.is_draining:
                 answers = [self._elsewhere(topic, part) for part in parts]
-            elif self.call.services.keeps_internal and is_internal(topic.name):
+            elif topic.name in RESERVED_TOPICS:
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION
                 answers = [_refused(part.index, code) for part in parts]
             else:

@@ -18,7 +18,7 @@ from rookery.direct.log import DirectLog
 from rookery.errors import ConfigError, Conflict
 from rookery.log.rereads import SureReader
 from rookery.log.tail import Key, Slice
-from rookery.logdir.exporting.run import Export, Exported, ExportSettings, check_names
+from rookery.logdir.exporting.run import Export, Exported, ExportSettings
 from rookery.model.address import parse_address
 from rookery.net.loop import run as run_loop
 
@@ -35,6 +35,8 @@ def run(args: argparse.Namespace) -> int:
         f"in {report.segments:,} segments, {size_text(report.bytes)}; {report.groups:,} groups, "
         f"{report.transactional_ids:,} transactional ids"
     )
+    for name in report.left_out:
+        print(f"left out: topic {name!r}, since Kafka has a topic of its own under this name")
     print(f"start Kafka with node.id={args.node_id} and log.dirs={folder}")
     return 0
 
@@ -42,9 +44,7 @@ def run(args: argparse.Namespace) -> int:
 async def _export(args: argparse.Namespace, settings: BrokerSettings, folder: Path) -> Exported:
     async with DirectLog.open(place_of(settings), "export") as log:
         state = await log.barrier()
-        names = args.topic or [topic.name for topic in state.topics]
-        check_names(names)
-        for name in names:
+        for name in args.topic or ():
             if name not in state.topics.by_name:
                 raise ConfigError(f"--topic {name!r}: there is no such topic")
         reader = SureReader(log.reader, log.replica)

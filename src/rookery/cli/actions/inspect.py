@@ -15,9 +15,10 @@ from rookery.cli.actions.tables import make_table, number_text, open_console
 from rookery.cli.command import print_json
 from rookery.formats.logfile.groups import Groups, Transactions
 from rookery.logdir.damage import Damage
-from rookery.logdir.directory import INTERNAL_TOPICS, LogDirectory
+from rookery.logdir.directory import LogDirectory
 from rookery.logdir.inspection import PartitionView, inspect
 from rookery.logdir.internal import read_groups, read_transactions
+from rookery.model.topicname import INTERNAL_TOPICS
 from rookery.model.uuid import uuid_text
 
 _LAST_DATE_MS: Final = 253_402_300_799_999

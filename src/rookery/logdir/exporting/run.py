@@ -7,6 +7,7 @@ export that was cut off never looks like a whole one.
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ConfigError
-from rookery.formats.kraft.entries import CLUSTER_METADATA
 from rookery.formats.kraft.image import TOPIC
 from rookery.formats.logfile.checkpoints import LeaderEpoch, format_offsets
 from rookery.formats.logfile.identity import (
@@ -41,12 +41,15 @@ from rookery.logdir.exporting.logs import LogWriter, Written
 from rookery.logdir.exporting.quorum import write_metadata
 from rookery.model.address import Address
 from rookery.model.partition import TopicPartition
+from rookery.model.topicname import RESERVED_TOPICS
 from rookery.model.uuid import uuid_text
 from rookery.records.record import Record
 from rookery.wire.coordinator.catalog import CONSUMER_OFFSETS, TRANSACTION_STATE
 from rookery.wire.kraft.cluster import ConfigRecord, ProducerIdsRecord
 from rookery.wire.kraft.topics import PartitionRecord, TopicRecord
 from rookery.wire.message import Message
+
+log = logging.getLogger(__name__)
 
 Read = Callable[[Key, Partition, int, int], Awaitable[Slice]]
 """Reads batches of a partition from an offset on, so many bytes."""
@@ -78,6 +81,8 @@ class Exported:
     bytes: int = 0
     groups: int = 0
     transactional_ids: int = 0
+    left_out: list[str] = field(default_factory=list)
+    """Topics under Kafka's own names, which are not written."""
 
     def add(self, written: Written) -> None:
         """Count a partition."""
@@ -107,7 +112,11 @@ class Export:
     def topics(self) -> list[Topic]:
         """The topics that are written."""
         chosen = self.settings.topics
-        return [topic for topic in self.state.topics if chosen is None or topic.name in chosen]
+        return [
+            topic
+            for topic in self.state.topics
+            if (chosen is None or topic.name in chosen) and topic.name not in RESERVED_TOPICS
+        ]
 
     @property
     def total_bytes(self) -> int:
@@ -118,12 +127,13 @@ class Export:
         """Write all of it.
 
         Raises:
-            ConfigError: the folder is there already.
+            ConfigError: the folder is there already, or a topic chosen has a name of Kafka's own.
             Corrupt: a batch is damaged.
             Unavailable: the store or the cluster log is out of reach.
         """
         if self.folder.exists():
             raise ConfigError(f"{self.folder}: is there already; name a folder that is not")
+        self._leave_out_reserved()
         part = self.folder.with_name(f"{self.folder.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
@@ -132,6 +142,18 @@ class Export:
         await asyncio.to_thread(self._finish, part)
         part.rename(self.folder)
         return self.report
+
+    def _leave_out_reserved(self) -> None:
+        """Leave out topics under Kafka's own names: the export writes these topics itself."""
+        reserved = sorted({topic.name for topic in self.state.topics} & RESERVED_TOPICS)
+        chosen = RESERVED_TOPICS & (self.settings.topics or frozenset())
+        if chosen:
+            raise ConfigError(
+                f"topic {min(chosen)!r} cannot be exported: Kafka has a topic of its own there"
+            )
+        for name in reserved:
+            log.warning("topic %r is left out: Kafka has a topic of its own under this name", name)
+        self.report.left_out = reserved
 
     async def _topic(self, part: Path, topic: Topic) -> None:
         self._ids[topic.name] = topic.id
@@ -230,17 +252,6 @@ class Export:
             found = self.random.token(16)
             if not uuid_text(found).startswith("-") and any(found[:15]):
                 return found
-
-
-def check_names(names: list[str]) -> None:
-    """Refuse topics whose names Kafka keeps for itself.
-
-    Raises:
-        ConfigError: one is such a name.
-    """
-    for name in names:
-        if name in {CONSUMER_OFFSETS.name, TRANSACTION_STATE.name, CLUSTER_METADATA}:
-            raise ConfigError(f"topic {name!r} is Kafka's own, and is made anew; leave it out")
 
 
 def _epochs(partition: Partition) -> list[LeaderEpoch]:

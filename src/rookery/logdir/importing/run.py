@@ -14,7 +14,7 @@ from rookery.cluster.events.brokers import ConfigChange
 from rookery.cluster.events.topics import PartitionsAdded, TopicCreated
 from rookery.errors import ConfigError
 from rookery.log.publishing import Publisher
-from rookery.logdir.directory import INTERNAL_TOPICS, LogDirectory
+from rookery.logdir.directory import LogDirectory
 from rookery.logdir.importing import states
 from rookery.logdir.importing.defaults import inherited, keeps_for
 from rookery.logdir.importing.partition import PartitionImport
@@ -23,6 +23,7 @@ from rookery.logdir.importing.target import ImportSettings, Target, happen
 from rookery.logdir.importing.verifying import verify
 from rookery.logdir.internal import read_groups, read_transactions
 from rookery.logdir.partition import PartitionLog
+from rookery.model.topicname import INTERNAL_TOPICS
 
 
 @dataclass(kw_only=True, slots=True)

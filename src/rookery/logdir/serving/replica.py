@@ -16,8 +16,8 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Applied, Outcome
 from rookery.log import markers
 from rookery.log.tail import Tail
-from rookery.logdir.internal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from rookery.logdir.serving.clusterlog import DirectoryLog
+from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from rookery.wire.buffer import Buffer
 from rookery.wire.message import Message
 
