@@ -51,6 +51,7 @@ def test_urls_stay_as_they_are(tmp_path: Path) -> None:
     )
 
     assert load(path).sinks[0].location == "s3://b/x?region=r"
+    assert load(str(path)) == load(path)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,29 @@ layer = "dead-letters"
 format = "parquet"
 location = "{lake}/dead{options}"
 """
+_SMALL = """
+[source]
+cluster = "tests"
+topics = ["sightings"]
+[topics.sightings]
+schema = "id long, name string"
+[[sinks]]
+layer = "bronze"
+format = "parquet"
+location = "{lake}/small{options}"
+"""
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+_SETTINGS = {
+    "spark.executor.memory": "600m",
+    "spark.driver.extraJavaOptions": _QUICK_START,
+    "spark.executor.extraJavaOptions": _QUICK_START,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+    "spark.rookery.checkpoint.shared": "true",
+}
+_CONFS = [word for item in _SETTINGS.items() for word in ("--conf", "=".join(item))]
 
 
 @pytest.fixture(scope="module")
@@ -86,23 +108,13 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _submit(
     cluster: StandaloneSpark, archive: Path, folder: Path, *flags: str
 ) -> subprocess.CompletedProcess[str]:
-    settings = {
-        "spark.executor.memory": "600m",
-        "spark.driver.extraJavaOptions": _QUICK_START,
-        "spark.executor.extraJavaOptions": _QUICK_START,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.log.level": "ERROR",
-        "spark.rookery.checkpoint.shared": "true",
-    }
     # The driver, too, has nothing but what was packed.
     path = f"{bare_python(folder / 'bin')}:{os.environ['PATH']}"
     return subprocess.run(
         [
             *(sys.executable, "-m", "rookery.cli.main", "spark", "submit"),
             *("--master", cluster.master, "--archive", str(archive), "--folder", str(folder)),
-            *(word for item in settings.items() for word in ("--conf", "=".join(item))),
-            *(*flags, str(_JOB), str(folder)),
+            *(*_CONFS, *flags, str(_JOB), str(folder)),
         ],
         env={**os.environ, "PATH": path},
         capture_output=True,
@@ -220,6 +232,31 @@ def test_jobs_keep_the_log_in_shape(answer: dict[str, Any]) -> None:
     # What the workers wrote is among what was checked, and of what was compacted what is left.
     records = 3 * len(_VALUES) + _KEYS + len(_SIGHTINGS) + len(answer["silver"])
     assert scrubbed["facts"]["records"] == records
+
+
+def test_a_pipeline_runs_there_by_its_master_alone(
+    cluster: StandaloneSpark, config: Path, lake: str, tmp_path: Path
+) -> None:
+    place, mark, options = lake.partition("?")
+    declared = tmp_path / "small.toml"
+    state = f'state = "{place}/small-state{mark}{options}"\n'
+    declared.write_text(state + _SMALL.format(lake=place, options=mark + options))
+    named = tmp_path / "clusters-of-mine.toml"
+    named.write_text(config.read_text())
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "rookery.cli.main", "pipeline", "run", str(declared)),
+            *("--available-now", "--master", cluster.master, *_CONFS),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "ROOKERY_CONFIG": str(named)},
+        capture_output=True,
+        text=True,
+        timeout=540,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}{cluster.words()}"
+    assert len(list(_coordinates(lake, "small"))) == len(_SIGHTINGS)
 
 
 def _in_iceberg(lake: str, folder: Path) -> list[tuple[int, str]]:

@@ -16,12 +16,13 @@ from rookery.pipeline.spec import Decode, Gold, Pipeline, Silver, Sink, Source, 
 T = TypeVar("T")
 
 
-def load(path: Path) -> Pipeline:
+def load(path: str | Path) -> Pipeline:
     """Read a pipeline's file; its paths are relative to the file's folder.
 
     Raises:
         ConfigError: it cannot be read, or says something that cannot be.
     """
+    path = Path(path)
     try:
         value = tomllib.loads(path.read_text())
     except OSError as error:

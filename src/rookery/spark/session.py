@@ -18,6 +18,7 @@ from rookery.errors import ConfigError
 from rookery.spark.checkpoint import check_session_checkpoint, exported
 from rookery.spark.java import find_java
 from rookery.spark.planner import extend_planner
+from rookery.spark.shipment import shipment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,11 +126,14 @@ def _start(
         _prepare_environment(exported(master, settings))
     ours = settings_for(master or (given or {}).get("spark.master", "local[*]"))
     made = {name: value for name, value in ours.items() if name not in (given or {})}
-    for name, value in {**made, **settings}.items():
+    chosen = {**made, **settings}
+    _warn_of(_lacking_now(chosen), "the Spark that already runs here")
+    if given is None and master and local_cores(master) is None and not _is_running():
+        chosen |= shipment(os.environ, settings)  # noqa: TID251 (it is sent on)
+    for name, value in chosen.items():
         builder.config(name, value)
     if master:
         builder.master(master)
-    _warn_of(_lacking_now({**made, **settings}), "the Spark that already runs here")
     with _early_answers():
         spark = builder.getOrCreate()
     extend_planner(spark)
@@ -160,6 +164,12 @@ def _builder() -> SparkSession.Builder:
         raise ConfigError(f"pyspark is not installed ({error}): {_INSTALL}") from error
     # A fresh one: the class's own `builder` is shared, and keeps what was configured before.
     return SparkSession.Builder()
+
+
+def _is_running() -> bool:
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    return SparkContext._active_spark_context is not None
 
 
 def _lacking_now(wanted: Mapping[str, str]) -> dict[str, str]:

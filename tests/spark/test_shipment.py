@@ -1,0 +1,35 @@
+"""What of the configuration goes to the hosts of a Spark cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rookery.spark.shipment import shipment
+
+
+def test_the_file_goes_under_the_name_that_executors_look_for(tmp_path: Path) -> None:
+    file = tmp_path / "prod.toml"
+    file.write_text("[clusters.prod]\nstore = 's3://bucket/log'\n")
+    made = shipment({"ROOKERY_CONFIG": str(file)}, {"spark.files": "/mine.txt"})
+
+    mine, sent = made["spark.files"].split(",")
+    assert mine == "/mine.txt"
+    assert Path(sent).name == "rookery.toml"
+    assert Path(sent).read_text() == file.read_text()
+    assert Path(sent).parent.stat().st_mode & 0o077 == 0
+
+
+def test_variables_of_clusters_go_and_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    made = shipment({"ROOKERY_CLUSTERS_PROD_STORE": "s3://bucket/log", "HOME": "/root"}, {})
+    assert made.pop("spark.redaction.regex").endswith("|rookery_clusters")
+    assert made == {"spark.executorEnv.ROOKERY_CLUSTERS_PROD_STORE": "s3://bucket/log"}
+
+
+def test_without_configuration_nothing_goes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert shipment({}, {"spark.files": "/mine.txt"}) == {}
