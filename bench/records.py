@@ -23,7 +23,8 @@ from kafka.record.default_records import (
 
 from rookery.records import _twin, crc, kernel
 from rookery.records import batch as batches
-from rookery.records.record import Record, build, inspect, payload, read
+from rookery.records.compression import GZIP, LZ4, SNAPPY, ZSTD, Codec
+from rookery.records.record import BatchSettings, Record, build, inspect, payload, read
 
 ROUNDS = 9
 # What a broker spends on a Produce of 16 KB in all, measured with a whole small broker.
@@ -155,6 +156,41 @@ def per_batch(data: bytes) -> list[Question]:
     ]
 
 
+def compressed_questions(codec: Codec) -> list[Question]:
+    """Ask what a produce checks of a compressed batch: its bounds, or all its records."""
+    data = build(log_lines(150), BatchSettings(codec=codec))
+    header = batches.parse(data)
+
+    def checked() -> None:
+        batches.validate(data)
+        inspect(data, header)
+
+    return [
+        Question(
+            f"{codec.name}: bounds",
+            1,
+            lambda: batches.validate(data),
+            {"and every record": checked},
+        )
+    ]
+
+
+def log_lines(count: int) -> list[Record]:
+    """Make records that compress about as well as lines of a log do."""
+    rng = random.Random(2)
+    words = ["error", "payment", "timeout", "user", "order", "accepted", "retry", "warehouse"]
+    return [
+        Record(
+            b"key-%06d" % n,
+            " ".join([f"{rng.getrandbits(32):08x}", *rng.choices(words, k=11)]).encode(),
+            (),
+            1_700_000_000_000 + n,
+            n,
+        )
+        for n in range(count)
+    ]
+
+
 def show(title: str, questions: list[Question]) -> dict[str, float]:
     """Print a table, and give back our own figures."""
     print(f"\n{title}")
@@ -186,6 +222,9 @@ def main() -> None:
     show("1 MB batch of 100 B records, for each record", per_record(sample(9000, 92)))
     mine = show("16 KB batch, for each batch", per_batch(build(sample(150, 92))))
     show("1 MB batch, for each batch", per_batch(build(sample(9000, 92))))
+    for codec in (GZIP, SNAPPY, LZ4, ZSTD):
+        size = len(build(log_lines(150), BatchSettings(codec=codec)))
+        show(f"150 log lines, {size} bytes compressed, for each batch", compressed_questions(codec))
     show_crc_share(mine)
 
 

@@ -9,6 +9,7 @@ from rookery.formats.segmentkeys import index_key, times_key
 from rookery.log import times
 from rookery.log.settings import CacheSettings
 from rookery.log.times import Stamped
+from rookery.records import batch as batches
 from tests.log.stored import KEY, StoredWorld, batch
 
 SMALL = CacheSettings(stored_block_bytes=16 * 1024)
@@ -118,3 +119,18 @@ async def test_nothing_has_no_time() -> None:
     assert await first_at(world, 0) is None
     world.segment([], 5)
     assert await highest(world) is None
+
+
+async def test_a_batch_whose_records_cannot_be_read_is_found_by_its_header() -> None:
+    world = StoredWorld(SMALL)
+    packed = b"\x1f\x8b\x08" + bytes(40)
+    header = batches.parse(batch(2, 3, 10, time_ms=50))._replace(attributes=1)
+    bad = batches.seal(header, packed) + packed
+    world.merged([[batch(0, 2, 10, time_ms=1), bad, batch(5, 1, 10, time_ms=90)]], [6])
+
+    assert await first_at(world, 1) == Stamped(0, 1)
+    assert await first_at(world, 40) == Stamped(2, header.max_timestamp)
+    assert await first_at(world, 60) == Stamped(5, 90)
+    assert await highest(world) == Stamped(5, 90)
+    world.partition.log_start = 3
+    assert await first_at(world, 40) == Stamped(3, header.max_timestamp)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,8 @@ from rookery.log.refine import Refined
 from rookery.log.retention import Retention
 from rookery.log.settings import CareSettings
 from rookery.log.sweeper import Sweeper
+from rookery.records import batch as batches
+from rookery.records.record import Record, build
 from rookery.testing.clock import ManualClock
 from tests.log.rewriting import SMALL, TOPIC, Process, World, a_world
 
@@ -196,6 +200,44 @@ async def test_a_segment_that_cannot_be_made_leaves_its_rows_to_merges(
         assert rewriter.quarantine.report() == [
             "segment of topic t partition 0 offsets 0 to 7: a segment has no room"
         ]
+
+
+async def test_batches_that_claim_all_offsets_of_an_int_are_merged_and_become_segments(
+    tmp_path: Path,
+) -> None:
+    claimed = 2**31 - 1
+    packed = gzip.compress(b"no records")
+    header = batches.parse(build([Record(None, b"v")]))._replace(
+        attributes=1, record_count=claimed, last_offset_delta=claimed - 1
+    )
+    poison = batches.seal(header, packed) + packed
+    async with a_world(tmp_path) as world:
+        process = await world.process()
+        await world.topic(2)
+        extents = [
+            Extent(
+                topic_id=TOPIC, partition=0, position=n * len(poison), size=len(poison),
+                records=claimed, attributes=1, max_timestamp=header.max_timestamp,
+                producer_id=-1, producer_epoch=-1, base_sequence=-1,
+            )
+            for n in range(3)
+        ]  # fmt: skip
+        await world.broker.propose([Committed(object_id=0, extents=extents)], [poison] * 3)
+        await world.produce([0, 1], where="entry")
+        await process.replica.barrier()
+        partition = process.replica.state.topics.by_id[TOPIC].partitions[0]
+        assert list(partition.base_offsets) == [0, 3 * claimed]
+        settings = replace(SMALL, segment_age_ms=1, segment_min_bytes=1)
+        rewriter = process.rewriter(world, settings)
+
+        await rewriter.run(process.replica.state.applied)
+
+        assert process.replica.state.objects.oldest_payload is None
+        assert list(partition.base_offsets) == [0, claimed, 2 * claimed, 3 * claimed]
+        world.clock.advance(SMALL.merge_age_ms)
+        await rewriter.run()
+        assert all(kind & Kind.SEGMENT for kind in partition.kinds)
+        assert rewriter.quarantine.report() == []
 
 
 async def test_a_fault_in_every_row_ends_the_step(

@@ -13,7 +13,7 @@ from rookery.errors import ApiError, Corrupt, ErrorCode
 from rookery.records import _twin, kernel
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader, TimestampType
-from rookery.records.compression import GZIP, NONE, ZSTD
+from rookery.records.compression import CODECS, DEFAULT_LIMIT, GZIP, NONE, ZSTD, Codec
 from rookery.records.record import BatchSettings, Record, build
 from tests.records.samples import batch as sample
 
@@ -312,3 +312,38 @@ def test_append_time_holds_for_the_batch() -> None:
 def test_pack_is_the_header_on_the_wire() -> None:
     data = build(RECORDS, BatchSettings(producer_id=5, base_offset=3, partition_leader_epoch=4))
     assert BatchHeader.pack(batches.parse(data)) == data[: batches.HEADER_SIZE]
+
+
+CODED = [codec for codec in CODECS.values() if codec.id]
+
+
+def claiming(data: bytes, records: int) -> bytes:
+    """Let a batch claim another number of records."""
+    header = batches.parse(data)._replace(record_count=records, last_offset_delta=records - 1)
+    return batches.seal(header, data[61:]) + data[61:]
+
+
+@pytest.mark.parametrize("codec", CODED, ids=[codec.name for codec in CODED])
+@pytest.mark.parametrize("size", [1, 1_000, 500_000])
+def test_more_records_than_compressed_bytes_can_hold_are_refused(codec: Codec, size: int) -> None:
+    value = random.Random(size).randbytes(size)
+    data = build([Record(None, value)], BatchSettings(codec=codec))
+    most = min((len(data) - 61) * codec.expansion, DEFAULT_LIMIT) // 7
+
+    assert batches.validate(claiming(data, most))[0].record_count == most
+    for records in (most + 1, 2**31 - 1):
+        with pytest.raises(ApiError, match="record count") as caught:
+            batches.validate(claiming(data, records))
+        assert caught.value.code.name == "INVALID_RECORD"
+
+
+@pytest.mark.parametrize("codec", CODED, ids=[codec.name for codec in CODED])
+def test_as_many_of_the_smallest_records_as_can_be_packed_are_accepted(codec: Codec) -> None:
+    # Equal records without key and value pack as well as records can.
+    records = 2_000_000
+    body = codec.compress(b"\x0c\x00\x00\x00\x01\x01\x00" * records)
+    header = HEADER._replace(
+        attributes=codec.id, record_count=records, last_offset_delta=records - 1
+    )
+
+    assert batches.validate(batches.seal(header, body) + body)[0].record_count == records

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Final, NamedTuple
 
 from rookery.cluster.events.log import Piece, ReplacedRange
@@ -18,6 +20,7 @@ from rookery.log.plan import Range
 from rookery.log.refine import Refined
 from rookery.log.runs import MOST_OFFSETS
 from rookery.log.settings import RewriteSettings
+from rookery.records import batch as batches
 from rookery.records.kernel import Buffer
 
 # Smaller parts are joined: a store takes many of them more slowly than one copy is made.
@@ -113,7 +116,7 @@ def _joined(rows: Sequence[Refined], row_bytes: int) -> Iterator[list[Refined]]:
     """Put rows together that make up one new row."""
     found: list[Refined] = []
     size = 0
-    for one in rows:
+    for one in chain.from_iterable(map(_short, rows)):
         offsets = one.row.end_offset - found[0].row.base_offset if found else 0
         if found and (size + one.size > row_bytes or offsets > MOST_OFFSETS):
             yield found
@@ -121,6 +124,27 @@ def _joined(rows: Sequence[Refined], row_bytes: int) -> Iterator[list[Refined]]:
         found.append(one)
         size += one.size
     yield found
+
+
+def _short(one: Refined) -> Iterable[Refined]:
+    """Divide a row with more offsets than a manifest's extent can state, batch by batch."""
+    row = one.row
+    if row.end_offset - row.base_offset <= MOST_OFFSETS:
+        return [one]
+    parts = [part for batch in one.batches() for part in batch]
+    whole = b"".join(parts)
+    headers = batches.outline(whole)
+    ends = [header.base_offset for header in headers[1:]] + [row.end_offset]
+    bases = [row.base_offset, *ends[:-1]]
+    return [
+        replace(
+            one,
+            row=row._replace(base_offset=base, end_offset=end),
+            size=header.size,
+            parts=[whole[header.position : header.end]],
+        )
+        for header, base, end in zip(headers, bases, ends, strict=True)
+    ]
 
 
 def _piece(rows: list[Refined], position: int) -> Piece:

@@ -5,11 +5,13 @@ They are looked at in their columns, all of them at every plan: nothing is made 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from rookery.cluster.state.partition import Kind, Partition
 from rookery.formats.keys import is_stored
+from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, MAX_MESSAGES, MAX_SEGMENT_BYTES
 from rookery.records.batch import HEADER_SIZE
 
 RANGE_ROWS: Final = 1000
@@ -18,6 +20,7 @@ RANGE_ROWS: Final = 1000
 Damage: TypeAlias = Collection[tuple[int, int]]
 """Where rows lie that cannot be read: object ids and positions."""
 
+_MOST_BYTES: Final = MAX_SEGMENT_BYTES - HEADER_BYTES - FOOTER_BYTES
 _FINAL: Final = int(Kind.FINAL)
 _IS_SEGMENT: Final = bytes(bool(kind & Kind.SEGMENT) for kind in range(256))
 
@@ -55,13 +58,23 @@ def decided(partition: Partition) -> int:
 
 
 def filled(partition: Partition, first: int, stop: int, limit: int) -> int:
-    """Return the end of the rows from one on that make up at most so many bytes, or are one."""
+    """Return the end of the rows from one on that fit a segment of so many bytes, or are one."""
     sizes, total = partition.sizes, partition.sizes[first]
+    bases = partition.base_offsets
+    most = bases[first] + MAX_MESSAGES
+    if _end_of(partition, stop - 1) > most:
+        stop = max(bisect_right(bases, most) - 1, first + 1)
     for index in range(first + 1, stop):
         total += sizes[index] or HEADER_SIZE  # an empty batch, where bytes are lost
         if total > limit:
             return index
     return stop
+
+
+def fits_segment(partition: Partition, index: int) -> bool:
+    """Whether a row alone is within the limits of a segment."""
+    offsets = _end_of(partition, index) - partition.base_offsets[index]
+    return partition.sizes[index] <= _MOST_BYTES and offsets <= MAX_MESSAGES
 
 
 def below(partition: Partition, rows: range, limits: Mapping[int, int]) -> Iterator[range]:
@@ -100,6 +113,11 @@ def fitting(partition: Partition, span: range, size: int, rows: int, *, is_first
         size -= sizes[index]
         index += 1
     return index
+
+
+def _end_of(partition: Partition, index: int) -> int:
+    after, bases = index + 1, partition.base_offsets
+    return bases[after] if after < len(bases) else partition.next_offset
 
 
 def _with_damage(partition: Partition, taken: bytes, damage: Damage) -> bytes:

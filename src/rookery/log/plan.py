@@ -19,14 +19,21 @@ from rookery.cluster.state.partition import Kind, Partition
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.formats.keys import is_stored
-from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, MAX_SEGMENT_BYTES
 from rookery.log.census import Census, Tally, count_rows
-from rookery.log.loose import Damage, below, decided, filled, fitting, loose_runs, may_grow
+from rookery.log.loose import (
+    Damage,
+    below,
+    decided,
+    filled,
+    fits_segment,
+    fitting,
+    loose_runs,
+    may_grow,
+)
 from rookery.log.quarantine import Quarantine
 from rookery.log.settings import RewriteSettings
 
 _FINAL: Final = int(Kind.FINAL)
-_MOST_BYTES: Final = MAX_SEGMENT_BYTES - HEADER_BYTES - FOOTER_BYTES
 # A partition with this part of a segment is left out of early merges: it gets one soon.
 _BUSY_PART: Final = 4
 # So many merged objects of like size become one, each about so many times the size.
@@ -197,7 +204,8 @@ class Planner:
         first = run.start
         if self._quarantine.holds(("segment", topic.id, partition.index)):
             stop = first
-        while first < stop and sizes[first] <= _MOST_BYTES:
+        # A row that is too large for a segment is divided when it is merged.
+        while first < stop and fits_segment(partition, first):
             if left < settings.segment_bytes and not self._is_old(partition, first, left, now_ms):
                 break
             most = min(stop, first + settings.merge_rows)

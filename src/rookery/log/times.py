@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
 from rookery.cluster.state.partition import Partition, Row
+from rookery.errors import ApiError, Corrupt
 from rookery.formats.layout import Layout
 from rookery.log.reader import Reader
 from rookery.log.tail import Key
@@ -155,10 +156,22 @@ def _first_in(data: Buffer, header: BatchHeader, begin: int, time_ms: int) -> St
     """Find the record in a batch: not before `begin`, and not older than the time."""
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME and header.record_count:
         return Stamped(max(header.base_offset, begin), header.max_timestamp)
-    for record in records.read(data, header):
-        if record.timestamp >= time_ms and record.offset >= begin:
-            return Stamped(record.offset, record.timestamp)
+    try:
+        for record in records.read(data, header):
+            if record.timestamp >= time_ms and record.offset >= begin:
+                return Stamped(record.offset, record.timestamp)
+    except (ApiError, Corrupt):
+        return _stamp_of(header, begin)
     return None
+
+
+def _stamp_of(header: BatchHeader, begin: int) -> Stamped:
+    """Go by the header of a batch whose records cannot be read.
+
+    Its checksum is right, so this is what its producer sent. A reader that begins at its first
+    offset misses nothing.
+    """
+    return Stamped(max(header.base_offset, begin), header.max_timestamp)
 
 
 async def _highest_in_row(
@@ -180,14 +193,17 @@ async def _highest_in_row(
 
 
 def _highest_in(data: Buffer, headers: list[BatchHeader], begin: int) -> Stamped | None:
-    times = [
-        Stamped(record.offset, record.timestamp)
-        for header in headers
-        for record in records.read(data, header)
-        if record.offset >= begin and record.timestamp >= 0
-    ]
+    times = [stamped for header in headers for stamped in _stamps(data, header, begin)]
     # The first one wins among equals.
     return max(times, key=lambda stamped: stamped.timestamp, default=None)
+
+
+def _stamps(data: Buffer, header: BatchHeader, begin: int) -> list[Stamped]:
+    try:
+        found = [Stamped(record.offset, record.timestamp) for record in records.read(data, header)]
+    except (ApiError, Corrupt):
+        found = [_stamp_of(header, begin)]
+    return [one for one in found if one.offset >= begin and one.timestamp >= 0]
 
 
 def _better(one: Stamped | None, other: Stamped | None) -> Stamped | None:

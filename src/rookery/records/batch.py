@@ -22,10 +22,12 @@ from typing import NamedTuple
 
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.records import crc, kernel, legacy
-from rookery.records.compression import CODECS, Codec
+from rookery.records.compression import CODECS, DEFAULT_LIMIT, Codec
 from rookery.records.kernel import Buffer
 
 HEADER_SIZE = 61
+MIN_RECORD_SIZE = 7
+"""A record without key, value and headers, whose length, time and offset take one byte each."""
 OVERHEAD = 12
 MAGIC = 2
 NO_PRODUCER_ID = -1
@@ -151,8 +153,9 @@ def parse(records: Buffer, at: int = 0) -> BatchHeader:
 def validate(records: Buffer) -> list[BatchHeader]:
     """Check what a producer sent, and read the headers of its batches.
 
-    Records that are not compressed are walked over; of others it is seen that they begin as their
-    codec does, no more: opening them costs far more than all the rest (`record.inspect` does it).
+    Records that are not compressed are walked over. Compressed ones are not opened, which costs far
+    more than all the rest (`record.inspect` does it): they must begin as their codec's output does,
+    and be long enough for the records that the header claims.
 
     The rules are Kafka's, and stricter only where no client goes: LogAppendTime, a producer id
     below -1 or without an epoch, offsets of records with gaps, and bytes after the last batch are
@@ -169,7 +172,17 @@ def validate(records: Buffer) -> list[BatchHeader]:
         raise _error(fault, at, from_producer=True)
     if not headers:
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition was sent without a record batch")
-    return list(map(BatchHeader._make, headers))
+    made = list(map(BatchHeader._make, headers))
+    for header in made:
+        if header.attributes & CODEC_MASK and not _has_room(header):
+            raise _error("count", header.position, from_producer=True)
+    return made
+
+
+def _has_room(header: BatchHeader) -> bool:
+    """Whether the compressed bytes can become the records claimed, and no more than is opened."""
+    most = (header.size - HEADER_SIZE) * CODECS[header.attributes & CODEC_MASK].expansion
+    return header.record_count * MIN_RECORD_SIZE <= min(most, DEFAULT_LIMIT)
 
 
 def verify(records: Buffer) -> list[BatchHeader]:

@@ -39,6 +39,8 @@ class Codec:
 
     id: int
     name: str
+    expansion: int
+    """How many times longer the output can be than the input, by the format."""
     _compress: Callable[[Buffer, int | None], bytes]
     _decompress: Callable[[memoryview, int], bytes | bytearray]
 
@@ -281,10 +283,12 @@ def _unzstd_frame(library: ZstdDecompressor, data: memoryview, at: int, output: 
     return end
 
 
-NONE = Codec(0, "none", _copy, _copy_back)
-GZIP = Codec(1, "gzip", _gzip, _gunzip)
-SNAPPY = Codec(2, "snappy", _snappy, _unsnappy)
-LZ4 = Codec(3, "lz4", _lz4, _unlz4)
-ZSTD = Codec(4, "zstd", _zstd, _unzstd)
+# Expansion: deflate copies 258 bytes by 2 bits, snappy 64 bytes by 3 bytes, each further byte of an
+# lz4 length adds 255, and a zstd block of 4 bytes becomes 128 KiB.
+NONE = Codec(0, "none", 1, _copy, _copy_back)
+GZIP = Codec(1, "gzip", 1032, _gzip, _gunzip)
+SNAPPY = Codec(2, "snappy", 22, _snappy, _unsnappy)
+LZ4 = Codec(3, "lz4", 255, _lz4, _unlz4)
+ZSTD = Codec(4, "zstd", 32_768, _zstd, _unzstd)
 
 CODECS = {codec.id: codec for codec in (NONE, GZIP, SNAPPY, LZ4, ZSTD)}
