@@ -19,7 +19,7 @@ from rookery.log.traffic import Traffic
 from rookery.metrics import Registry
 from rookery.net.httptext import Request
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsResponse
-from rookery.wire.messages.metadata import METADATA, MetadataRequest
+from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from rookery.wire.messages.produce import (
     PRODUCE,
     PartitionProduceResponse,
@@ -129,9 +129,14 @@ def test_an_error_of_the_whole_answer_is_found() -> None:
 
 def test_refusals_of_every_place_are_walked() -> None:
     meter = Meter(METADATA)
-    request = MetadataRequest(topics=None)
+    before = ERRORS.labels("Metadata", "REQUEST_TIMED_OUT").value
+    topics = [MetadataRequestTopic(name=name) for name in ("a", "b")]
 
-    meter.finish(meter.start(), METADATA.refuse(request, ErrorCode.REQUEST_TIMED_OUT))
+    for request in (MetadataRequest(topics=None), MetadataRequest(topics=topics)):
+        meter.finish(meter.start(), METADATA.refuse(request, ErrorCode.REQUEST_TIMED_OUT))
+
+    # One for each answer, and one for each of the two topics.
+    assert ERRORS.labels("Metadata", "REQUEST_TIMED_OUT").value == before + 4
 
 
 def test_time_and_requests_in_flight_are_counted() -> None:

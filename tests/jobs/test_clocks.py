@@ -70,8 +70,9 @@ async def ask(place: Place) -> int:
 async def test_a_clock_that_is_near_those_of_brokers_is_trusted(
     place: Place, ahead_ms: int
 ) -> None:
+    before = SystemClock().now_ms()
     async with broker(place, ahead_ms):
-        assert abs(await ask(place) - SystemClock().now_ms()) < 5_000
+        assert before <= await ask(place) <= SystemClock().now_ms()
 
 
 async def test_a_clock_far_ahead_of_live_brokers_is_refused(place: Place) -> None:
@@ -84,13 +85,14 @@ async def test_a_clock_far_ahead_of_live_brokers_is_refused(place: Place) -> Non
 
 async def test_most_brokers_have_it(place: Place) -> None:
     async with broker(place, _DAY_MS), broker(place, 0, 2), broker(place, 100, 3):
-        await ask(place)
+        assert await ask(place) <= SystemClock().now_ms()
 
 
 async def test_old_stamps_of_brokers_that_are_dead_say_nothing(place: Place) -> None:
+    before = SystemClock().now_ms()
     async with broker(place, -8 * _DAY_MS):
         pass
-    await ask(place)
+    assert await ask(place) >= before
 
 
 async def test_without_brokers_a_log_may_have_been_at_rest(place: Place) -> None:

@@ -88,12 +88,6 @@ def versions(response: ApiVersionsResponse) -> dict[int, range]:
 # Sockets and ApiVersions: vi6, nv3, wa6, nc5, pv1, nh4, sk0.
 
 
-async def test_a_port_takes_connections(tmp_path: Path) -> None:
-    with serving(make_directory(tmp_path / "logs")) as broker:
-        peer = await Peer.connect(broker.port)
-        await peer.close()
-
-
 async def test_the_correlation_id_comes_back(tmp_path: Path) -> None:
     with serving(make_directory(tmp_path / "logs")) as broker:
         peer = await Peer.connect(broker.port)

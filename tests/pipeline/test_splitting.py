@@ -175,7 +175,9 @@ def test_event_times_that_are_no_times_are_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["long", "timestamp", "timestamp_ntz"])
 def test_event_times_are_timestamps_or_milliseconds(kind: str) -> None:
-    Plan.of(pipeline(f"id long, at {kind}", event_time="at", watermark="1 hour"))
+    plan = Plan.of(pipeline(f"id long, at {kind}", event_time="at", watermark="1 hour"))
+    [schema] = plan.silver.values()
+    assert "at" in schema.names
 
 
 @pytest.mark.parametrize("kind", ["struct<x int>", "array<int>", "map<string, int>"])

@@ -101,10 +101,11 @@ def test_authorities_may_come_as_text(pki: _Pki) -> None:
 def test_both_sources_of_authorities_count(pki: _Pki) -> None:
     data = Path(pki.ca).read_text(encoding="ascii")
 
-    _shake(
-        client_context(ClientTls(ca_file=pki.other_ca, ca_data=data)),
-        server_context(ServerTls(pki.server)),
-    )
+    both = client_context(ClientTls(ca_file=pki.other_ca, ca_data=data))
+    client, _ = _shake(both, server_context(ServerTls(pki.server)))
+
+    assert client.getpeercert()
+    assert len(both.get_ca_certs()) == 2
 
 
 @pytest.mark.parametrize("host", ["other.test", "127.0.0.2"])
@@ -134,9 +135,11 @@ def test_an_unknown_authority_is_refused(pki: _Pki, trusts_system: bool) -> None
 
 
 def test_verification_can_be_switched_off(pki: _Pki) -> None:
-    _shake(
-        client_context(ClientTls(verify=False)), server_context(ServerTls(pki.server)), "any.test"
-    )
+    blind = client_context(ClientTls(verify=False))
+    client, _ = _shake(blind, server_context(ServerTls(pki.server)), "any.test")
+
+    assert client.version() == "TLSv1.3"
+    assert not client.getpeercert()  # Python keeps no certificate that it did not check
 
 
 def test_tls_1_1_is_refused(pki: _Pki) -> None:

@@ -36,4 +36,7 @@ def test_an_address_with_a_secret_is_refused(name: str, value: str) -> None:
     ],
 )
 def test_other_addresses_are_not(store: str) -> None:
-    RookerySource({"subscribe": "t", "store": store, "cluster": "etcd://me@host:2379/name"})
+    source = RookerySource(
+        {"subscribe": "t", "store": store, "cluster": "etcd://me@host:2379/name"}
+    )
+    assert "value" in source.schema().fieldNames()
