@@ -18,12 +18,18 @@ from rookery.client.configs import ResourceType
 from rookery.clock import SystemClock
 from rookery.cluster.events.brokers import BrokerBeat, BrokerExpired, BrokerRegistered
 from rookery.cluster.replica import Replica
-from rookery.errors import ConfigError, Corrupt, Unavailable
+from rookery.errors import ConfigError, Corrupt, Error, ErrorCode, Unavailable
 from rookery.log import snapshots
 from rookery.log.settings import RewriteSettings
+from rookery.net.upstream import connect
 from rookery.testing.cluster import FaultyLog
 from rookery.testing.wait import wait_until_async
 from rookery.wire.message import Message
+from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from rookery.wire.messages.metadata import METADATA, MetadataRequest
+from rookery.wire.messages.produce import PartitionProduceResponse
+from tests.broker.raw import Raw, batch
 
 Start = Callable[..., Awaitable[tuple[Broker, Client]]]
 
@@ -273,6 +279,75 @@ async def test_a_broker_that_slept_through_its_expiry_joins_under_another_id(sta
     assert first.services.node_id not in (node_id, second.services.node_id)
     assert not first.failed.done()
     await other.close()
+
+
+def leader_of(answer: PartitionProduceResponse) -> int | None:
+    return answer.current_leader.leader_id if answer.current_leader is not None else None
+
+
+async def test_a_broker_that_stops_leaves_before_it_closes(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, client = await start(node_id=1)
+    second, _ = await start(node_id=2)
+    await client.create_topic("t", 8)
+    line = Raw(await connect("127.0.0.1", first.listener.port))
+    has_left, may_close = asyncio.Event(), asyncio.Event()
+
+    async def send_on(_: Broker) -> None:
+        has_left.set()
+        await may_close.wait()
+
+    monkeypatch.setattr(Broker, "_send_clients_on", send_on)
+    stopping = asyncio.create_task(stop(first))
+    held = asyncio.create_task(line.produce("t", batch(b"x")))
+    await asyncio.wait_for(has_left.wait(), 10)
+
+    # Still served, it names the broker that goes on, for data and for groups.
+    metadata = await line.ask(METADATA, 12, MetadataRequest(topics=None))
+    assert [one.node_id for one in metadata.brokers] == [2]
+    assert {part.leader_id for part in metadata.topics[0].partitions} == {2}
+    found = await line.ask(FIND_COORDINATOR, 3, FindCoordinatorRequest(key="g", key_type=0))
+    assert found.node_id == 2
+    # A produce that came before or while it left is committed, or sent on to the new leader.
+    answers = [await held, await line.produce("t", batch(b"y"), version=10)]
+    assert answers[1].error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert leader_of(answers[1]) == 2
+    # What this broker cannot decide any more ends the connection: clients ask elsewhere.
+    with pytest.raises(Error):
+        await line.ask(
+            INIT_PRODUCER_ID,
+            4,
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1),
+        )
+    may_close.set()
+    await stopping
+    line.upstream.close()
+    assert not second.failed.done()
+
+
+async def test_a_produce_waits_until_the_broker_has_left(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, client = await start(node_id=1)
+    await start(node_id=2)
+    await client.create_topic("t", 1)
+    line = Raw(await connect("127.0.0.1", first.listener.port))
+    produces: list[asyncio.Task[PartitionProduceResponse]] = []
+    drain = first.services.writer.drain
+
+    async def drain_late() -> None:
+        before = first.services.requests
+        produces.append(asyncio.create_task(line.produce("t", batch(b"x"), version=10)))
+        await wait_until_async(lambda: first.services.requests > before)
+        await drain()
+
+    monkeypatch.setattr(first.services.writer, "drain", drain_late)
+    await stop(first)
+    answer = await produces[0]
+    assert answer.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert leader_of(answer) == 2
+    line.upstream.close()
 
 
 async def test_any_broker_serves_any_partition(start: Start) -> None:

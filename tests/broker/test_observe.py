@@ -62,7 +62,7 @@ async def test_a_broker_that_is_still_starting_is_not_ready(broker: Broker) -> N
 
 
 async def test_a_draining_broker_is_not_ready(broker: Broker) -> None:
-    broker.services.is_draining = True
+    broker.is_stopping = True
 
     assert await problems(broker) == {"draining": "the broker is stopping"}
 

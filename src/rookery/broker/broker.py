@@ -49,6 +49,9 @@ log = logging.getLogger(__name__)
 _OFFSETS_INTERVAL_MS: Final = 600_000
 _CLAIMS_INTERVAL_MS: Final = 1_000
 _REJOIN_SECONDS: Final = 1.0
+# A broker that has left answers until no request has come for a while, but no longer than this.
+_SEND_ON_SECONDS: Final = 1.0
+_QUIET_SECONDS: Final = 0.15
 # A call that has waited less is not what keeps a start.
 _WAIT_MS: Final = 1_000
 
@@ -105,7 +108,7 @@ class Broker:
         self.listeners: list[Listener] = []
         self.lost_records = 0
         """Records that were acknowledged without a sync and did not survive the machine."""
-        self._is_stopping = False
+        self.is_stopping = False
         self._rejoining: asyncio.Task[None] | None = None
         self.replica.listen(self._applied)
 
@@ -169,30 +172,59 @@ class Broker:
         )
 
     async def stop(self) -> None:
-        """Refuse new clients, finish what is in flight, leave the cluster."""
-        self._is_stopping = True
-        self.services.is_draining = True
+        """Leave the cluster, send clients to the other brokers, then close."""
+        self.is_stopping = True
+        grace_ms = self.settings.drain_timeout_ms
+        end_ms = self._clock.monotonic_ms() + grace_ms
+        caretaking = asyncio.create_task(self.caretaking.stop())
         await self.chores.stop()
         await self.stalls.stop()
         if self._rejoining is not None:
             self._rejoining.cancel()
             await asyncio.gather(self._rejoining, return_exceptions=True)
-        await self.caretaking.stop()
-        self.waiting.hurry_all()
-        self.groups.stop()
-        grace_ms = self.settings.drain_timeout_ms
+        await self._hand_over()
+        await self._send_clients_on()
+        grace_ms = min(grace_ms, max(0, end_ms - self._clock.monotonic_ms()))
         await asyncio.gather(*(listener.stop(grace_ms) for listener in self.listeners))
-        await self.services.writer.drain()
-        try:
-            await self.medium.finish()
-            await self.replica.propose([BrokerLeft()])
-        except Error as error:
-            log.warning("could not leave the cluster in order: %s", error)
+        await caretaking
         await self.replica.close()
         await self.medium.close()
         await self._reading.close()
         await self.storage.close()
         self.node_lock.close()
+
+    async def _hand_over(self) -> None:
+        """Commit what is in flight, then leave: the others lead and coordinate from now on."""
+        handover = self.services.handover = asyncio.Event()
+        try:
+            async with asyncio.timeout(max(self.settings.drain_timeout_ms, 1_000) / 2000):
+                await self.services.writer.drain()
+                await self.medium.finish()
+                await self.replica.propose([BrokerLeft()])
+        except TimeoutError:
+            log.warning("could not leave the cluster in order: no answer in time")
+        except Error as error:
+            log.warning("could not leave the cluster in order: %s", error)
+        self.services.is_draining = True
+        handover.set()
+        self.waiting.hurry_all()
+        self.groups.stop()
+
+    async def _send_clients_on(self) -> None:
+        """Answer for a moment which brokers clients find their partitions at.
+
+        A client that finds the port closed instead waits before it tries again, up to ten seconds.
+        """
+        if not self.replica.state.brokers.by_node:
+            return
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _SEND_ON_SECONDS
+        seen = -1
+        while loop.time() < end and seen != self.services.requests:
+            if not any(listener.connections for listener in self.listeners):
+                return
+            seen = self.services.requests
+            await asyncio.sleep(_QUIET_SECONDS)
 
     async def _listen(self) -> None:
         settings = self.settings
@@ -378,7 +410,7 @@ class Broker:
 
     def _fenced(self) -> None:
         """Come back, unless another process has this broker's place: they would fight for it."""
-        if self._is_stopping or (self._rejoining is not None and not self._rejoining.done()):
+        if self.is_stopping or (self._rejoining is not None and not self._rejoining.done()):
             return
         node_id = self.services.node_id
         other = self.replica.state.brokers.by_node.get(node_id)

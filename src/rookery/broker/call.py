@@ -39,7 +39,12 @@ class Services:
     hidden: frozenset[int] = frozenset()
     """APIs that cannot be served over what the log lies in, by key."""
     node_id: int = -1
+    handover: asyncio.Event | None = None
+    """While this broker leaves, produces wait for it; then other brokers lead all partitions."""
     is_draining: bool = False
+    """Whether this broker has left the cluster, and sends clients to the others."""
+    requests: int = 0
+    """Requests that have come."""
 
     @property
     def state(self) -> State:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rookery.broker.call import Call, Services
 from rookery.broker.meter import Meter
 from rookery.broker.registry import Route, routes
+from rookery.cluster.replica import Fenced
 from rookery.errors import ApiError, Conflict, Corrupt, Error, ErrorCode, ProtocolError, Unavailable
 from rookery.net.connection import Connection
 from rookery.net.request import Answer
@@ -83,8 +84,13 @@ class _Work:
             raise
         return self.finish(result)
 
-    def refuse(self, error: BaseException) -> Message:
+    def refuse(self, error: BaseException) -> Message | None:
         """Answer with the code that fits the error."""
+        if isinstance(error, Fenced) and self.call.services.is_draining:
+            # Few APIs have a code for a broker that has left. Clients repeat all of them elsewhere
+            # when the connection ends.
+            self.call.connection.close()
+            return None
         return _refuse(self.route, self.request, error)
 
 
@@ -107,6 +113,7 @@ class Dispatcher:
         served = self._served.get((key, version))
         if served is None:
             return self._refuse_version(key, version, correlation_id)
+        self._services.requests += 1
         header, request = read_request(served.route.api, frame)
         work = _Work(served, Call(self._services, connection, header), request)
         try:

@@ -186,7 +186,7 @@ class Observer:
         return failure or self._broker.stalls.problem(dependency)
 
     def _draining(self) -> str:
-        return "the broker is stopping" if self._broker.services.is_draining else ""
+        return "the broker is stopping" if self._broker.is_stopping else ""
 
     def _out_of_reach(self) -> str:
         broker = self._broker

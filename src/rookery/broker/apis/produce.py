@@ -270,11 +270,25 @@ def produce(call: Call, request: ProduceRequest) -> Future | ProduceResponse | N
     """Write what can be written, and answer for every partition."""
     if request.acks not in _ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
+    handover = call.services.handover
+    if handover is not None and not handover.is_set():
+        return asyncio.get_running_loop().create_task(_produce_after(handover, call, request))
     before = _late.get(call.connection) if _late else None
     intake = _Intake(call, request)
     if before is None and not intake.is_doubtful and not intake.looks:
         return intake.send()
     return _send_late(intake, before)
+
+
+async def _produce_after(
+    handover: asyncio.Event, call: Call, request: ProduceRequest
+) -> ProduceResponse | None:
+    """Answer when it is known which brokers lead the partitions from now on."""
+    await handover.wait()
+    answer = produce(call, request)
+    if answer is None or isinstance(answer, ProduceResponse):
+        return answer
+    return await answer
 
 
 def _send_late(intake: _Intake, before: asyncio.Future[None] | None) -> Future:
