@@ -9,7 +9,10 @@ from pyspark.sql import SparkSession
 
 from rookery.errors import ConfigError, Conflict
 from rookery.pipeline.backfill import backfill
+from rookery.pipeline.engine import Plan
+from rookery.pipeline.load import load
 from rookery.pipeline.metrics import BatchMetrics
+from rookery.pipeline.proof import prove_tables
 from rookery.pipeline.rebuild import rebuild
 from rookery.pipeline.replay import replay_dead_letters
 from rookery.pipeline.run import run_pipeline
@@ -184,3 +187,24 @@ def test_it_is_refused_where_keys_are_deduplicated_and_so_is_a_backfill(
         backfill(spark, pipeline)
     with pytest.raises(ConfigError, match="rebuild: which keys were seen at that time"):
         rebuild(spark, pipeline)
+
+
+def test_a_new_table_is_filled_with_rows_of_another_type(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    log.write("birds", [message(number) for number in range(4)])
+    run_pipeline(spark, declared(tmp_path, log, "id long"), NOW)
+    changed = declared(tmp_path, log, "id double")
+    with pytest.raises(ConfigError, match=r"silver-parquet.*another location.*--rebuild"):
+        prove_tables(Plan.of(changed))
+
+    path = tmp_path / "birds.toml"
+    for layer in ("silver", "late"):
+        path.write_text(path.read_text().replace(f'"{layer}-parquet"', f'"new-{layer}"'))
+    moved = load(path)
+    prove_tables(Plan.of(moved))
+    rebuild(spark, moved)
+    log.write("birds", [message(4)])
+    run_pipeline(spark, moved, NOW)
+
+    assert [repr(one) for one in ids(moved)] == ["0.0", "1.0", "2.0", "3.0", "4.0"]

@@ -43,13 +43,15 @@ def _run(nest: Subparsers) -> argparse.ArgumentParser:
 
 
 def _plan(nest: Subparsers) -> argparse.ArgumentParser:
-    return add_nested(
+    parser = add_nested(
         nest,
         "plan",
         action("pipeline", "plan"),
         summary="Check a pipeline and show what a run would do; nothing is written.",
         example="rookery pipeline plan birds.toml",
     )
+    _add_spark(parser)
+    return parser
 
 
 def _backfill(nest: Subparsers) -> argparse.ArgumentParser:

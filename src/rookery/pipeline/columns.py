@@ -12,6 +12,7 @@ from rookery.decode.port import Decoder
 from rookery.errors import ConfigError
 from rookery.pipeline import names
 from rookery.pipeline.spec import Pipeline, Sink
+from rookery.tables.latest import table_schema
 from rookery.tables.schemas import merged
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -127,6 +128,11 @@ def sink_schema(pipeline: Pipeline, sink: Sink, silver: dict[str, pa.Schema]) ->
     if not pipeline.silver.upsert():
         return schema
     return schema.append(pa.field(names.DELETED, pa.bool_()))
+
+
+def table_columns(pipeline: Pipeline, sink: Sink, schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a table from those of the files that a batch has for it."""
+    return table_schema(schema, pipeline.silver.upsert() if sink.layer == "silver" else None)
 
 
 def _kept(kind: str, field: pa.Field[Any]) -> pa.Field[Any]:

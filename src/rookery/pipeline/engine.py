@@ -17,7 +17,7 @@ import pyarrow as pa
 from rookery.clock import Clock, SystemClock
 from rookery.decode.port import DecoderSettings
 from rookery.errors import ConfigError, Gone
-from rookery.pipeline.columns import sink_schema
+from rookery.pipeline.columns import sink_schema, table_columns
 from rookery.pipeline.growing import Chosen, choose, may_grow
 from rookery.pipeline.manifests import (
     Manifest,
@@ -33,7 +33,6 @@ from rookery.pipeline.migration import has_own_columns, migrations, restaged
 from rookery.pipeline.spec import Pipeline, Sink
 from rookery.pipeline.task import REPORT, Report, StageTask
 from rookery.spark.failures import own_errors
-from rookery.tables.latest import table_schema
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, DataFile, Table
 from rookery.tables.upserting import Run, here
@@ -108,6 +107,19 @@ class Plan:
     def may_grow(self) -> bool:
         """Whether a schema registry may know more columns by now."""
         return any(may_grow(self.pipeline.decode(topic)) for topic in self.decoders)
+
+    def check_declared(self, manifest: Manifest) -> None:
+        """See that all tables which a batch has rows for are still declared.
+
+        Raises:
+            ConfigError: one is not.
+        """
+        if lost := manifest.sinks.keys() - set(map(sink_key, self.pipeline.sinks)):
+            raise ConfigError(
+                f"pipeline {self.pipeline.name!r}: batch {manifest.batch} has rows for"
+                f" {', '.join(sorted(lost))}, which is no longer declared, and the run that made it"
+                " did not end in order: put it back for one run"
+            )
 
     def task(self, name: BatchName, last: Manifest | None) -> StageTask:
         """Return the work of a batch that follows another."""
@@ -214,8 +226,7 @@ class Engine:
             sink = self.pipeline.sinks[number]
             before = known.get(sink_key(sink))
             if before is None or before.schema != Staged.of((), schema).schema:
-                upsert = self.pipeline.silver.upsert() if sink.layer == "silver" else None
-                open_table(sink.table()).check(table_schema(schema, upsert))
+                open_table(sink.table()).check(table_columns(self.pipeline, sink, schema))
 
     def _manifest(self, batch: int, reports: Sequence[Report], reached: Reached) -> Manifest:
         sinks = {}
@@ -261,13 +272,8 @@ class Engine:
         if self.is_staging:
             return
         name = batch_name(self.identity, manifest)
+        self.plan.check_declared(manifest)
         known = {sink_key(sink): sink for sink in self.pipeline.sinks}
-        if lost := manifest.sinks.keys() - known.keys():
-            raise ConfigError(
-                f"pipeline {self.pipeline.name!r}: batch {manifest.batch} has rows for"
-                f" {', '.join(sorted(lost))}, which is no longer declared, and the run that made it"
-                " did not end in order: put it back for one run"
-            )
         for key, staged in manifest.sinks.items():
             sink = known[key]
             self.hook(f"commit {key}")

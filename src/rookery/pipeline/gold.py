@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from rookery.clock import SystemRandom
-from rookery.errors import Conflict
+from rookery.errors import ConfigError, Conflict
 from rookery.pipeline.engine import Engine, sink_key
 from rookery.pipeline.frames import arrow_schema, frame_of
 from rookery.pipeline.manifests import identities
-from rookery.pipeline.spec import Gold, Pipeline, readable
+from rookery.pipeline.spec import Gold, Pipeline, Sink, readable
+from rookery.spark.failures import own_errors
 from rookery.tables.folder import Folder
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, DataFile, TableSpec
@@ -49,10 +50,27 @@ def make_gold(spark: SparkSession, engine: Engine) -> list[str]:
         if last is None or not note.is_of(last.batch):
             batch = last.batch + 1 if last else 0
             # Another run may have been faster, of an older silver: the next one sees to that.
-            if _make(spark, gold, BatchName(name, engine.origin.query, batch)):
+            with _explained(gold):
+                is_made = _make(spark, gold, BatchName(name, engine.origin.query, batch))
+            if is_made:
                 note.write(batch)
                 made.append(gold.name)
     return made
+
+
+@contextmanager
+def _explained(gold: Gold) -> Iterator[None]:
+    """Say whose SQL has failed, and that the other tables are whole."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 (it takes a second)
+
+    try:
+        with own_errors():
+            yield
+    except PySparkException as error:
+        line = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            f"gold {gold.name!r}: {line}. Silver is committed; mend the SQL, and run again"
+        ) from error
 
 
 def _commits(pipeline: Pipeline) -> Commits:
@@ -86,13 +104,18 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _views(spark: SparkSession, pipeline: Pipeline) -> None:
+def view_names(pipeline: Pipeline) -> Iterator[tuple[Sink, set[str]]]:
+    """Yield the silver tables that SQL can read, and what it calls them."""
     for number, sink in enumerate(readable(pipeline.of("silver"))):
+        yield sink, {sink.name or f"silver{number or ''}", *(() if number else ("silver",))}
+
+
+def _views(spark: SparkSession, pipeline: Pipeline) -> None:
+    for sink, names in view_names(pipeline):
         frame = frame_of(spark, sink.table())
         if frame is not None:
-            frame.createOrReplaceTempView(sink.name or f"silver{number or ''}")
-            if not number:
-                frame.createOrReplaceTempView("silver")
+            for name in names:
+                frame.createOrReplaceTempView(name)
 
 
 def _make(spark: SparkSession, gold: Gold, name: BatchName) -> bool:

@@ -20,6 +20,8 @@ from rookery.tables.port import BatchName, Table
 log = logging.getLogger(__name__)
 
 COMMAND: Final = "rookery pipeline migrate FILE"
+_REWRITTEN: Final = ("parquet", "delta")
+"""Formats that find columns in files by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +43,27 @@ class Migration:
         Raises:
             ConfigError: that means to write all files anew, and may not be done here.
         """
-        names = ", ".join(f"{old} to {new}" for old, new in self.columns.items())
-        if not open_table(self.sink.table()).rename(self.columns, may_rewrite=may_rewrite):
+        if not may_rewrite:
+            self.check()
+        open_table(self.sink.table()).rename(self.columns)
+        log.info("table %s: renamed %s", self.place, self._names)
+
+    def check(self) -> None:
+        """See that the columns can be renamed without writing files.
+
+        Raises:
+            ConfigError: they cannot.
+        """
+        if self.sink.format in _REWRITTEN:
             raise ConfigError(
                 f"table {self.place}: its columns have the names of an earlier release, and this"
-                f" format cannot rename them ({names}) without writing all files anew: run"
+                f" format cannot rename them ({self._names}) without writing all files anew: run"
                 f" `{COMMAND}` once, with the pipeline stopped"
             )
-        log.info("table %s: renamed %s", self.place, names)
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(f"{old} to {new}" for old, new in self.columns.items())
 
 
 def migrations(pipeline: Pipeline, sinks: Mapping[int, pa.Schema]) -> Iterator[Migration]:

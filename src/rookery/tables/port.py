@@ -146,11 +146,10 @@ class Table(Protocol):
     def schema(self) -> pa.Schema | None:
         """Return the table's columns, None if it does not exist yet."""
 
-    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:
-        """Rename columns, given as old names and new ones; return whether that was done.
+    def rename(self, columns: Mapping[str, str]) -> None:
+        """Rename columns, given as old names and new ones.
 
-        A format that finds columns by their names in files must rewrite all of them for that. It
-        does nothing if it may not.
+        A format that finds columns in files by their names rewrites all of them.
 
         Raises:
             ConfigError: the table does not take the new names.

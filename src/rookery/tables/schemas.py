@@ -135,5 +135,6 @@ def _wider(table: str, name: str, old: pa.DataType, new: pa.DataType) -> pa.Data
         return pa.map_(old.key_type, _wider(table, f"{name}.value", old.item_type, new.item_type))
     raise ConfigError(
         f"table {table!r}: column {name!r} is {old} and would become {new};"
-        " columns may be added and widened. Give the new one another name, or rebuild the table"
+        " columns may be added and widened. Give the column another name, or the table another"
+        " location: `rookery pipeline backfill FILE --rebuild` fills a new table with all rows"
     )

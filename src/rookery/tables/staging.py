@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.clock import SystemClock, Time
-from rookery.errors import Corrupt
+from rookery.errors import ConfigError, Corrupt
 from rookery.tables.folder import Folder
 from rookery.tables.port import MIB, DataFile, UpkeepPolicy, Upkept
 from rookery.tables.schemas import fit, index_of, plain_names
@@ -106,6 +106,18 @@ class _Writer:
         if self._group:
             self._writer.write_table(pa.Table.from_batches(self._group, self._schema))
         self._group, self._group_bytes, self._group_rows = [], 0, 0
+
+
+def check(table: str, schema: pa.Schema) -> None:
+    """See that Parquet has all types of these columns.
+
+    Raises:
+        ConfigError: it lacks one.
+    """
+    try:
+        pq.write_table(plain_names(schema).empty_table(), pa.BufferOutputStream())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ConfigError(f"table {table!r}: Parquet cannot keep its columns: {error}") from error
 
 
 def written_at(path: str) -> Time | None:

@@ -18,6 +18,7 @@ from rookery.pipeline.load import load
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics, MetricsFile, read_metrics
 from rookery.pipeline.migration import migrations
+from rookery.pipeline.proof import prove_gold, prove_tables
 from rookery.pipeline.spec import Pipeline
 from rookery.pipeline.upkeep import keep_up
 from rookery.tables.folder import Folder
@@ -34,8 +35,10 @@ def run(args: argparse.Namespace) -> int:
     from rookery.pipeline.run import Pace, run_pipeline  # noqa: PLC0415
 
     pipeline = load(Path(args.file))
-    Plan.of(pipeline)  # What is wrong is told before Spark has started.
+    checked = Plan.of(pipeline)
+    prove_tables(checked)  # What is wrong is told before Spark has started.
     spark = _spark(args, pipeline)
+    prove_gold(spark, checked)
     progress = _Progress(pipeline, is_json=args.json)
     pace = Pace(round(args.interval * 1000), args.available_now)
     with ended_by_signals(pace):
@@ -73,6 +76,10 @@ def plan(args: argparse.Namespace) -> int:
 
     pipeline = load(Path(args.file))
     checked = Plan.of(pipeline)
+    migrated = prove_tables(checked)
+    with _spark_for_gold(args, pipeline) as spark:
+        if spark is not None:
+            prove_gold(spark, checked)
     manifests = Manifests(pipeline.state)
     last, origin = manifests.last(), manifests.origin()
     known = last or origin
@@ -92,6 +99,7 @@ def plan(args: argparse.Namespace) -> int:
         "waiting records": waiting,
         "tables": tables,
         "gold": [gold.name for gold in pipeline.gold],
+        "renamed columns": {one.place: dict(one.columns) for one in migrated},
     }
     if args.json:
         print_json(found)
@@ -101,6 +109,8 @@ def plan(args: argparse.Namespace) -> int:
         print(f"  {partition}: {count} records wait")
     for table, columns in tables.items():
         print(f"  {table}\n    {', '.join(columns)}")
+    for migration in migrated:
+        print(f"  {migration.place}: the next run renames {', '.join(migration.columns)}")
     for gold in pipeline.gold:
         print(f"  gold: {gold.format} {gold.location.partition('?')[0]}, after each run")
     return 0
@@ -227,6 +237,23 @@ class _Progress:
             print_json({"batches": self._batches, "records": self._rows, **more})
         else:
             print(f"{self._rows} records in {self._batches} batches")
+
+
+@contextmanager
+def _spark_for_gold(args: argparse.Namespace, pipeline: Pipeline) -> Iterator[SparkSession | None]:
+    """Start Spark if there is SQL to be checked, and stop it unless it ran before."""
+    if not pipeline.gold:
+        yield None
+        return
+    from pyspark.sql import SparkSession  # noqa: PLC0415 (Spark is heavy)
+
+    before = SparkSession.getActiveSession()
+    spark = _spark(args, pipeline)
+    try:
+        yield spark
+    finally:
+        if before is None:
+            spark.stop()
 
 
 def _spark(args: argparse.Namespace, pipeline: Pipeline) -> SparkSession:

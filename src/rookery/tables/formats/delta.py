@@ -77,6 +77,7 @@ class DeltaFormat:
 
     def check(self, schema: pa.Schema) -> None:
         """See whether these columns fit those that are there, also as Delta gives them back."""
+        staging.check(self._name, schema)
         old = self.schema()
         check_names(self._name, "Delta", DELTA, old.names if old else (), schema.names)
         columns = merged(self._name, None, schema) if old is None else self._grown(old, schema)
@@ -87,10 +88,8 @@ class DeltaFormat:
         table = self._load()
         return None if table is None else self._columns(table)
 
-    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:
+    def rename(self, columns: Mapping[str, str]) -> None:
         """Rename columns in all files: Delta's column mapping needs what few readers have."""
-        if not may_rewrite:
-            return False
         written: dict[str, list[DataFile]] = {}
         for _ in range(_ATTEMPTS):
             table = self._required()
@@ -101,7 +100,7 @@ class DeltaFormat:
                     table, Swap([], swap.added), rewriting.renamed_schema(schema, columns), [],
                     mode="overwrite",
                 )  # fmt: skip
-                return True
+                return
             except CommitFailedError:
                 continue
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
@@ -235,7 +234,8 @@ class DeltaFormat:
                 raise ConfigError(
                     f"table {self._name!r}: column {field.name!r} is {field.type} and would become"
                     f" {columns.field(field.name).type}; a Delta table can add columns, not widen"
-                    " them. Declare the type that the table has, or give it another name"
+                    " them. Declare the type that the table has, or give the column another name,"
+                    " or the table another location"
                 )
         return columns
 

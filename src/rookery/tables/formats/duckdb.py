@@ -89,6 +89,7 @@ class DuckTable:
 
     def check(self, schema: pa.Schema) -> None:
         """See whether these columns fit those that are there, also as DuckDB gives them back."""
+        staging.check(self._name, schema)
         old = self.schema()
         with duckdb.connect() as database:
             if old is not None:
@@ -106,7 +107,7 @@ class DuckTable:
         with self._opened() as database:
             return self._columns(database)
 
-    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:  # noqa: ARG002 (no file is written)
+    def rename(self, columns: Mapping[str, str]) -> None:
         """Rename columns in one transaction."""
         with self._opened() as database:
             database.begin()
@@ -120,7 +121,6 @@ class DuckTable:
                 raise ConfigError(
                     f"table {self._name!r}: its columns cannot be renamed: {error}"
                 ) from error
-        return True
 
     def files(self) -> list[DataFile]:
         """Return none: the rows are in the database."""

@@ -131,6 +131,7 @@ class IcebergTable:
 
     def check(self, schema: pa.Schema) -> None:
         """See whether these columns fit those that are there, also as Iceberg gives them back."""
+        staging.check(self._name, schema)
         old = self.schema()
         check_names(self._name, "Iceberg", ICEBERG, old.names if old else (), schema.names)
         columns = merged(self._name, old, schema)
@@ -141,11 +142,11 @@ class IcebergTable:
         table = self._load()
         return None if table is None else _columns(table)
 
-    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:  # noqa: ARG002 (no file is written)
+    def rename(self, columns: Mapping[str, str]) -> None:
         """Rename columns; they keep their ids, by which files are read."""
         table = self._load()
         if table is None:
-            return False
+            return
         try:
             with table.transaction() as transaction:
                 _keep_names(transaction)
@@ -154,7 +155,6 @@ class IcebergTable:
                         update.rename_column(old, new)
         except _AGAIN as error:
             raise Conflict(f"table {self._name!r}: another writer was faster; try again") from error
-        return True
 
     def files(self) -> list[DataFile]:
         """Return the newest snapshot's files."""

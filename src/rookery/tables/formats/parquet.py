@@ -71,15 +71,14 @@ class ParquetTable:
     def check(self, schema: pa.Schema) -> None:
         """See whether these columns fit those that are there."""
         merged(self._name, self.schema(), schema)
+        staging.check(self._name, schema)
 
     def schema(self) -> pa.Schema | None:
         """Return the newest version's columns."""
         return manifest.current(self._folder).arrow_schema()
 
-    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:
+    def rename(self, columns: Mapping[str, str]) -> None:
         """Rename columns in all files."""
-        if not may_rewrite:
-            return False
         written: dict[str, list[DataFile]] = {}
         for _ in range(_ATTEMPTS):
             version = manifest.current(self._folder)
@@ -88,7 +87,7 @@ class ParquetTable:
             changed = rewriting.renamed_schema(schema, columns).serialize().to_pybytes().hex()
             try:
                 manifest.append(self._folder, version, _entry(version, swap, changed, {}))
-                return True
+                return
             except Conflict:
                 continue
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")

@@ -109,9 +109,8 @@ class TopicTable:
         """Return None: a topic takes any row."""
         return None
 
-    def rename(self, columns: Mapping[str, str], *, may_rewrite: bool = False) -> bool:
+    def rename(self, columns: Mapping[str, str]) -> None:
         """Do nothing: records stay as they are."""
-        return False
 
     def files(self) -> list[DataFile]:
         """Return none: a topic is read as a topic."""
