@@ -164,6 +164,16 @@ def described(
     return describe(bootstrap, TOPIC, name, keys).configs
 
 
+def test_what_a_single_broker_does_not_have_is_taken_back(broker: ServedBroker) -> None:
+    key, delete, put = "leader.replication.throttled.rate", 1, 0
+
+    assert change(broker.bootstrap, BROKER, "1", (key, delete, None)) == (ErrorCode.NONE, None)
+    for resource, what, value in (("1", put, "5"), ("77", delete, None)):
+        code, text = change(broker.bootstrap, BROKER, resource, (key, what, value))
+        assert code is ErrorCode.INVALID_CONFIG
+        assert "for all brokers at once" in (text or "")
+
+
 def test_a_store_is_named_without_its_options() -> None:
     settings = BrokerSettings(store="s3://bucket/prefix?secret=x")
     assert configs.facts(settings, 1, "host:1")["log.dirs"] == "s3://bucket/prefix"

@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 from confluent_kafka.error import KafkaException
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic as PythonTopic
@@ -686,6 +695,31 @@ def test_kafka_topics_sees_the_replication_factor_asked_for(
     assert "ReplicationFactor: 3" in described
     assert "Replicas: 1,1,1\tIsr: 1,1,1" in described
     assert (under.returncode, under.stdout.strip()) == (0, "")
+
+
+def test_changes_of_topics_are_logged(
+    broker: ServedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rookery.broker.deciding")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "client.id": "me"})
+    for name, more in (("t", NewPartitions("t", 5)), ("u", None)):
+        admin.create_topics([NewTopic(name, 2)])[name].result(20)
+        if more is not None:
+            admin.create_partitions([more])[name].result(20)
+    entry = ConfigEntry("retention.ms", "5", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(20)
+    admin.delete_topics(["t"])["t"].result(20)
+    with pytest.raises(KafkaException):
+        admin.create_topics([NewTopic("u", 1)])["u"].result(20)
+
+    assert caplog.messages == [
+        "topic 't' created with 2 partitions, by client 'me'",
+        "topic 't' altered: it has 5 partitions, by client 'me'",
+        "topic 'u' created with 2 partitions, by client 'me'",
+        "topic 't' altered: retention.ms='5', by client 'me'",
+        "topic 't' deleted, by client 'me'",
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED_TOPICS))

@@ -65,8 +65,7 @@ def _plan(call: Call, resource: R, wanted: Wanted[R], times: int) -> ConfigsChan
         if times > 1:
             return Result(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         now = settings_of(call, resource.resource_type, resource.resource_name)
-        check = check_topic if resource.resource_type == TOPIC_RESOURCE else check_brokers
-        after = check(wanted(resource, now))
+        after = _check(resource, wanted(resource, now))
     except ApiError as error:
         return Result(error.code, error.text)
     changes: dict[str, str | None] = {name: None for name in now if name not in after}
@@ -76,6 +75,14 @@ def _plan(call: Call, resource: R, wanted: Wanted[R], times: int) -> ConfigsChan
         resource_name=resource.resource_name,
         changes=[ConfigChange(name=name, value=value) for name, value in changes.items()],
     )
+
+
+def _check(resource: Resource, values: Mapping[str, str | None]) -> dict[str, str]:
+    if resource.resource_type == TOPIC_RESOURCE:
+        return check_topic(values)
+    if values and resource.resource_name != ALL_BROKERS:
+        raise _no_own_settings()
+    return check_brokers(values)
 
 
 def settings_of(call: Call, resource_type: int, name: str) -> dict[str, str]:
@@ -94,11 +101,18 @@ def settings_of(call: Call, resource_type: int, name: str) -> dict[str, str]:
     if resource_type != BROKER_RESOURCE:
         raise unserved(resource_type)
     if name != ALL_BROKERS:
-        raise invalid(
-            "any broker serves any partition, so settings are made for all brokers at once: "
-            "leave the broker's id out (kafka-configs: --entity-default)"
-        )
+        if name not in map(str, call.state.brokers.nodes):
+            raise _no_own_settings()
+        # Tools take back what a single broker does not have.
+        return {}
     return call.state.broker_configs.get(ALL_BROKERS, {})
+
+
+def _no_own_settings() -> ApiError:
+    return invalid(
+        "any broker serves any partition, so settings are made for all brokers at once: "
+        "leave the broker's id out (kafka-configs: --entity-default)"
+    )
 
 
 def unserved(resource_type: int) -> ApiError:

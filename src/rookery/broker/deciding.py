@@ -1,16 +1,24 @@
-"""Has the cluster decide on an administrator's changes: events in, outcomes back."""
+"""Has the cluster decide on an administrator's changes: events in, outcomes back.
+
+Changes of topics are logged, by the broker that was asked for them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Final
 
 from rookery.broker.call import Call
+from rookery.cluster.events.brokers import ConfigsChanged
+from rookery.cluster.events.topics import PartitionsAdded, TopicCreated, TopicDeleted
 from rookery.cluster.proposal import divide
-from rookery.cluster.state.state import Outcome
+from rookery.cluster.state.state import TOPIC_RESOURCE, Outcome, State
 from rookery.errors import ErrorCode
 from rookery.wire.message import Message
+
+log = logging.getLogger(__name__)
 
 _DEFAULT_TIMEOUT_MS: Final = 60_000
 
@@ -26,12 +34,41 @@ async def decide(call: Call, events: Sequence[Message], timeout_ms: int = 0) -> 
     outcomes: list[Outcome] = []
     clock = call.services.clock
     ends_ms = clock.monotonic_ms() + (timeout_ms if timeout_ms > 0 else _DEFAULT_TIMEOUT_MS)
+    # Said before, since a topic that is deleted has no name afterwards.
+    words = [_describe(call.state, event) for event in events]
     # One part after the other: an entry takes what waits together, and others wait too.
     for part in divide(events):
         future = call.services.replica.propose(part)
         # Not cancelled when time is up: what is proposed may well happen.
         await asyncio.wait([future], timeout=max(ends_ms - clock.monotonic_ms(), 0) / 1000)
         if not future.done():
-            return outcomes + [TIMED_OUT] * (len(events) - len(outcomes))
+            outcomes += [TIMED_OUT] * (len(events) - len(outcomes))
+            break
         outcomes += future.result()
+    for text, outcome in zip(words, outcomes, strict=True):
+        if text and outcome.error is ErrorCode.NONE:
+            log.info("%s, by client %r", text, call.header.client_id)
     return outcomes
+
+
+def _describe(state: State, event: Message) -> str:
+    match event:
+        case TopicCreated():
+            return f"topic {event.name!r} created with {event.partitions} partitions"
+        case TopicDeleted():
+            return f"topic {_name(state, event.topic_id)!r} deleted"
+        case PartitionsAdded():
+            name = _name(state, event.topic_id)
+            return f"topic {name!r} altered: it has {event.partitions} partitions"
+        case ConfigsChanged() if event.resource_type == TOPIC_RESOURCE:
+            changes = ", ".join(
+                f"{one.name} reset" if one.value is None else f"{one.name}={one.value!r}"
+                for one in event.changes
+            )
+            return f"topic {event.resource_name!r} altered: {changes}"
+    return ""
+
+
+def _name(state: State, topic_id: bytes) -> str:
+    topic = state.topics.by_id.get(topic_id)
+    return topic.name if topic is not None else topic_id.hex()

@@ -24,6 +24,10 @@ class Operation(IntEnum):
     IDEMPOTENT_WRITE = 12
 
 
+NO_AUTHORIZER: Final = "No Authorizer is configured."
+"""What requests about access rules are refused with."""
+
+
 def _bits(*operations: Operation) -> int:
     return sum(1 << operation for operation in operations)
 

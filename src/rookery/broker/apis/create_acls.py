@@ -1,0 +1,25 @@
+"""CreateAcls: refused, since this broker has no access rules."""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call
+from rookery.broker.operations import NO_AUTHORIZER
+from rookery.broker.registry import handles
+from rookery.errors import ErrorCode
+from rookery.wire.messages.create_acls import (
+    CREATE_ACLS,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+
+
+@handles(CREATE_ACLS)
+def create_acls(_call: Call, request: CreateAclsRequest) -> CreateAclsResponse:
+    """Refuse every rule."""
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+            for _ in request.creations
+        ]
+    )

@@ -1,0 +1,29 @@
+"""DeleteAcls: refused, since this broker has no access rules."""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call
+from rookery.broker.operations import NO_AUTHORIZER
+from rookery.broker.registry import handles
+from rookery.errors import ErrorCode
+from rookery.wire.messages.delete_acls import (
+    DELETE_ACLS,
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+
+
+@handles(DELETE_ACLS)
+def delete_acls(_call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """Refuse every filter."""
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(
+                error_code=ErrorCode.SECURITY_DISABLED,
+                error_message=NO_AUTHORIZER,
+                matching_acls=[],
+            )
+            for _ in request.filters
+        ]
+    )

@@ -1,0 +1,21 @@
+"""DescribeAcls: refused, since this broker has no access rules."""
+
+from __future__ import annotations
+
+from rookery.broker.call import Call
+from rookery.broker.operations import NO_AUTHORIZER
+from rookery.broker.registry import handles
+from rookery.errors import ErrorCode
+from rookery.wire.messages.describe_acls import (
+    DESCRIBE_ACLS,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+
+
+@handles(DESCRIBE_ACLS)
+def describe_acls(_call: Call, _request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """Refuse: there are no rules to list."""
+    return DescribeAclsResponse(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, resources=[]
+    )
