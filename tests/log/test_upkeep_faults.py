@@ -28,6 +28,8 @@ from rookery.records import batch as batches
 from rookery.records.record import Record, build
 from rookery.testing.clock import ManualClock
 from tests.log.rewriting import SMALL, TOPIC, Process, World, a_world
+from tests.log.site import Site
+from tests.log.transacting import Transactor
 
 DAY = 86_400_000
 
@@ -98,6 +100,25 @@ async def test_more_idle_producers_than_an_entry_holds_are_expired(tmp_path: Pat
         assert await retention.expire_producers(DAY) == 36_000
 
         assert windows(process) == 0
+
+
+async def test_a_producer_with_an_open_transaction_is_not_expired() -> None:
+    site = Site()
+    writer = await site.begin(partitions=1)
+    try:
+        open_one = await Transactor(writer, "open").init()
+        ended = await Transactor(writer, "ended").init()
+        for producer in (open_one, ended):
+            await producer.write(b"k", b"v")
+        await ended.end(commit=True)
+        site.clock.advance(DAY + 1)
+        retention = Retention(writer.replica, site.clock, lambda _: Limits())
+
+        assert await retention.expire_producers(DAY) == 1
+
+        assert list(site.partition(writer).producers) == [open_one.own.producer_id]
+    finally:
+        await site.close()
 
 
 async def test_settings_that_cannot_be_read_stop_the_retention_of_their_topic_only(

@@ -68,6 +68,8 @@ class Retention:
                 IdleProducer(producer_id=producer_id, last_sequence=known.last_sequence)
                 for producer_id, window in partition.producers.items()
                 if (known := producers.describe(window)).time_ms < before
+                # Without its window, a repeated batch of an open transaction would count twice.
+                and producer_id not in partition.ongoing
             ][:_PRODUCERS_AT_ONCE]
             count += len(idle)
             if not idle:
