@@ -220,6 +220,22 @@ def test_old_rows_become_a_segment_if_they_are_not_too_few() -> None:
     assert plan_at(state, 0, 1000) == [("segment", 0, 0, 4), ("segment", 2, 0, 4)]
 
 
+def test_few_rows_become_a_segment_when_they_are_as_old_as_segment_ms() -> None:
+    state = a_state(merged(0, 1))
+    [time_ms] = {*next(iter(state.topics)).partitions[0].times}
+
+    def planned(*moments: tuple[int, int]) -> list[Short]:
+        planner = Planner(SETTINGS, segment_ms=lambda _: 5_000)
+        plans = [planner.plan(state, now, wall_ms=time_ms + age) for now, age in moments]
+        return offsets(plans[-1])
+
+    assert not planned((0, 0), (999, 9_000))  # old records that have just been written
+    assert not planned((0, 0), (1_000, 4_999))
+    assert planned((0, 0), (1_000, 5_000)) == [("segment", 0, 0, 2)]
+    assert not planned((0, -1), (4_999, -1))  # a time in the future
+    assert planned((0, -1), (5_000, -1)) == [("segment", 0, 0, 2)]
+
+
 def test_data_keep_their_age_when_they_are_merged_again() -> None:
     planner = Planner(SETTINGS)
     planner.plan(a_state(merged(0, 60)), 0)

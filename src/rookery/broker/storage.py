@@ -222,6 +222,7 @@ class Storage(Handles):
                 next_id=next_id,
                 namespace=self.namespace,
                 settings=settings.rewrite,
+                segment_ms=lambda topic: configs.of(replica.state, topic).segment_ms,
             ),
             Compactor(
                 replica=replica,

@@ -10,7 +10,7 @@ partitions costs a few requests for each MiB, and not a few for each partition.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
@@ -131,14 +131,35 @@ class _Bounds(NamedTuple):
 class Planner:
     """Plans, and remembers between two plans since when things have waited."""
 
-    def __init__(self, settings: RewriteSettings, quarantine: Quarantine | None = None) -> None:
+    def __init__(
+        self,
+        settings: RewriteSettings,
+        quarantine: Quarantine | None = None,
+        segment_ms: Callable[[Topic], int] | None = None,
+    ) -> None:
+        """Remember nothing yet.
+
+        Args:
+            settings: sizes and ages.
+            quarantine: what is left out of the plans.
+            segment_ms: the age at which a topic's rows become a segment, however few; without it
+                there is none.
+        """
         self._settings = settings
+        self._segment_ms = segment_ms
+        self._wall_ms = -1
         self._quarantine = Quarantine(SystemClock()) if quarantine is None else quarantine
         self._census = Census()
         self._lag = Lag(0, 0)
 
     def plan(
-        self, state: State, now_ms: int, *, before_entry: int = 0, damage: Damage = ()
+        self,
+        state: State,
+        now_ms: int,
+        *,
+        before_entry: int = 0,
+        damage: Damage = (),
+        wall_ms: int = -1,
     ) -> list[MergeJob | SegmentJob]:
         """Return what is to be done now, merges first; no two jobs want the same row.
 
@@ -147,7 +168,9 @@ class Planner:
             now_ms: a clock that never goes back.
             before_entry: payloads of entries up to this one leave their entries in any case.
             damage: rows that are to be left alone.
+            wall_ms: the time of day, to compare with the times of records.
         """
+        self._wall_ms = wall_ms
         segments: list[SegmentJob] = []
         loose: list[_Loose] = []
         tallies: dict[int, Tally] = {}
@@ -206,8 +229,10 @@ class Planner:
             stop = first
         # A row that is too large for a segment is divided when it is merged.
         while first < stop and fits_segment(partition, first):
-            if left < settings.segment_bytes and not self._is_old(partition, first, left, now_ms):
-                break
+            if left < settings.segment_bytes:
+                waiting = self._waiting_ms(partition, first, now_ms)
+                if not self._is_old(topic, partition.times[first], left, waiting):
+                    break
             most = min(stop, first + settings.merge_rows)
             after = filled(partition, first, most, settings.segment_bytes)
             one = range_of(topic, partition, range(first, after))
@@ -219,18 +244,30 @@ class Planner:
         is_busy = left >= settings.segment_bytes // _BUSY_PART
         return jobs, _Loose(topic, partition, range(first, run.stop), is_busy)
 
-    def _is_old(self, partition: Partition, first: int, size: int, now_ms: int) -> bool:
-        """Whether rows have waited long enough for a small segment; others are merged first."""
-        if size < self._settings.segment_min_bytes:
+    def _is_old(self, topic: Topic, time_ms: int, size: int, waiting_ms: int) -> bool:
+        """Whether rows have waited long enough for a small segment.
+
+        Rows that are too few for one wait until they are as old as the topic's segment.ms, by the
+        time of their records or by how long they have been known here. The first alone would make
+        a segment of every flush while old records are loaded.
+        """
+        if waiting_ms < self._settings.segment_age_ms:
             return False
+        if size >= self._settings.segment_min_bytes:
+            return True
+        if self._segment_ms is None:
+            return False
+        return max(waiting_ms, self._wall_ms - time_ms) >= self._segment_ms(topic)
+
+    def _waiting_ms(self, partition: Partition, first: int, now_ms: int) -> int:
+        """Return how long rows have waited for a segment; -1: they must be merged first."""
         while not partition.objects[first]:
             first += 1  # it lies in no object: it is as old as what follows
             if first == len(partition.objects):
-                return False
+                return -1
         if not partition.kinds[first] & _FINAL:
-            return False
-        waiting = self._census.waiting_ms(partition.objects[first], now_ms)
-        return waiting >= self._settings.segment_age_ms
+            return -1
+        return self._census.waiting_ms(partition.objects[first], now_ms)
 
     # Merges.
 
@@ -357,6 +394,19 @@ def range_of(topic: Topic, partition: Partition, rows: range) -> Range:
         partition.fingerprint(rows),
         sum(partition.sizes[rows.start : rows.stop]),
     )
+
+
+def closing_jobs(topic: Topic, partition: Partition, settings: RewriteSettings) -> list[SegmentJob]:
+    """Plan segments of all rows of a partition that can be in one now, however few and young."""
+    jobs = []
+    for run in loose_runs(partition):
+        first, stop = run.start, min(run.stop, decided(partition))
+        while first < stop and fits_segment(partition, first):
+            most = min(stop, first + settings.merge_rows)
+            after = filled(partition, first, most, settings.segment_bytes)
+            jobs.append(SegmentJob(range_of(topic, partition, range(first, after))))
+            first = after
+    return jobs
 
 
 def divided(state: State, job: MergeJob) -> list[MergeJob]:

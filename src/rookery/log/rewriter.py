@@ -22,6 +22,7 @@ from rookery.cluster.events.log import (
     ReplacedRange,
 )
 from rookery.cluster.replica import Fenced
+from rookery.cluster.state.topics import Topic
 from rookery.errors import Error, Unavailable
 from rookery.formats.keys import object_key
 from rookery.log.assemble import Captured, captured, merged, segment
@@ -67,6 +68,8 @@ class Rewriter:
     namespace: str = "default"
     """Begins the keys of segments."""
     settings: RewriteSettings = field(default_factory=RewriteSettings)
+    segment_ms: Callable[[Topic], int] | None = None
+    """A topic's setting segment.ms, in force."""
     damage: set[tuple[int, int]] = field(default_factory=set)
     """Object ids and positions of rows that could not be read, and are left alone."""
     quarantine: Quarantine = field(init=False)
@@ -77,7 +80,7 @@ class Rewriter:
     def __post_init__(self) -> None:
         """Remember nothing yet."""
         self.quarantine = Quarantine(self.clock)
-        self._planner = Planner(self.settings, self.quarantine)
+        self._planner = Planner(self.settings, self.quarantine, self.segment_ms)
         self._publisher = Publisher(
             replica=self.replica,
             store=self.store,
@@ -109,6 +112,7 @@ class Rewriter:
                 self.clock.monotonic_ms(),
                 before_entry=before_entry,
                 damage=self._unusable(),
+                wall_ms=self.clock.now_ms(),
             )
             done = await self._rewrite_some(jobs, self.settings.round_bytes - total)
             if not done:

@@ -73,9 +73,9 @@ class RewriteSettings:
     segment_bytes: int = 64 * 1024 * 1024
     """Size at which a partition's batches become a segment."""
     segment_age_ms: int = 3_600_000
-    """After so long they become a segment if they have at least"""
+    """After this long they become a segment if they have at least"""
     segment_min_bytes: int = 1024 * 1024
-    """… this size."""
+    """… this size; fewer do when they are as old as the topic's segment.ms."""
     index_interval: int = 100
     """Messages between two entries of a segment's index."""
     index_interval_bytes: int = 64 * 1024
