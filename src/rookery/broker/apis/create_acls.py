@@ -14,7 +14,7 @@ from rookery.wire.messages.create_acls import (
 )
 
 
-@handles(CREATE_ACLS)
+@handles(CREATE_ACLS, versions=range(1, 4))
 def create_acls(_call: Call, request: CreateAclsRequest) -> CreateAclsResponse:
     """Refuse every rule."""
     return CreateAclsResponse(

@@ -14,7 +14,7 @@ from rookery.wire.messages.delete_acls import (
 )
 
 
-@handles(DELETE_ACLS)
+@handles(DELETE_ACLS, versions=range(1, 4))
 def delete_acls(_call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Refuse every filter."""
     return DeleteAclsResponse(

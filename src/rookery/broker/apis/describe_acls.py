@@ -13,7 +13,7 @@ from rookery.wire.messages.describe_acls import (
 )
 
 
-@handles(DESCRIBE_ACLS)
+@handles(DESCRIBE_ACLS, versions=range(1, 4))
 def describe_acls(_call: Call, _request: DescribeAclsRequest) -> DescribeAclsResponse:
     """Refuse: there are no rules to list."""
     return DescribeAclsResponse(
