@@ -9,6 +9,7 @@ import pytest
 
 from rookery.broker.apidocs import page
 from rookery.broker.registry import routes
+from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ErrorCode
 from rookery.testing.java import Java
 from rookery.testing.kafka import KafkaServer
@@ -83,7 +84,7 @@ def test_features_are_our_own_level_and_what_is_served_of_kafkas(broker: ServedB
 
     told = {one.name: one.max_version_level for one in answer.finalized_features}
     assert {one.name for one in answer.supported_features} == set(told)
-    assert told["rookery.version"] == 1
+    assert told["rookery.version"] == FEATURE_LEVEL
     # Without it clients do not use an epoch for each transaction.
     assert told["transaction.version"] == 2
     assert answer.finalized_features_epoch >= 0

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
 from rookery.broker.operations import ON_CLUSTER
+from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ErrorCode
 from rookery.testing.java import Java
 from rookery.testing.kafka import KafkaServer
@@ -252,7 +253,8 @@ def test_every_broker_has_the_whole_log(start: Start, version: int) -> None:
 @pytest.mark.parametrize(
     ("feature", "level", "code"),
     [
-        ("rookery.version", 1, ErrorCode.NONE),
+        ("rookery.version", FEATURE_LEVEL, ErrorCode.NONE),
+        ("rookery.version", FEATURE_LEVEL - 1, ErrorCode.INVALID_UPDATE_VERSION),
         ("rookery.version", 0, ErrorCode.INVALID_UPDATE_VERSION),
         ("rookery.version", 9, ErrorCode.INVALID_UPDATE_VERSION),
         ("metadata.version", 20, ErrorCode.INVALID_UPDATE_VERSION),
@@ -268,7 +270,7 @@ def test_features_change_only_where_they_can(
     answer = ask(broker.bootstrap, UPDATE_FEATURES, version, request)
 
     assert answer.error_code is code
-    assert broker.broker.replica.state.feature_level == 1
+    assert broker.broker.replica.state.feature_level == FEATURE_LEVEL
 
 
 def test_unknown_features_have_the_code_of_kafka(broker: ServedBroker, kafka: KafkaServer) -> None:

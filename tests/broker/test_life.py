@@ -16,8 +16,15 @@ from rookery.broker.storage import Storage
 from rookery.client import Client, TopicPartition
 from rookery.client.configs import ResourceType
 from rookery.clock import SystemClock
-from rookery.cluster.events.brokers import BrokerBeat, BrokerExpired, BrokerRegistered
+from rookery.cluster.events.brokers import (
+    BrokerBeat,
+    BrokerExpired,
+    BrokerRegistered,
+    ClusterCreated,
+)
+from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ConfigError, Corrupt, Error, ErrorCode, Unavailable
 from rookery.log import snapshots
 from rookery.log.settings import RewriteSettings
@@ -29,6 +36,11 @@ from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordin
 from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from rookery.wire.messages.metadata import METADATA, MetadataRequest
 from rookery.wire.messages.produce import PartitionProduceResponse
+from rookery.wire.messages.update_features import (
+    UPDATE_FEATURES,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
 from tests.broker.raw import Raw, batch
 
 Start = Callable[..., Awaitable[tuple[Broker, Client]]]
@@ -439,3 +451,31 @@ async def test_a_store_whose_cluster_log_is_gone_is_not_begun_anew(
             file.unlink()
     with pytest.raises((ConfigError, Corrupt), match="recover"):
         await start()
+
+
+async def test_a_cluster_of_an_earlier_level_is_raised_by_a_client(
+    start: Start, request: pytest.FixtureRequest
+) -> None:
+    url = f"memory:{request.node.name}"
+    founder = Replica(open_log(url), SystemClock())
+    await founder.open()
+    await founder.create_cluster(ClusterCreated(cluster_id="c" * 22, feature_level=1))
+    await founder.close()
+    first, client = await start(data="", store=url, cluster=url, caretaker="off")
+    second, _ = await start(data="", store=url, cluster=url, caretaker="off")
+    await client.create_topic("t", 1)
+    await fill(client, "t", range(3))
+    assert first.replica.state.feature_level == 1
+
+    raised = FeatureUpdateKey(feature="rookery.version", max_version_level=FEATURE_LEVEL)
+    raw = Raw(await connect("127.0.0.1", second.listener.port))
+    answer = await raw.ask(UPDATE_FEATURES, 1, UpdateFeaturesRequest(feature_updates=[raised]))
+    raw.upstream.close()
+
+    assert answer.error_code is ErrorCode.NONE
+    await fill(client, "t", range(3, 6))
+    assert await read(client, "t") == list(range(6))
+    for broker in (first, second):
+        await broker.replica.barrier()
+        assert broker.replica.state.feature_level == FEATURE_LEVEL
+    assert first.replica.state.digest == second.replica.state.digest

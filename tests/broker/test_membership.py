@@ -9,7 +9,13 @@ import pytest
 
 from rookery.broker.membership import Membership
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.events.brokers import BrokerBeat, BrokerRegistered, ClusterCreated
+from rookery.cluster.events.brokers import (
+    BrokerBeat,
+    BrokerLeft,
+    BrokerRegistered,
+    ClusterCreated,
+    ProcessRegistered,
+)
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.testing.clock import ManualClock
@@ -55,4 +61,23 @@ async def test_a_broker_that_beats_before_its_expiry_counts_is_not_reported(
     assert expired == ([] if beats else [other.incarnation])
     assert ("is expired" in caplog.text) is not beats
     for replica in (observer, other):
+        await replica.close()
+
+
+async def test_clocks_of_processes_that_left_are_forgotten() -> None:
+    clock, url = ManualClock(), f"memory:membership-{next(_names)}"
+    own, _ = await join(url, 1, clock)
+    other = Replica(open_log(url), clock)
+    await other.open()
+    membership = Membership(own, clock, BrokerSettings(session_timeout_ms=SESSION_MS))
+    for number in range(20):
+        await other.register(ProcessRegistered(process_id=bytes([number]) * 16, purpose="test"))
+        await other.propose([BrokerBeat()])
+        await other.propose([BrokerLeft()])
+    await other.register(ProcessRegistered(process_id=bytes(16), purpose="test"))
+    await other.propose([BrokerBeat()])
+    await own.barrier()
+    await membership.look()
+    assert list(membership._skews) == [other.incarnation]
+    for replica in (own, other):
         await replica.close()

@@ -11,6 +11,7 @@ import pytest
 
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.state.partition import Partition
+from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ErrorCode
 from rookery.log.settings import RewriteSettings
 from rookery.model.control import ControlRecordType
@@ -535,7 +536,7 @@ async def test_kafkas_feature_is_not_our_own_level(
             UPDATE_FEATURES, 2, UpdateFeaturesRequest(feature_updates=[update])
         )
     assert answer.error_code is code
-    assert served.broker.replica.state.feature_level == 1
+    assert served.broker.replica.state.feature_level == FEATURE_LEVEL
 
 
 async def test_a_log_out_of_reach_is_an_error_that_producers_retry(start: Start) -> None:

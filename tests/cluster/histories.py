@@ -57,8 +57,9 @@ from tests.cluster.txnhistories import transaction_event
 class Historian:
     """Makes entries that fit a state, most of the time."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, level: int = 1) -> None:
         self.random = Random(seed)
+        self.level = level
         self.clock = 1_700_000_000_000
         self.sequences: dict[int, int] = {}
 
@@ -66,7 +67,8 @@ class Historian:
         """Return the next entry's bytes."""
         self.clock += self.random.randrange(100)
         if not state.cluster_id:
-            return self._write(0, 0, [ClusterCreated(cluster_id="c", feature_level=1)], state)
+            created = ClusterCreated(cluster_id="c", feature_level=self.level)
+            return self._write(0, 0, [created], state)
         if not state.brokers.by_node or self.random.random() < 0.05:
             return self._write(0, 0, [self._registration()], state)
         if self.random.random() < 0.02:

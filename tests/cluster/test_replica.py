@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,10 +19,12 @@ from rookery.cluster.events.brokers import (
 from rookery.cluster.events.log import Committed, Extent, ProducerIdsAllotted
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
+from rookery.cluster.port import READ_BYTES
+from rookery.cluster.port import Entry as LogEntry
 from rookery.cluster.replica import Fenced, Replica
 from rookery.cluster.state.image import read_image, write_image
 from rookery.cluster.state.state import Applied, Outcome, State
-from rookery.errors import Corrupt, Unavailable
+from rookery.errors import Corrupt, ErrorCode, Unavailable
 from rookery.testing.clock import ManualClock
 from rookery.testing.cluster import Fault, FaultyLog
 from rookery.wire.codec import encode_bytes
@@ -194,19 +197,107 @@ async def test_a_trimmed_log_without_snapshot_is_refused(start: Start) -> None:
         await start(2)
 
 
-async def test_a_state_that_differs_stops_the_replica(start: Start) -> None:
-    first, _ = await start(1)
-    second, _ = await start(2)
-    await first.barrier()
-    first.state.digest ^= 1  # as if it had applied something otherwise than the others
+async def damaged(
+    start: Start, node_id: int, writer: Replica, snapshot: State | None = None
+) -> tuple[Replica, FaultyLog]:
+    """A replica whose memory was damaged, and that has computed a wrong outcome since."""
+    replica, log = await start(node_id, snapshot)
+    await replica.barrier()
+    replica.state.next_producer_id += 1
+    await writer.propose([ProducerIdsAllotted(count=1)])
+    await replica.barrier()
+    return replica, log
 
-    with pytest.raises(Corrupt, match="differs"):
-        await first.propose([ProducerIdsAllotted(count=1)])
 
-    with pytest.raises(Corrupt, match="differs"):
-        await second.barrier()
-    with pytest.raises(Corrupt, match="differs"):
-        await second.propose([ProducerIdsAllotted(count=1)])
+async def test_a_process_whose_state_is_wrong_stops_and_the_others_go_on(start: Start) -> None:
+    healthy, _ = await start(1)
+    await healthy.propose([topic()])
+    wrong, _ = await damaged(start, 2, healthy)
+    assert await base_offset(wrong, 3) == 0
+
+    # What it has acknowledged counts.
+    assert await base_offset(healthy, 1) == 3
+
+    with pytest.raises(Corrupt, match="not the one that the cluster log gives"):
+        await wrong.barrier()
+    with pytest.raises(Corrupt, match="start the process again"):
+        await wrong.propose([commit(1)], [bytes(100)])
+    assert healthy.failure is None
+    assert await base_offset(healthy, 1) == 4
+    again, _ = await start(2)
+    assert await base_offset(again, 1) == 5
+    await healthy.barrier()
+    assert write_image(again.state) == write_image(healthy.state)
+
+
+@pytest.mark.parametrize("is_newer", [False, True])
+async def test_a_wrong_state_is_found_out_from_a_snapshot(start: Start, is_newer: bool) -> None:
+    writer, log = await start(1, follow=False)
+    await writer.propose([topic()])
+    # The state itself goes on; its image stays.
+    snapshot = writer.state if is_newer else read_image(write_image(writer.state))
+    healthy, _ = await start(2, snapshot)
+    wrong, _ = await damaged(start, 3, writer, snapshot)
+    await log.trim(snapshot.applied + 1)
+    assert await base_offset(wrong, 3) == 0
+    assert await base_offset(healthy, 1) == 3
+    with pytest.raises(Corrupt, match="not the one that the cluster log gives"):
+        await wrong.barrier()
+    assert healthy.failure is None
+
+
+async def test_a_dispute_waits_for_a_log_that_is_out_of_reach(start: Start) -> None:
+    healthy, log = await start(1, follow=False)
+    wrong, _ = await damaged(start, 2, healthy)
+    await wrong.propose([ProducerIdsAllotted(count=1)])
+    read, calls = log.read, 0
+
+    async def fail_second(after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise Unavailable("the recomputation cannot read")
+        return await read(after, max_bytes)
+
+    log.read = fail_second  # type: ignore[method-assign] # a fault of the log
+    with pytest.raises(Unavailable, match="recomputation"):
+        await healthy.barrier()
+    await healthy.barrier()
+    assert healthy.state.applied == wrong.state.applied
+    assert healthy.failure is None
+
+
+class OtherRules(State):
+    """The state of a release that computes another outcome at the same feature level."""
+
+    _handlers = dict(State._handlers) | {  # type: ignore[misc] # other rules are what it is for
+        ProducerIdsAllotted: lambda *_: Outcome(ErrorCode.NONE, -1)
+    }
+
+
+async def test_of_two_programs_with_different_rules_the_younger_process_stops(
+    start: Start,
+) -> None:
+    older, _ = await start(1)
+    replica, _ = await start(2)
+
+    async def load(_at_least: int) -> State:
+        return OtherRules()
+
+    younger = Replica(replica._log, ManualClock(), load)
+    await younger.open()
+    await younger.register(registration(3))
+    for _ in range(3):
+        if younger.failure is None:
+            await younger.propose([ProducerIdsAllotted(count=1)])
+        await older.propose([ProducerIdsAllotted(count=1)])
+        with suppress(Corrupt):
+            await younger.barrier()
+    with pytest.raises(Corrupt, match="Start all brokers with the same release"):
+        await younger.barrier()
+    await older.barrier()
+    assert older.failure is None
+    await younger.close()
 
 
 async def test_long_events_are_spread_over_entries(start: Start) -> None:

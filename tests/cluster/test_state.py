@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated, FeatureLevelRaised
 from rookery.cluster.events.log import Committed, Extent, Replaced, ReplacedRange
-from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.events.topics import LogStartMoved, TopicCreated
 from rookery.cluster.state.image import read_head, read_image, write_image
 from rookery.cluster.state.state import Applied, State
 from rookery.cluster.state.topics import leader_of
@@ -96,10 +96,10 @@ def test_a_damaged_snapshot_is_refused() -> None:
             read_head(broken)
 
 
-def started() -> State:
+def started(level: int = 1) -> State:
     """A cluster with one broker (incarnation 2) and one topic of two partitions."""
     state = State()
-    apply(state, said([ClusterCreated(cluster_id="c", feature_level=1)], 0, 0))
+    apply(state, said([ClusterCreated(cluster_id="c", feature_level=level)], 0, 0))
     apply(state, said([BrokerRegistered(process_id=TOPIC, node_id=1, host="h", port=1)], 0, 0))
     topic = TopicCreated(topic_id=TOPIC, name="t", partitions=2, replication_factor=3, configs=[])
     apply(state, said([topic], 2, 1))
@@ -214,3 +214,30 @@ def test_a_rewrite_without_pieces_changes_nothing() -> None:
 
     assert done.outcomes[0].value == [False]
     assert partition.row(0).object_id == 9 << 24
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_leader_epochs_are_forgotten_one_move_after_their_records(level: int) -> None:
+    state = started(level)
+    partition = state.topics.by_name["t"].partitions[0]
+    for sequence in range(2, 12):  # each with an epoch and an object of its own
+        event = commit()
+        event.object_id = sequence << 24
+        apply(state, said([event], 2, sequence))
+        partition.lead(sequence)
+    epochs = list(partition.epochs)
+
+    def move(offset: int, sequence: int) -> list[tuple[int, int]]:
+        event = LogStartMoved(topic_id=TOPIC, partition=0, offset=offset)
+        assert apply(state, said([event], 2, sequence)).outcomes[0].error is ErrorCode.NONE
+        return partition.epochs
+
+    assert move(10, 12) == epochs
+    # Offsets 9 to 11 are one row: the epoch that it was written in stays.
+    assert move(20, 13) == (epochs if level == 1 else epochs[3:])
+    assert partition.epoch_at(9) == epochs[3][0]
+    assert move(30, 14) == (epochs if level == 1 else epochs[6:])
+    assert partition.epoch_at(29) == epochs[9][0]
+    assert read_image(write_image(state)).topics.by_name["t"].partitions[0].epochs == (
+        partition.epochs
+    )

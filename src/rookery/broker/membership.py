@@ -99,6 +99,7 @@ class Membership:
         now = self._clock.monotonic_ms()
         live = self._replica.state.brokers.sequences
         self._heard = {one: seen for one, seen in self._heard.items() if one in live}
+        self._skews = {one: skew for one, skew in self._skews.items() if one in live}
         gone: dict[int, int] = {}
         for incarnation, sequence in live.items():
             seen = self._heard.get(incarnation)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Final
@@ -30,6 +30,7 @@ from rookery.cluster.entry import (
 )
 from rookery.cluster.port import ClusterLog, Trimmed
 from rookery.cluster.proposal import Proposal, divide, merge, take_next
+from rookery.cluster.recomputation import LoadSnapshot, recompute
 from rookery.cluster.state.state import Applied, Outcome, State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.wire.buffer import Buffer
@@ -54,6 +55,25 @@ class Fenced(Conflict):
     """This incarnation counts no longer: another process took its place, or it was too slow."""
 
 
+class _Dispute:
+    """A writer whose state differs from ours, although ours is the one that the log gives."""
+
+    __slots__ = ("_answer", "_seen")
+
+    def __init__(self, seen: int) -> None:
+        self._seen = seen
+        self._answer: int | None = None
+
+    def answer(self, number: int, entry: Entry) -> None:
+        """Note an entry of ours that shows the writer that it differs from us."""
+        if self._answer is None and entry.seen >= self._seen:
+            self._answer = number
+
+    def is_upheld(self, entry: Entry) -> bool:
+        """Whether the writer goes on although it has read our answer."""
+        return self._answer is not None and entry.seen >= self._answer
+
+
 class Replica:
     """The state as of the last entry applied here."""
 
@@ -61,7 +81,7 @@ class Replica:
         self,
         cluster_log: ClusterLog,
         clock: Clock,
-        load_snapshot: Callable[[int], Awaitable[State | None]] | None = None,
+        load_snapshot: LoadSnapshot | None = None,
     ) -> None:
         """Begin with an empty state; `open` brings it up to date.
 
@@ -85,6 +105,8 @@ class Replica:
         self._listeners: list[Listener] = []
         self._digests: dict[int, int] = {}
         self._load_snapshot = load_snapshot
+        self._is_open = False
+        self._disputes: dict[int, _Dispute] = {}
         self.failure: Exception | None = None
         """Why this replica has stopped for good; None while it works."""
         self.log_bytes = 0
@@ -104,9 +126,10 @@ class Replica:
         Who does not follow reads on by `barrier`, and with what it proposes itself.
         """
         found = await self._load_snapshot(0) if self._load_snapshot else None
-        self.state = found or self.state
+        self._use(found or self.state)
         self.opened_at = self.state.applied
         await self._catch_up()
+        self._is_open = True
         if follow:
             self._follower = asyncio.create_task(self._follow())
 
@@ -246,9 +269,13 @@ class Replica:
                 return
             for number, data in entries:
                 # Our own entries are applied from memory meanwhile.
+                if number != self.state.applied + 1:
+                    continue
+                self.log_bytes += len(data)
+                entry = read_entry(number, data)
+                if self._differs(entry):
+                    await self._look_into(number, entry)
                 if number == self.state.applied + 1:
-                    self.log_bytes += len(data)
-                    entry = read_entry(number, data)
                     self._apply(number, entry, read_events(number, entry))
 
     @contextmanager
@@ -268,27 +295,78 @@ class Replica:
         found = await self._load_snapshot(trimmed.floor) if self._load_snapshot else None
         if found is None or found.applied < trimmed.floor:
             raise Corrupt(f"{trimmed}, but there is none; run `rookery recover`")
-        self.state = found
-        self._digests.clear()
+        self._go_on_from(found)
+
+    def _go_on_from(self, snapshot: State) -> None:
+        self._use(snapshot)
         # The entry in flight keeps its sequence: see `_is_settled`.
         self._fail_all(Unavailable("this broker had fallen behind the cluster's log"))
         self.when_jumped()
 
+    def _use(self, state: State) -> None:
+        self.state = state
+        self._digests = {state.applied: state.digest}
+
     def _apply(self, number: int, entry: Entry, events: list[Message]) -> None:
-        seen = self._digests.get(entry.seen)
-        is_ours = not self.state.is_foreign(entry)
-        if seen is not None and seen != entry.digest and is_ours:
-            raise Corrupt(
-                f"entry {number} was written by a process whose state differs from this one's "
-                f"after entry {entry.seen}; stop the brokers and run `rookery fsck`"
-            )
         applied = self.state.apply(number, entry, events)
         self._digests[number] = self.state.digest
         self._digests.pop(number - _DIGESTS, None)
         if entry.incarnation == self.incarnation and entry.incarnation:
+            for dispute in self._disputes.values():
+                dispute.answer(number, entry)
             self._settle(applied, entry)
         for listener in self._listeners:
             listener(applied, entry)
+
+    # Comparing digests: docs/designs/0011-digests-and-upgrades.md says why this is enough.
+
+    def _differs(self, entry: Entry) -> bool:
+        """Whether an entry's writer had another state than we had after the same entry."""
+        own = self._digests.get(entry.seen)
+        if own is None or self.state.is_foreign(entry):
+            return False
+        if own == entry.digest:
+            self._disputes.pop(entry.incarnation, None)
+        return own != entry.digest
+
+    async def _look_into(self, number: int, entry: Entry) -> None:
+        """Find out which of the two is wrong; stop if it is this process.
+
+        The log decides: the state is computed from it anew. A writer that is wrong finds that out
+        in the same way, and stops. One that goes on although it has read an entry of ours applies
+        the log by other rules; the younger of the two processes stops then.
+
+        Raises:
+            Corrupt: this process must stop.
+        """
+        writer = entry.incarnation
+        dispute = self._disputes.get(writer)
+        if dispute is None:
+            if self._is_open and not await self._is_as_logged(entry.seen):
+                raise Corrupt(
+                    f"the state of this process is not the one that the cluster log gives: entry "
+                    f"{number} of incarnation {writer} shows it. Its memory was damaged, or there "
+                    "is a fault in Rookery; start the process again, which reads the log anew"
+                )
+            log.error(
+                "incarnation %d wrote entry %d with a state that is not the one that the cluster "
+                "log gives after entry %d; that process has to be started again",
+                writer, number, entry.seen,
+            )  # fmt: skip
+            self._disputes[writer] = _Dispute(entry.seen)
+        elif dispute.is_upheld(entry) and writer < self.incarnation:
+            raise Corrupt(
+                f"incarnation {writer}, which is older than this process, applies the cluster log "
+                f"by other rules: their states differ after entry {entry.seen}. Start all brokers "
+                "with the same release of Rookery"
+            )
+
+    async def _is_as_logged(self, number: int) -> bool:
+        logged = await recompute(self._log, self._load_snapshot, number)
+        if logged.applied > self.state.applied:
+            self._go_on_from(logged)
+            return True
+        return self._digests.get(logged.applied) == logged.digest
 
     def _settle(self, applied: Applied, entry: Entry) -> None:
         if applied.is_void and not self._is_alive:

@@ -248,6 +248,13 @@ class Partition:
             del column[:gone]
         return freed
 
+    def forget_epochs(self, before: int) -> None:
+        """Forget the leader epochs that ended at or below an offset and at or below every row."""
+        first = min(before, self.base_offsets[0] if self.base_offsets else before)
+        covering = bisect_right(self.epochs, first, key=lambda epoch: epoch[1]) - 1
+        if covering > 0:
+            del self.epochs[:covering]
+
     @property
     def columns(self) -> tuple[array[int], ...]:
         """The rows, column by column, as a snapshot keeps them."""

@@ -4,15 +4,13 @@
                     │ yes
                     └──► each event in turn ──► an outcome for whoever proposed it
 
-Outcomes go into a rolling digest that entries carry, so replicas that came to differ stop instead
-of answering differently.
+Outcomes go into a rolling digest that entries carry, so replicas notice that they differ: see
+`digest.py` and `cluster/replica.py`.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from itertools import chain
 from typing import Final
 
 from rookery.cluster.entry import Entry
@@ -21,6 +19,7 @@ from rookery.cluster.events import log as log_events
 from rookery.cluster.events import topics as topic_events
 from rookery.cluster.state import grouprules, importrules, pinrules, producers, sinkrules, txnrules
 from rookery.cluster.state.brokers import Brokers
+from rookery.cluster.state.digest import advance
 from rookery.cluster.state.groups import Groups
 from rookery.cluster.state.objects import Objects, Segment
 from rookery.cluster.state.outcome import OK
@@ -34,10 +33,13 @@ from rookery.cluster.state.txnends import Moment
 from rookery.cluster.state.txns import Transactions
 from rookery.errors import Corrupt, ErrorCode
 from rookery.records.batch import TRANSACTIONAL
-from rookery.records.crc import checksum
 from rookery.wire.message import Message
 
-FEATURE_LEVEL: Final = 1
+FEATURE_LEVEL: Final = 2
+"""The newest rules that this program knows. Each change of what `apply` does needs the next level:
+see docs/designs/0011-digests-and-upgrades.md."""
+SHORT_EPOCHS: Final = 2
+"""The feature level from which on leader epochs are forgotten with their records."""
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 
@@ -88,7 +90,7 @@ class State:
             return done._replace(is_void=True)
         for event in events:
             done.outcomes.append(self._handlers[type(event)](self, entry, event, done))
-        self._digest(done)
+        self.digest = advance(self.digest, self.feature_level, number, done.outcomes)
         return done
 
     def is_foreign(self, entry: Entry) -> bool:
@@ -101,10 +103,6 @@ class State:
         if entry.incarnation:
             return self.brokers.take(entry.incarnation, entry.sequence, entry.stamp_ms)
         return all(isinstance(event, _WITHOUT_WRITER) for event in events)
-
-    def _digest(self, done: Applied) -> None:
-        parts = [_packed(outcome) for outcome in done.outcomes]
-        self.digest = checksum(b";".join((b"%d" % done.number, *parts)), self.digest)
 
     # The cluster and its brokers.
 
@@ -234,7 +232,11 @@ class State:
         if not 0 <= offset <= partition.next_offset:
             return Outcome(ErrorCode.OFFSET_OUT_OF_RANGE)
         if offset > partition.log_start:
+            before = partition.log_start
             self.objects.free(partition.begin_at(offset))
+            if self.feature_level >= SHORT_EPOCHS:
+                # Not up to the new start: reads that began before this entry still need them.
+                partition.forget_epochs(before)
             done.grown.append((event.topic_id, event.partition))
         return Outcome(ErrorCode.NONE, partition.log_start)
 
@@ -427,16 +429,6 @@ class State:
     }
 
 
-def _packed(outcome: Outcome) -> bytes:
-    """Write an outcome down, the same way in every process."""
-    error, value = outcome
-    if type(value) is list and value and type(value[0]) is Appended:
-        # For every batch: as text they would cost more than all else that is done for them.
-        return struct.pack(f"<{len(value) * _APPENDED_FIELDS}q", *chain.from_iterable(value))
-    return f"{int(error)}:{value}".encode()
-
-
-_APPENDED_FIELDS: Final = len(Appended._fields)
 _WITHOUT_WRITER: Final = (
     broker_events.ClusterCreated,
     broker_events.BrokerRegistered,

@@ -1,0 +1,74 @@
+"""The digest of the state: a rolling checksum over the outcomes of all entries that counted.
+
+Every entry carries its writer's digest, so replicas find out when they differ. What goes into the
+digest depends on the feature level alone: all programs must compute the same one at a level
+(docs/designs/0011-digests-and-upgrades.md).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final
+
+from rookery.cluster.state.outcome import Appended, Outcome
+from rookery.records.crc import checksum
+
+PACKED: Final = 2
+"""The feature level from which on outcomes are packed by their fields instead of their text."""
+
+_APPENDED_FIELDS: Final = len(Appended._fields)
+_HEAD: Final = struct.Struct("<qI")
+_SIZE: Final = struct.Struct("<I")
+
+
+def advance(digest: int, level: int, number: int, outcomes: Sequence[Outcome]) -> int:
+    """Return the digest after an entry that counted."""
+    if level >= PACKED:
+        packed = [_HEAD.pack(number, len(outcomes)), *map(_packed, outcomes)]
+        return checksum(b"".join(packed), digest)
+    return checksum(b";".join((b"%d" % number, *map(_text, outcomes))), digest)
+
+
+def pack(value: Any) -> bytes:
+    """Write a value by its type and content: names of classes and fields do not matter.
+
+    Raises:
+        TypeError: outcomes have no such values.
+    """
+    if value is None:
+        return b"n"
+    if isinstance(value, int):  # also bool and the codes of errors
+        data = int(value).to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+        return b"i" + _SIZE.pack(len(data)) + data
+    if isinstance(value, str):
+        data = value.encode()
+        return b"s" + _SIZE.pack(len(data)) + data
+    if isinstance(value, bytes):
+        return b"b" + _SIZE.pack(len(value)) + value
+    if isinstance(value, list | tuple):
+        return b"l" + _SIZE.pack(len(value)) + b"".join(map(pack, value))
+    raise TypeError(f"an outcome cannot have a {type(value).__name__}")
+
+
+def _packed(outcome: Outcome) -> bytes:
+    error, value = outcome
+    if _is_appended(value):
+        return b"a" + _SIZE.pack(len(value)) + _fields(value)
+    return pack(error) + pack(value)
+
+
+def _text(outcome: Outcome) -> bytes:
+    """Write an outcome as feature level 1 does: by its text, so class names are part of it."""
+    error, value = outcome
+    return _fields(value) if _is_appended(value) else f"{int(error)}:{value}".encode()
+
+
+def _is_appended(value: Any) -> bool:
+    return type(value) is list and bool(value) and type(value[0]) is Appended
+
+
+def _fields(value: list[Appended]) -> bytes:
+    # For every batch: one by one they would cost more than all else that is done for them.
+    return struct.pack(f"<{len(value) * _APPENDED_FIELDS}q", *chain.from_iterable(value))

@@ -1,0 +1,117 @@
+"""Cluster logs of past releases: entries, and the states that those releases computed from them.
+
+Run as a program it records the log of this program's feature level. A file that exists is never
+recorded again: see docs/designs/0011-digests-and-upgrades.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+from random import Random
+from struct import Struct
+from typing import NamedTuple
+
+from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
+from rookery.cluster.events.catalog import EVENTS
+from rookery.cluster.events.imports import SegmentsImported
+from rookery.cluster.events.sinks import SinkCommitted, SinkPartStaged, StagedRun
+from rookery.cluster.state.image import write_image
+from rookery.cluster.state.state import FEATURE_LEVEL, State
+from rookery.testing.messages import random_message
+from rookery.wire.message import Message
+from tests.cluster.histories import Historian
+
+_FOLDER = Path(__file__).parent
+_SIZE = Struct("<I")
+_LENGTH = 900
+_SNAPSHOT = 500
+
+
+class Recording(NamedTuple):
+    """A log, and the images of its state after the 500th and after the last entry."""
+
+    snapshot: bytes
+    last: bytes
+    entries: list[bytes]
+
+
+def load(level: int) -> Recording:
+    """Read what a program of a feature level has recorded."""
+    data, blobs = gzip.decompress(_file(level).read_bytes()), []
+    while data:
+        [size] = _SIZE.unpack_from(data)
+        blobs.append(data[_SIZE.size : _SIZE.size + size])
+        data = data[_SIZE.size + size :]
+    return Recording(blobs[0], blobs[1], blobs[2:])
+
+
+def record(level: int, length: int = _LENGTH) -> Recording:
+    """Make up a log with every kind of event."""
+    historian, state, random = Historian(level, level), State(), Random(level)
+    entries: list[bytes] = []
+    snapshot = b""
+    for number in range(1, length + 1):
+        is_ours = number % 5 == 0 and bool(state.brokers.sequences)
+        data = _rare_entry(state, random) if is_ours else historian.entry(state)
+        entry = read_entry(number, data)
+        state.apply(number, entry, read_events(number, entry))
+        entries.append(data)
+        if number == _SNAPSHOT:
+            snapshot = write_image(state)
+    return Recording(snapshot, write_image(state), entries)
+
+
+def _rare_entry(state: State, random: Random) -> bytes:
+    """Return an entry of events that histories do not have."""
+    incarnation = random.choice(sorted(state.brokers.sequences))
+    sequence = state.brokers.sequences[incarnation] + 1
+    writer = Writer(incarnation, sequence, 1_700_000_000_000, state.applied, state.digest)
+    return write_entry(writer, [_rare_event(state, random) for _ in range(3)])
+
+
+def _rare_event(state: State, random: Random) -> Message:
+    topics = [*state.topics.by_id, bytes(16)]
+    identity = 5 << 24 | 1 << 23 | random.randrange(6)
+    batch = random.randrange(40)
+    choice = random.randrange(4)
+    if choice == 0:
+        runs = [
+            StagedRun(
+                topic_id=random.choice(topics), partition=0, size=9, records=3, max_timestamp=1
+            )
+        ]
+        return SinkPartStaged(
+            sink_id="s", query_id="q", batch_id=batch, object_id=identity, part=0, parts=1,
+            position=7, runs=runs,
+        )  # fmt: skip
+    if choice == 1:
+        return SinkCommitted(
+            sink_id="s", query_id="q", batch_id=batch, object_ids=[*state.sinks.staged][:1],
+            source_offsets="o", takes_over=random.random() < 0.5,
+        )  # fmt: skip
+    if choice == 2:
+        return SegmentsImported(
+            topic_id=random.choice(topics), partition=0, base_offset=0, segments=[]
+        )
+    kinds = [kind for kind in EVENTS.values() if kind.__name__ not in _LEVELS]
+    kind = random.choice(kinds)
+    assert kind.VERSIONS is not None
+    return random_message(kind, kind.VERSIONS[-1], random)
+
+
+_LEVELS = ("ClusterCreated", "FeatureLevelRaised", "PartitionsAdded", "TopicCreated")
+
+
+def _file(level: int) -> Path:
+    return _FOLDER / f"clusterlog-{level}.bin.gz"
+
+
+if __name__ == "__main__":
+    file = _file(FEATURE_LEVEL)
+    if file.exists():
+        sys.exit(f"{file} exists: a level's log is recorded once")
+    made = record(FEATURE_LEVEL)
+    blobs = (made.snapshot, made.last, *made.entries)
+    file.write_bytes(gzip.compress(b"".join(_SIZE.pack(len(one)) + one for one in blobs), mtime=0))
