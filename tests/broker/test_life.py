@@ -30,10 +30,15 @@ from rookery.log import snapshots
 from rookery.log.settings import RewriteSettings
 from rookery.net.upstream import connect
 from rookery.testing.cluster import FaultyLog
+from rookery.testing.ports import free_port
 from rookery.testing.wait import wait_until_async
 from rookery.wire.message import Message
+from rookery.wire.messages.create_topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
-from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from rookery.wire.messages.metadata import METADATA, MetadataRequest
 from rookery.wire.messages.produce import PartitionProduceResponse
 from rookery.wire.messages.update_features import (
@@ -194,12 +199,16 @@ async def kill(broker: Broker) -> None:
     broker.node_lock.close()
 
 
-async def owner_elsewhere(broker: Broker, node_id: int) -> Replica:
-    """Register a broker that shares the cluster log with ours, but not its locks."""
+async def owner_elsewhere(broker: Broker, node_id: int, port: int | None = None) -> Replica:
+    """Register a broker that shares the cluster log with ours, but not its locks.
+
+    Unless a port is given, something listens at its address.
+    """
+    port = broker.listener.port if port is None else port
     replica = broker.storage.replica(SystemClock())
     await replica.open()
     await replica.register(
-        BrokerRegistered(process_id=bytes(16), node_id=node_id, host="h", port=1)
+        BrokerRegistered(process_id=bytes(16), node_id=node_id, host="127.0.0.1", port=port)
     )
     return replica
 
@@ -243,10 +252,18 @@ async def test_a_node_id_of_another_host_is_refused_while_its_owner_writes(start
             await asyncio.sleep(0.01)
 
     beats = asyncio.create_task(beat())
-    with pytest.raises(ConfigError, match="node id 2 is in use by the live broker at h:1"):
+    with pytest.raises(ConfigError, match="node id 2 is in use by the live broker at"):
         await start(node_id=2, session_timeout_ms=3_600_000)
     beats.cancel()
     assert owner.state.brokers.by_node[2].incarnation == owner.incarnation
+    await owner.close()
+
+
+async def test_a_node_id_of_another_host_is_taken_if_nothing_listens_there(start: Start) -> None:
+    first, _ = await start(node_id=1)
+    owner = await owner_elsewhere(first, 2, free_port())
+    second, _ = await start(node_id=2, session_timeout_ms=3_600_000, beat_interval_ms=50)
+    assert second.services.node_id == 2
     await owner.close()
 
 
@@ -279,7 +296,7 @@ async def test_a_broker_that_slept_through_its_expiry_joins_under_another_id(sta
     await second.replica.propose([BrokerExpired(incarnation=old, last_sequence=last)])
     other = await owner_elsewhere(second, -1)
     await second.replica.barrier()
-    assert second.replica.state.brokers.by_node[node_id].host == "h"
+    assert second.replica.state.brokers.by_node[node_id].incarnation == other.incarnation
     assert isinstance(second.storage, Storage)
     # The log is trimmed: the first broker reads of none of this, only a snapshot.
     await snapshots.save(second.storage.store, second.replica.state)
@@ -326,12 +343,11 @@ async def test_a_broker_that_stops_leaves_before_it_closes(
     assert answers[1].error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert leader_of(answers[1]) == 2
     # What this broker cannot decide any more ends the connection: clients ask elsewhere.
+    new = CreatableTopic(
+        name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
     with pytest.raises(Error):
-        await line.ask(
-            INIT_PRODUCER_ID,
-            4,
-            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1),
-        )
+        await line.ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics=[new], timeout_ms=10_000))
     may_close.set()
     await stopping
     line.upstream.close()

@@ -18,10 +18,12 @@ from rookery.cluster.events.brokers import (
 )
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
+from rookery.net.reach import Reach
 from rookery.testing.clock import ManualClock
 from rookery.testing.cluster import FaultyLog
 
 SESSION_MS = 10_000
+BEAT_MS = 1_000
 _names = count(1)
 
 
@@ -80,4 +82,58 @@ async def test_clocks_of_processes_that_left_are_forgotten() -> None:
     await membership.look()
     assert list(membership._skews) == [other.incarnation]
     for replica in (own, other):
+        await replica.close()
+
+
+async def silent_broker(
+    result: Reach, beats: float
+) -> tuple[Membership, Replica, Replica, list[tuple[str, int]]]:
+    """Return an observer of a broker that has been silent for this many beats."""
+    clock, url = ManualClock(), f"memory:membership-{next(_names)}"
+    observer, _ = await join(url, 1, clock)
+    other, _ = await join(url, 2, clock)
+    tried: list[tuple[str, int]] = []
+
+    async def reach(host: str, port: int) -> Reach:
+        tried.append((host, port))
+        return result
+
+    settings = BrokerSettings(session_timeout_ms=SESSION_MS, beat_interval_ms=BEAT_MS)
+    membership = Membership(observer, clock, settings, reach)
+    await observer.barrier()
+    assert await membership.look() == []
+    clock.advance(int(beats * BEAT_MS))
+    return membership, observer, other, tried
+
+
+@pytest.mark.parametrize(
+    ("result", "beats", "is_expired"),
+    [
+        (Reach.REFUSED, 2.4, False),
+        (Reach.REFUSED, 2.5, True),
+        (Reach.SILENT, 4.9, False),
+        (Reach.SILENT, 5, True),
+        (Reach.UNKNOWN, 9.9, False),
+        (Reach.OPEN, 9.9, False),
+        (Reach.OPEN, 10, True),
+    ],
+)
+async def test_a_silent_broker_is_expired_early_only_if_nothing_listens(
+    result: Reach, beats: float, *, is_expired: bool
+) -> None:
+    membership, observer, other, tried = await silent_broker(result, beats)
+    expired = await membership.look()
+    assert expired == ([other.incarnation] if is_expired else [])
+    # A broker that beats is not tried, nor is one whose session is over.
+    assert tried == ([("h", 2)] if 2.5 <= beats < 10 else [])
+    for replica in (observer, other):
+        await replica.close()
+
+
+async def test_an_observer_that_slept_expires_nobody_that_wrote_meanwhile() -> None:
+    membership, observer, other, tried = await silent_broker(Reach.REFUSED, 30)
+    await other.propose([BrokerBeat()])
+    assert await membership.look() == []
+    assert not tried
+    for replica in (observer, other):
         await replica.close()

@@ -17,7 +17,7 @@ from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.groups.kinds import Kinds
 from rookery.broker.groups.removal import OffsetRetention
-from rookery.broker.membership import Membership
+from rookery.broker.membership import MEMBERS_MS, Membership
 from rookery.broker.nodeclaim import NodeClaim
 from rookery.broker.nodelock import NodeLock
 from rookery.broker.opening import open_storage
@@ -258,9 +258,7 @@ class Broker:
     def _open_node_lock(self) -> None:
         path, boot_id = self.storage.node_lock(self.replica.state.cluster_id)
         self.node_lock = NodeLock(path, boot_id, self._random)
-        self._node_claim = NodeClaim(
-            self.replica, self._clock, self.node_lock, self.settings.session_timeout_ms
-        )
+        self._node_claim = NodeClaim(self.replica, self._clock, self.node_lock, self.settings)
 
     def _address(self) -> Address:
         """Return the address for clients."""
@@ -345,7 +343,8 @@ class Broker:
     def _begin_chores(self) -> None:
         settings, chores = self.settings, self.chores
         chores.every(settings.beat_interval_ms, "beat", self.membership.beat)
-        chores.every(settings.beat_interval_ms, "looking for the dead", self.membership.look)
+        look_ms = min(settings.beat_interval_ms, MEMBERS_MS)
+        chores.every(look_ms, "looking for the dead", self.membership.look)
         chores.every(LOOK_MS, "looking for what is stuck", self.stalls.look)
         chores.every(1000, "upkeep of what this broker writes", self._look_after)
         if not settings.read_only:

@@ -3,13 +3,18 @@
 An expiry names what was seen of the other (its last sequence), is timed on this process's own
 monotonic clock, and is proposed only after a barrier: an observer that slept would otherwise take
 everybody for dead. A broker whose clock is far from the others' expires nobody.
+
+A broker that has missed beats is expired before its session is over if nothing listens at its
+address any more. A killed broker is therefore replaced within seconds, and a busy one keeps its
+whole session.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from statistics import median_low
-from typing import Final
+from typing import Final, NamedTuple
 
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock
@@ -19,18 +24,39 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Applied
 from rookery.cluster.state.topics import leader_of
 from rookery.errors import ErrorCode
+from rookery.net.reach import Reach, reach
 
 log = logging.getLogger(__name__)
 
 MAX_SKEW_MS: Final = 10_000
+MEMBERS_MS: Final = 500
+"""How often to look for brokers that are gone, at most."""
+SUSPECT_BEATS: Final = 2.5
+"""Beats that a broker may miss before its address is tried."""
+# … and before it is expired because its host does not answer.
+_UNREACHABLE_BEATS: Final = 5
 _CARETAKER: Final = b"the caretaker..."
+
+
+Reacher = Callable[[str, int], Awaitable[Reach]]
+
+
+class _Silence(NamedTuple):
+    """The last entry of an incarnation, and how long ago it was seen."""
+
+    sequence: int
+    ms: int
 
 
 class Membership:
     """What this process knows of the others' lives, by its own clock."""
 
-    def __init__(self, replica: Replica, clock: Clock, settings: BrokerSettings) -> None:
+    def __init__(
+        self, replica: Replica, clock: Clock, settings: BrokerSettings, reach: Reacher = reach
+    ) -> None:
+        """Know of nobody yet; `reach` tries whether a process listens at an address."""
         self._replica = replica
+        self._reach = reach
         self._clock = clock
         self._settings = settings
         self._heard: dict[int, tuple[int, int]] = {}
@@ -72,17 +98,22 @@ class Membership:
 
     async def look(self) -> list[int]:
         """Expire those of whom nothing was heard for too long; return their incarnations."""
-        if not self._silent():
+        suspects = self._silent()
+        dead = {one for one, silence in suspects.items() if await self._is_dead(one, silence.ms)}
+        if not dead:
             return []
         # What they said meanwhile may only not have been read here.
         await self._replica.barrier()
-        gone = self._silent()
+        gone = {one: silence for one, silence in self._silent().items() if one in dead}
         if not gone:
             return []
         if not self.is_clock_sound:
             log.error("this broker's clock is off by more than %d ms", MAX_SKEW_MS)
             return []
-        events = [BrokerExpired(incarnation=one, last_sequence=last) for one, last in gone.items()]
+        events = [
+            BrokerExpired(incarnation=one, last_sequence=silence.sequence)
+            for one, silence in gone.items()
+        ]
         outcomes = await self._replica.propose_all(events)
         # One that has written since, or that another broker expired first, is not expired by us.
         expired = [
@@ -91,23 +122,42 @@ class Membership:
             if outcome.error is ErrorCode.NONE
         ]
         for incarnation in expired:
-            log.warning("incarnation %d was silent for too long and is expired", incarnation)
+            seconds = gone[incarnation].ms / 1000
+            log.warning("incarnation %d is expired after %.1f s of silence", incarnation, seconds)
         return expired
 
-    def _silent(self) -> dict[int, int]:
-        """Return who has been silent for too long, with the last sequence heard."""
+    async def _is_dead(self, incarnation: int, silent_ms: int) -> bool:
+        """Judge by the silence, and before the session is over by whether a process listens.
+
+        A busy process may be silent for as long as its session, but the kernel takes connections
+        for it all the while.
+        """
+        settings = self._settings
+        if silent_ms >= settings.session_timeout_ms:
+            return True
+        broker = self._replica.state.brokers.of(incarnation)
+        if broker is None:
+            return False
+        result = await self._reach(broker.host, broker.port)
+        if result is Reach.SILENT:
+            return silent_ms >= settings.beat_interval_ms * _UNREACHABLE_BEATS
+        return result is Reach.REFUSED
+
+    def _silent(self) -> dict[int, _Silence]:
+        """Return the others that have missed beats."""
         now = self._clock.monotonic_ms()
+        least_ms = min(
+            self._settings.session_timeout_ms,
+            int(self._settings.beat_interval_ms * SUSPECT_BEATS),
+        )
         live = self._replica.state.brokers.sequences
         self._heard = {one: seen for one, seen in self._heard.items() if one in live}
         self._skews = {one: skew for one, skew in self._skews.items() if one in live}
-        gone: dict[int, int] = {}
+        silent: dict[int, _Silence] = {}
         for incarnation, sequence in live.items():
             seen = self._heard.get(incarnation)
             if seen is None or seen[0] != sequence:
                 self._heard[incarnation] = (sequence, now)
-            elif (
-                now - seen[1] >= self._settings.session_timeout_ms
-                and incarnation != self._replica.incarnation
-            ):
-                gone[incarnation] = sequence
-        return gone
+            elif now - seen[1] >= least_ms and incarnation != self._replica.incarnation:
+                silent[incarnation] = _Silence(sequence, now - seen[1])
+        return silent

@@ -1,8 +1,9 @@
 """Refuses a node id that a live broker has, before this process registers with it.
 
 owner with our lock file    its lock decides at once: a killed broker comes back without a wait
-any other owner             an entry that it writes proves that it lives; after a session of
-                            silence it counts as dead, as it does for every other broker
+any other owner             an entry that it writes proves that it lives; after some beats of
+                            silence it is dead if nothing listens at its address, after a
+                            session in any case
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import asyncio
 import logging
 from typing import Final
 
+from rookery.broker.membership import SUSPECT_BEATS
 from rookery.broker.nodelock import NodeLock
+from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.brokers import Broker
 from rookery.errors import ConfigError
+from rookery.net.reach import Reach, reach
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +29,14 @@ _LOOK_SECONDS: Final = 0.05
 class NodeClaim:
     """Decides whether this process may register with a node id."""
 
-    def __init__(self, replica: Replica, clock: Clock, lock: NodeLock, session_ms: int) -> None:
+    def __init__(
+        self, replica: Replica, clock: Clock, lock: NodeLock, settings: BrokerSettings
+    ) -> None:
         self._replica = replica
         self._clock = clock
         self._lock = lock
-        self._session_ms = session_ms
+        self._session_ms = settings.session_timeout_ms
+        self._suspect_ms = int(settings.beat_interval_ms * SUSPECT_BEATS)
 
     async def claim(self, node_id: int) -> None:
         """Return when the node id has no live owner.
@@ -58,7 +65,7 @@ class NodeClaim:
         is_over = False
         while not is_over:
             await asyncio.sleep(_LOOK_SECONDS)
-            is_over = self._clock.monotonic_ms() - began_ms >= self._session_ms
+            is_over = await self._is_dead(owner, self._clock.monotonic_ms() - began_ms)
             if is_over:
                 # What the owner wrote may only not have been read here.
                 await self._replica.barrier()
@@ -67,6 +74,13 @@ class NodeClaim:
                 return
             if now != sequence:
                 raise _in_use(owner.node_id, f"the live broker at {owner.host}:{owner.port}")
+
+    async def _is_dead(self, owner: Broker, silent_ms: int) -> bool:
+        if silent_ms < min(self._suspect_ms, self._session_ms):
+            return False
+        if silent_ms >= self._session_ms:
+            return True
+        return await reach(owner.host, owner.port) is Reach.REFUSED
 
     def _sequence(self, owner: Broker) -> int | None:
         return self._replica.state.brokers.sequences.get(owner.incarnation)

@@ -80,9 +80,10 @@ class BrokerSettings:
     max_connections: int = field(default=10_000, metadata={"min": 1})
     """Clients at the same time."""
     session_timeout_ms: int = field(default=10_000, metadata={"min": 1})
-    """After so long without a word a broker is taken for dead by the others."""
-    beat_interval_ms: int = field(default=3_000, metadata={"min": 1})
-    """How often a broker that has nothing else to say shows that it lives."""
+    """After this long without an entry the others expire a broker; much sooner, after two beats and
+    a half, if nothing listens at its address."""
+    beat_interval_ms: int = field(default=1_000, metadata={"min": 1})
+    """How often a broker that writes nothing else shows that it lives."""
     stall_timeout_ms: int = field(default=5_000, metadata={"min": 1})
     """Readiness and the log report a store, cluster log or disk without an answer for this long."""
     upkeep_interval_ms: int = field(default=10_000, metadata={"min": 1})
