@@ -136,9 +136,13 @@ async def test_a_stopped_process_that_holds_the_lock_is_reported(
     calm, log = opened(), opened(patience=1.0)
     with child("hold", path.with_name("cluster.sqlite.peers")) as holder:
         assert await line(holder) == "held"
-        with pytest.raises(Unavailable, match="another process has held the log"):
+        with pytest.raises(Unavailable, match=f"process {holder.pid} holds it$"):
             await log.append(b"never")
-        with pytest.raises(Unavailable, match="another process has held the log"):
+        holder.send_signal(signal.SIGSTOP)
+        advice = (
+            rf"another process has held the log .* stopped: continue it \(kill -CONT {holder.pid}"
+        )
+        with pytest.raises(Unavailable, match=advice):
             opened(patience=1.0)
         assert await log.head() == 0
     # What was given up stays given up.

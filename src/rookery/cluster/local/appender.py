@@ -20,7 +20,7 @@ from typing import Final, TypeVar, cast
 
 from rookery.cluster.local.database import Database, sync_folder, translated
 from rookery.cluster.local.doorbell import Bell, Ringer
-from rookery.cluster.local.turnstile import Turnstile
+from rookery.cluster.local.turnstile import Turnstile, describe_holder
 from rookery.cluster.local.worker import settle
 from rookery.cluster.port import Durability
 from rookery.errors import Error, Unavailable
@@ -138,10 +138,10 @@ class Appender:
             return not job.future.cancelled()
 
     def _locked(self) -> Unavailable:
+        unknown = f"look for a stopped process that has {self._folder / 'lock'} open"
         return Unavailable(
             f"{self._path}: another process has held the log for {self._patience:g} s, or the "
-            f"disk hangs; nothing was done. Look for a stopped process that has "
-            f"{self._folder / 'lock'} open"
+            f"disk hangs; nothing was done: {describe_holder(self._folder) or unknown}"
         )
 
     # In the thread.

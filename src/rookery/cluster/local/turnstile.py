@@ -11,6 +11,9 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
+from typing import Final
+
+_LOCKS: Final = Path("/proc/locks")
 
 
 class Turnstile:
@@ -49,3 +52,22 @@ class Turnstile:
         """Let go of the files, and of the lock if it is held."""
         os.close(self._gate)
         os.close(self._lock)
+
+
+def describe_holder(folder: Path) -> str:
+    """Say which process holds the lock, and whether it is stopped; empty if that is not known.
+
+    The lock is not taken away from a process that is stopped: it may be in the middle of a commit,
+    and SQLite would let two writers spoil the file.
+    """
+    try:
+        inode = (folder / "lock").stat().st_ino
+        held = [line.split() for line in _LOCKS.read_text().splitlines() if "->" not in line]
+        [pid] = [one[4] for one in held if one[1] == "FLOCK" and one[5].endswith(f":{inode}")]
+        # After the command, which may have any characters in it.
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, ValueError, IndexError):
+        return ""
+    if state in {"T", "t"}:
+        return f"process {pid} holds it and is stopped: continue it (kill -CONT {pid}) or end it"
+    return f"process {pid} holds it"
