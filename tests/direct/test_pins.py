@@ -9,10 +9,13 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from rookery.clock import SystemClock, Time
+from rookery.cluster.events.brokers import ConfigChange
+from rookery.cluster.events.topics import TopicCreated
 from rookery.direct.grouped import publish
 from rookery.direct.pins import Pins
 from rookery.errors import ApiError
 from rookery.testing.wait import wait_until
+from rookery.wire.message import Message
 from tests.direct.logs import (
     COMPACT,
     Cluster,
@@ -108,6 +111,30 @@ def test_a_pin_moves_on_now_and_then_and_never_too_late(tmp_path: Path) -> None:
         assert not pins.have_lapsed()
         log.run(pins.release())
         assert held() == []
+
+
+def test_pins_of_more_topics_than_an_entry_holds(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with cluster.broker():
+        pass
+    compacted = [ConfigChange(name="cleanup.policy", value="compact")]
+    topics: list[Message] = [
+        TopicCreated(
+            topic_id=number.to_bytes(16, "big"),
+            name=f"t{number}",
+            partitions=1,
+            replication_factor=1,
+            configs=compacted,
+        )
+        for number in range(1, 4_001)
+    ]
+    with cluster.log as log:
+        log.run(log.log.propose_all(topics))
+        pins = Pins(log.log, 3_600_000)
+        log.run(pins.hold([topic.id for topic in log.log.state.topics]))
+        assert sum(bool(topic.pins) for topic in log.log.state.topics) == len(topics)
+        log.run(pins.release())
+        assert not any(topic.pins for topic in log.log.state.topics)
 
 
 class MovedClock(SystemClock):

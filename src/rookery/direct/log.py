@@ -239,6 +239,15 @@ class DirectLog:
         await self.numbers()
         return await self.replica.propose(events, payload)
 
+    async def propose_all(self, events: Sequence[Message]) -> list[Outcome]:
+        """Have a list of any length happen, as `Replica.propose_all` does: it is not atomic.
+
+        Raises:
+            Fenced, Unavailable: as `propose`, for a part of the list.
+        """
+        await self.numbers()
+        return await self.replica.propose_all(events)
+
     async def close(self) -> None:
         """Leave the cluster, if we joined it, and let everything go."""
         if self._beating is not None:

@@ -135,7 +135,7 @@ class Pins:
         old = sorted(self._held.keys() - chosen.keys())
         events += [TopicUnpinned(topic_id=one, pin_id=self._id) for one in old]
         if events:
-            await self._log.propose(events)
+            await self._log.propose_all(events)
         self._held = {one: new.get(one) or self._held[one] for one in chosen}
 
     def _is_stale(self, held: _Held | None, starts: Mapping[int, int] | None, now: int) -> bool:
