@@ -11,6 +11,7 @@ import pytest
 
 from rookery.broker import broker as broker_module
 from rookery.broker.broker import Broker
+from rookery.broker.serve import give_up
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage import Storage
 from rookery.client import Client, TopicPartition
@@ -25,7 +26,8 @@ from rookery.cluster.events.brokers import (
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import FEATURE_LEVEL
-from rookery.errors import ConfigError, Corrupt, Error, ErrorCode, Unavailable
+from rookery.errors import ConfigError, Conflict, Corrupt, Error, ErrorCode, Unavailable
+from rookery.formats.keys import journal_name, object_id
 from rookery.log import snapshots
 from rookery.log.settings import RewriteSettings
 from rookery.net.upstream import connect
@@ -67,7 +69,11 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
                 "caretaker": "inline",
             }
             broker = Broker(BrokerSettings(**(values | changes)))  # type: ignore[arg-type] # by name
-            await broker.start()
+            try:
+                await broker.start()
+            except BaseException:
+                await give_up(broker, None)
+                raise
             stack.push_async_callback(stop, broker)
             client = Client(f"127.0.0.1:{broker.listener.port}")
             await stack.enter_async_context(client)
@@ -439,6 +445,30 @@ async def test_what_the_machine_lost_is_a_gap_and_never_wrong_bytes(
     third, client = await start()
     assert third.lost_records == 0
     assert await read(client, "t") == [0, 2, 4, 5]
+
+
+@pytest.mark.parametrize("durability", ["os", "disk"])
+async def test_a_cluster_log_that_lost_its_end_gives_no_incarnation_twice(
+    start: Start, tmp_path: Path, durability: str
+) -> None:
+    broker, client = await start(durability=durability)
+    await client.create_topic("t", 1)
+    await fill(client, "t", range(3))
+    await stop(broker)
+    # The next two registrations were made before the power cut, and wrote journals.
+    lost = [broker.replica.state.applied + 1, broker.replica.state.applied + 2]
+    for incarnation in lost:
+        (tmp_path / "data" / "journal" / journal_name(object_id(incarnation, 0))).touch()
+
+    if durability == "disk":
+        with pytest.raises(Conflict, match="exists already"):
+            await start(durability=durability)
+        return
+    again, client = await start(durability=durability)
+
+    assert again.replica.incarnation not in lost
+    await fill(client, "t", range(3, 6))
+    assert await read(client, "t") == list(range(6))
 
 
 async def test_two_that_begin_a_cluster_at_the_same_time_are_one_cluster(

@@ -45,6 +45,15 @@ def test_the_defaults_are_the_embedded_broker(capsys: pytest.CaptureFixture[str]
     assert found["workers"] == 1
 
 
+def test_a_table_that_belongs_to_no_part_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text('[clusters.prod]\nstore = "s3://b"\n\n[brokr]\npartitions = 3\n')
+    assert cli.main(["broker", "--config", str(file), "--print-config"]) == 2
+    assert f"brokr: unknown; did you mean broker? ({file}:4)" in capsys.readouterr().err
+
+
 def test_flags_win_over_the_environment_and_that_over_files(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
 from rookery.cluster.state.state import FEATURE_LEVEL, Applied
-from rookery.errors import ConfigError, Error, Unavailable
+from rookery.errors import ConfigError, Conflict, Error, Unavailable
 from rookery.log.journal import Journal
 from rookery.log.medium import JournalMedium
 from rookery.log.survey import Survey
@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 _OFFSETS_INTERVAL_MS: Final = 600_000
 _CLAIMS_INTERVAL_MS: Final = 1_000
 _REJOIN_SECONDS: Final = 1.0
+# Numbers of incarnations that a power cut may have made to be given again.
+_REGISTRATIONS: Final = 100
 # A broker that has left answers until no request has come for a while, but no longer than this.
 _SEND_ON_SECONDS: Final = 1.0
 _QUIET_SECONDS: Final = 0.15
@@ -262,8 +264,8 @@ class Broker:
 
     def _address(self) -> Address:
         """Return the address for clients."""
-        text = self.settings.advertise or self.settings.listen
-        address = parse_address(text, "advertise", lowest_port=0)
+        name = "advertise" if self.settings.advertise else "listen"
+        address = parse_address(getattr(self.settings, name), name, lowest_port=0)
         if self.settings.advertise or not self.listeners:
             return address
         return Address(address.host, self.listener.port)
@@ -282,23 +284,44 @@ class Broker:
 
     async def _join(self, node_id: int) -> None:
         """Register, and write under the name of the new incarnation from now on."""
-        address = self._address()
-        incarnation = await self.replica.register(
-            BrokerRegistered(
-                process_id=self.node_lock.new_process_id(),
-                node_id=node_id,
-                host=address.host,
-                port=address.port,
-                rack=self.settings.rack or None,
-            )
-        )
-        self.numbers = Numbers(incarnation)
-        self.medium = self.storage.medium(self.settings, self.replica, self._clock, self.numbers)
+        incarnation = await self._register(node_id)
         self.services.writer.use(self.medium)
         broker = self.replica.state.brokers.of(incarnation)
         self.services.node_id = broker.node_id if broker else -1
         self._hold_node_lock()
         log.info("broker %d serves on port %d", self.services.node_id, self.listener.port)
+
+    async def _register(self, node_id: int) -> int:
+        """Return a new incarnation, and open where its flushes go.
+
+        Raises:
+            Conflict: journals of that incarnation exist, so the cluster log is not this folder's.
+        """
+        address = self._address()
+        tries = _REGISTRATIONS if self.settings.durability == "os" else 1
+        while True:
+            tries -= 1
+            incarnation = await self.replica.register(
+                BrokerRegistered(
+                    process_id=self.node_lock.new_process_id(),
+                    node_id=node_id,
+                    host=address.host,
+                    port=address.port,
+                    rack=self.settings.rack or None,
+                )
+            )
+            self.numbers = Numbers(incarnation)
+            try:
+                self.medium = self.storage.medium(
+                    self.settings, self.replica, self._clock, self.numbers
+                )
+            except Conflict as error:
+                if not tries:
+                    raise
+                # A power cut can take the end of the cluster log and leave the journals.
+                log.warning('registering again, as durability is "os": %s', error)
+            else:
+                return incarnation
 
     def _node_id(self, host: str, port: int) -> int:
         """Return the node id of the broker that had our address, if none is set.

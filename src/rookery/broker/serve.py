@@ -113,10 +113,10 @@ async def serve(settings: BrokerSettings, stop: Stop, when_ready: Callable[[Serv
     try:
         http = await serve_http(observer, settings.http_listen)
         if not await _start(broker, stop):
-            await _give_up(broker, http)
+            await give_up(broker, http)
             return OK
     except BaseException:
-        await _give_up(broker, http)
+        await give_up(broker, http)
         raise
     observer.is_started = True
     heap.keep()
@@ -206,7 +206,7 @@ async def _until_stop(broker: Broker, stop: Stop) -> int:
     return FAILED
 
 
-async def _give_up(broker: Broker, http: HttpServer | None) -> None:
+async def give_up(broker: Broker, http: HttpServer | None) -> None:
     """Close what a start that failed has opened: an open port could keep the loop from closing."""
     try:
         async with asyncio.timeout(_GIVE_UP_SECONDS):

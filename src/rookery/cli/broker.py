@@ -51,10 +51,17 @@ def add(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the settings, or serve until told to stop."""
     from rookery.broker.kafkafile import KafkaFile, read_kafka_file  # noqa: PLC0415 (when it runs)
-    from rookery.config.load import config_files, load  # noqa: PLC0415
+    from rookery.config.load import SECTIONS, config_files, load  # noqa: PLC0415
 
     kafka = read_kafka_file(Path(args.properties)) if args.properties else KafkaFile()
-    loaded = load(BrokerSettings, SECTION, args, files=config_files(args), more=kafka.given)
+    loaded = load(
+        BrokerSettings,
+        SECTION,
+        args,
+        files=config_files(args),
+        sections=SECTIONS,
+        more=kafka.given,
+    )
     for warning in (*loaded.warnings, *kafka.warnings):
         print(f"rookery broker: {warning}", file=sys.stderr)
     if args.print_config:

@@ -43,9 +43,10 @@ def load_settings(args: argparse.Namespace) -> BrokerSettings:
     from dataclasses import replace  # noqa: PLC0415 (only when it runs)
 
     from rookery.broker.settings import BrokerSettings  # noqa: PLC0415
-    from rookery.config.load import config_files, load  # noqa: PLC0415
+    from rookery.config.load import SECTIONS, config_files, load  # noqa: PLC0415
 
-    settings = load(BrokerSettings, "broker", args, files=config_files(args)).settings
+    files = config_files(args)
+    settings = load(BrokerSettings, "broker", args, files=files, sections=SECTIONS).settings
     if hasattr(args, _dest("data")) and not hasattr(args, _dest("store")):
         return replace(settings, store="", cluster="")
     return settings

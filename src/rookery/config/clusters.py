@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from rookery.config.load import DEFAULT, config_files, load
+from rookery.config.load import DEFAULT, SECTIONS, config_files, load
 from rookery.config.sources import TomlFile
 from rookery.errors import ConfigError
 
@@ -44,7 +44,7 @@ def load_cluster(
     files = config_files(environ=environ) if files is None else files
     if _NAME.fullmatch(name) is None:
         raise ConfigError(f"cluster {name[:80]!r}: a name has 1 to 64 of a-z, A-Z, 0-9, '_', '-'")
-    loaded = load(cls, f"{SECTION}.{name}", environ=environ, files=files)
+    loaded = load(cls, f"{SECTION}.{name}", environ=environ, files=files, sections=SECTIONS)
     if all(source == DEFAULT for source in loaded.sources.values()):
         raise ConfigError(_unknown(name, files))
     return loaded.settings
