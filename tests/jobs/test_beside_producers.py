@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from rookery import jobs
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
@@ -160,6 +162,7 @@ def test_merge_beside_producers(spark: SparkSession, tmp_path: Path) -> None:
         check_clean(place)
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_a_compaction_that_is_killed_goes_on(place: Place) -> None:
     create(place, "t", 12, cleanup_policy="compact")
     fill(place, "t", [rows(6_000, start) for start in range(0, 24_000, 6_000)])

@@ -165,6 +165,7 @@ def test_files_that_do_not_go_together_are_refused(
         assert not contents(place, folder)
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_an_import_that_is_killed_goes_on(place: Place, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
