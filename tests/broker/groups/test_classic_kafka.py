@@ -67,7 +67,7 @@ class Both(Likeness):
     """Two groups that are asked the same, and must answer alike but for the ids they make up."""
 
     def __init__(self, upstream: Upstream, port: int) -> None:
-        super().__init__(f"classic-{next(_NUMBERS)}")
+        super().__init__(f"parity-classic-{next(_NUMBERS)}")
         self.ours = Recorder()
         self.upstream = upstream
         self.port = port
