@@ -40,7 +40,8 @@ OTHER: Final = "other"
 """The value of every label of the child that counts for those above that bound."""
 
 _BLOCK_LINES: Final = 500
-_NAME = re.compile(r"rookery(_[a-z][a-z0-9]*){2,}")
+# Dashboards know some metrics of any process by names that begin with its own prefix.
+_NAME = re.compile(r"(rookery(_[a-z][a-z0-9]*){2,}|process(_[a-z]+)+)")
 _LABEL = re.compile(r"[a-z][a-z0-9_]*")
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from rookery.broker import observe
 from rookery.broker.broker import Broker
 from rookery.broker.meter import ERRORS, IN_FLIGHT, SECONDS, Meter
 from rookery.broker.observe import Observer
 from rookery.broker.settings import BrokerSettings
+from rookery.clock import SystemClock
 from rookery.errors import ErrorCode, Unavailable
 from rookery.log.traffic import Traffic
 from rookery.metrics import Registry
@@ -59,6 +62,25 @@ async def test_a_broker_that_is_still_starting_is_not_ready(broker: Broker) -> N
     assert before.status == HTTPStatus.SERVICE_UNAVAILABLE
     assert b"the broker is still starting" in before.body
     assert after.status == HTTPStatus.OK
+
+
+async def test_metrics_of_the_process_are_those_of_this_process(broker: Broker) -> None:
+    observer = Observer(broker)
+    observer.is_started = True
+    body = (await observer.routes()["/metrics"](Request("GET", "/metrics"))).body.decode()
+    found = {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(body)
+        for sample in family.samples
+        if sample.name.startswith("process_")
+    }
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    assert 0 < found["process_cpu_seconds_total"] <= usage.ru_utime + usage.ru_stime + 0.1
+    assert 1 << 20 < found["process_resident_memory_bytes"] < 64 << 30
+    assert found["process_virtual_memory_bytes"] >= found["process_resident_memory_bytes"]
+    assert 3 < found["process_open_fds"] <= found["process_max_fds"]
+    now = SystemClock().now_ms() / 1000
+    assert now - 86_400 < found["process_start_time_seconds"] <= now + 1
 
 
 async def test_a_draining_broker_is_not_ready(broker: Broker) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from rookery import metrics
 from rookery.broker.broker import Broker
+from rookery.broker.processmetrics import process_numbers
 from rookery.errors import Error
 from rookery.log import traffic
 from rookery.metrics import Counter, Gauge
@@ -246,6 +247,7 @@ def _numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]
         *_journal_numbers(broker),
         (_APPLIED, lambda: replica.state.applied),
         (_PROPOSALS, lambda: replica.waiting),
+        *process_numbers(),
     ]
 
 
