@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from itertools import count
 from typing import Any
 
@@ -89,7 +89,9 @@ class Scripts(Kinds):
         super().__init__(ClassicSettings())
         self.made: list[Scripted] = []
 
-    def load(self, group_id: str, kind: str, body: bytes, now_ms: int) -> Scripted:
+    def load(
+        self, group_id: str, kind: str, body: bytes, now_ms: int, changes: Iterable[bytes] = ()
+    ) -> Scripted:
         self.made.append(Scripted(body))
         return self.made[-1]
 

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from rookery.broker.groups.assign import Places
 from rookery.broker.groups.consumer import Consumer
+from rookery.broker.groups.consumerbody import read_body
+from rookery.broker.groups.consumerchange import merge
 from rookery.broker.groups.machine import Event, Persist, Reply, Request, TopicInfo
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ErrorCode
@@ -65,6 +67,7 @@ class Group:
         self.machine = Consumer.new("readers", self.settings)
         self.now_ms = 1_000
         self.kept: bytes | None = None
+        self.log = KeptLog()
         self.persists = 0
         self._tokens = count()
 
@@ -74,7 +77,7 @@ class Group:
         for at, effect in enumerate(effects):
             if isinstance(effect, Persist):
                 assert at == 0, "what is kept comes before what is told"
-                self.kept = effect.body
+                self.kept = self.log.keep(effect)
                 self.persists += 1
         return [effect for effect in effects if isinstance(effect, Reply)]
 
@@ -93,7 +96,30 @@ class Group:
         if self.kept is None:
             self.machine = Consumer.new("readers", self.settings)
         else:
-            self.machine = Consumer.load("readers", self.kept, self.settings, self.now_ms)
+            self.machine = Consumer.load(
+                "readers", self.log.body, self.settings, self.now_ms, changes=self.log.changes
+            )
+
+
+class KeptLog:
+    """What the cluster log has of a group: a body, and what has changed since."""
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.changes: list[bytes] = []
+
+    def keep(self, persist: Persist) -> bytes:
+        """Keep a change if there is one; return the whole, which must come to the same."""
+        if not persist.change:
+            self.body, self.changes = persist.body, []
+            return self.body
+        self.changes.append(persist.change)
+        merged, whole = read_body(self.body), read_body(persist.body)
+        merge(merged, self.changes)
+        for one in (merged, whole):
+            one.members.sort(key=lambda member: member.member_id)
+        assert merged == whole
+        return persist.body
 
 
 class Beaten(Protocol):

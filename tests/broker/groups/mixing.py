@@ -38,7 +38,7 @@ from rookery.wire.protocols.consumer import (
     write_assignment,
     write_subscription,
 )
-from tests.broker.groups.beats import Cluster
+from tests.broker.groups.beats import Cluster, KeptLog
 
 GROUP = "readers"
 AT_ONCE = ClassicSettings(initial_rebalance_delay_ms=0)
@@ -64,6 +64,7 @@ class Mixed:
         self.now_ms = 1_000
         self.machine = self.kinds.load(GROUP, "", b"", self.now_ms)
         self.kept: tuple[str, bytes] = ("", b"")
+        self.log = KeptLog()
         self.answers: dict[int, Any] = {}
         self._versions: dict[int, int] = {}
         self._tokens = count(1)
@@ -103,7 +104,7 @@ class Mixed:
         for at, effect in enumerate(effects):
             if isinstance(effect, Persist):
                 assert at == 0, "what is kept comes before what is told"
-                self.kept = self.kind, effect.body
+                self.kept = self.kind, self.log.keep(effect)
             else:
                 self._answer(effect)
 
@@ -122,7 +123,8 @@ class Mixed:
 
     def fail_over(self) -> None:
         """Let another coordinator take over with what was kept; held requests are lost."""
-        self.machine = self.kinds.load(GROUP, *self.kept, self.now_ms)
+        kind, _ = self.kept
+        self.machine = self.kinds.load(GROUP, kind, self.log.body, self.now_ms, self.log.changes)
         for token in self._versions:
             self.answers.setdefault(token, None)
 

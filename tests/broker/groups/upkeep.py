@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 from rookery.broker.groups import classicbody
@@ -19,6 +19,7 @@ from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.groups import GroupClaimed, GroupPersisted
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.testing.clock import ManualClock
 from rookery.testing.cluster import FaultyLog
 from rookery.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -36,12 +37,14 @@ class CountingKinds(Kinds):
         self.loaded: list[str] = []
         self.run = self.longest_run = 0
 
-    def load(self, group_id: str, kind: str, body: bytes, now_ms: int) -> Machine:
+    def load(
+        self, group_id: str, kind: str, body: bytes, now_ms: int, changes: Iterable[bytes] = ()
+    ) -> Machine:
         self.loaded.append(group_id)
         self._clock.advance(self._decode_ms)
         self.run += 1
         self.longest_run = max(self.longest_run, self.run)
-        return super().load(group_id, kind, body, now_ms)
+        return super().load(group_id, kind, body, now_ms, changes)
 
     async def count_turns(self) -> None:
         """Note every turn of the event loop."""
@@ -71,7 +74,9 @@ class Site:
     def state_of(self, group_id: str) -> str:
         """Return a group's state as the next coordinator would find it."""
         group = self.replica.state.groups.by_id[group_id]
-        return Kinds(ClassicSettings()).load(group_id, group.kind, group.body, 0).state_name
+        kinds = Kinds(ClassicSettings())
+        machine = kinds.load(group_id, group.kind, group.body, 0, group.changes)
+        return machine.state_name
 
     async def pass_time(self, ms: int, until: Callable[[], bool]) -> None:
         """Let time pass a second at a time, then wait for what comes of it."""
@@ -84,13 +89,15 @@ class Site:
 
 
 @asynccontextmanager
-async def site(url: str, node_id: int = 1, decode_ms: int = 0) -> AsyncIterator[Site]:
+async def site(
+    url: str, node_id: int = 1, decode_ms: int = 0, level: int = FEATURE_LEVEL
+) -> AsyncIterator[Site]:
     """Join a cluster; the same node id is the same broker, started again."""
     clock, log = ManualClock(), FaultyLog(open_log(url))
     made = Site(log, clock, decode_ms)
     replica = made.replica
     await replica.open()
-    await replica.create_cluster(ClusterCreated(cluster_id="c", feature_level=1))
+    await replica.create_cluster(ClusterCreated(cluster_id="c", feature_level=level))
     event = BrokerRegistered(process_id=bytes(16), node_id=node_id, host="h", port=node_id)
     await replica.register(event)
     try:

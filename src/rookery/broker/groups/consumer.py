@@ -36,6 +36,7 @@ has those who wait for partitions ask no sooner than the others.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from rookery.broker.groups.assign import Places
@@ -109,14 +110,15 @@ class Consumer:
         settings: ConsumerSettings,
         now_ms: int,
         classic: ClassicSettings | None = None,
+        changes: Iterable[bytes] = (),
     ) -> Consumer:
         """Return a group as its last coordinator kept it; every member gets its full time.
 
         Raises:
-            Corrupt: the body is none of a consumer group.
+            Corrupt: the body, or what changed since, is none of a consumer group.
         """
         group = ConsumerGroup(group_id, settings, classic=classic)
-        group.restore(body, now_ms)
+        group.restore(body, changes, now_ms)
         return cls(group)
 
     @property
@@ -162,7 +164,7 @@ class Consumer:
         if not self._group.is_dirty:
             return replies
         self._group.is_dirty = False
-        return [Persist(self._group.body()), *replies]
+        return [Persist(self._group.body, self._group.take_change()), *replies]
 
     def check_commit(
         self,

@@ -137,9 +137,9 @@ def from_member(member: Member, target: Places) -> KeptMember:
         epoch=member.epoch,
         previous_epoch=member.previous_epoch,
         is_waiting=member.holding.is_waiting,
-        assigned=_from_places(member.holding.assigned),
-        revoked=_from_places(member.holding.revoked),
-        target=_from_places(target),
+        assigned=from_places(member.holding.assigned),
+        revoked=from_places(member.holding.revoked),
+        target=from_places(target),
         classic=None if member.classic is None else _from_terms(member.classic),
     )
 
@@ -184,7 +184,8 @@ def _to_terms(kept: KeptTerms) -> ClassicTerms:
     return ClassicTerms(kept.session_timeout_ms, protocols)
 
 
-def _from_places(places: Places) -> list[KeptPlaces]:
+def from_places(places: Places) -> list[KeptPlaces]:
+    """Return what is kept of partitions."""
     return [
         KeptPlaces(topic_id=topic_id, partitions=partitions)
         for topic_id, partitions in by_topic(places).items()

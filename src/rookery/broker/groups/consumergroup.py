@@ -8,7 +8,7 @@ This is the clockwork under `consumer.py`, where the law stands.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rookery.broker.groups.assign import ASSIGNORS, Place, Places, Subscriber
@@ -21,6 +21,7 @@ from rookery.broker.groups.consumerbody import (
     to_places,
     write_body,
 )
+from rookery.broker.groups.consumerchange import GroupChange, GroupParts, KeptState, merge
 from rookery.broker.groups.consumermember import AWAY, Member
 from rookery.broker.groups.deadlines import Deadlines
 from rookery.broker.groups.machine import TopicInfo, Topics
@@ -64,14 +65,16 @@ class ConsumerGroup:
         """Whether something must be kept before anybody is told of it."""
         self._owners: dict[Place, str] = {}
         """Whose each partition is that is not free."""
+        self._kept = KeptState()
 
-    def restore(self, body: bytes, now_ms: int) -> None:
+    def restore(self, body: bytes, changes: Iterable[bytes], now_ms: int) -> None:
         """Be the group that was kept; every member gets its full time.
 
         Raises:
-            Corrupt: the body is none of a consumer group.
+            Corrupt: the body, or what changed since, is none of a consumer group.
         """
         kept = read_body(body)
+        merge(kept, changes)
         self.epoch, self.target_epoch = kept.epoch, kept.target_epoch
         self.assignor = kept.assignor
         self.subscriptions.topics = {
@@ -84,6 +87,29 @@ class ConsumerGroup:
             self.touch(member, now_ms)
             if member.holding.revoked:
                 self._await_revocation(member, now_ms)
+        self._kept.note(self._parts())
+
+    def take_change(self) -> bytes:
+        """Return what has changed since it was kept; empty if it must be kept as a whole."""
+        change = GroupChange(
+            epoch=self.epoch,
+            target_epoch=self.target_epoch,
+            assignor=self.assignor,
+            topics=self._kept_topics(),
+            removed=[],
+            members=[],
+            steps=[],
+        )
+        return self._kept.write_change(change, self._parts())
+
+    def _parts(self) -> GroupParts:
+        return GroupParts(self.members, self.target, self.subscriptions.topics)
+
+    def _kept_topics(self) -> list[KeptTopic]:
+        return [
+            KeptTopic(topic_id=topic.id, name=name, partitions=topic.partitions)
+            for name, topic in self.subscriptions.topics.items()
+        ]
 
     def body(self) -> bytes:
         """Return what is kept."""
@@ -93,10 +119,7 @@ class ConsumerGroup:
                 epoch=self.epoch,
                 target_epoch=self.target_epoch,
                 assignor=self.assignor,
-                topics=[
-                    KeptTopic(topic_id=topic.id, name=name, partitions=topic.partitions)
-                    for name, topic in self.subscriptions.topics.items()
-                ],
+                topics=self._kept_topics(),
                 members=[
                     from_member(member, self.target.get(member.member_id, NONE))
                     for member in self.members.values()

@@ -36,9 +36,9 @@ from rookery.broker.groups.summary import GroupSummary, Summaries, summarize
 from rookery.broker.groups.topicview import TopicView
 from rookery.clock import Clock
 from rookery.cluster.entry import Entry
-from rookery.cluster.events.groups import GroupClaimed, GroupPersisted
+from rookery.cluster.events.groups import GroupChanged, GroupClaimed, GroupPersisted
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.groups import Group, coordinator_of
+from rookery.cluster.state.groups import GROUP_CHANGES_LEVEL, Group, coordinator_of
 from rookery.cluster.state.outcome import Applied, Outcome
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.wire.message import Message
@@ -56,6 +56,9 @@ _STANDSTILL_MS: Final = 3_000
 _TICKS: Final = 50
 # An entry is bounded, and others want room in it too.
 _PART_BYTES: Final = 128 * 1024
+# What a group's changes may take before it is kept as a whole again: twice the whole.
+_MIN_CHANGES_BYTES: Final = 16 * 1024
+_MAX_CHANGES_BYTES: Final = 1024 * 1024
 
 
 class Coordinator:
@@ -110,7 +113,7 @@ class Coordinator:
         return self._summaries.of(group, self._replica.state.groups)
 
     def _decode(self, group: Group) -> Machine:
-        return self._kinds.load(group.id, group.kind, group.body, self.now_ms())
+        return self._kinds.load(group.id, group.kind, group.body, self.now_ms(), group.changes)
 
     def ask(
         self,
@@ -301,31 +304,37 @@ class Coordinator:
 
     def _carry_out(self, seat: Seat, effects: list[Effect]) -> None:
         replies = [effect for effect in effects if isinstance(effect, Reply)]
-        bodies = [effect.body for effect in effects if isinstance(effect, Persist)]
-        if bodies:
-            self._persist(seat, bodies[-1], replies)
+        persists = [effect for effect in effects if isinstance(effect, Persist)]
+        if persists:
+            self._persist(seat, persists[-1], replies)
         else:
             _reply(seat, replies)
             self._schedule(seat)
 
-    def _persist(self, seat: Seat, body: bytes, replies: list[Reply]) -> None:
+    def _persist(self, seat: Seat, persist: Persist, replies: list[Reply]) -> None:
         seat.is_busy = True
-        parts = [body[at : at + _PART_BYTES] for at in range(0, len(body), _PART_BYTES)] or [b""]
-        events = [
-            GroupPersisted(
+        if self._fits_as_change(seat, persist.change):
+            event = GroupChanged(
                 group_id=seat.group_id,
                 epoch=seat.epoch,
                 version=seat.version,
-                kind=kind_of(seat.machine),
-                body=part,
-                is_last=number == len(parts),
+                change=persist.change,
             )
-            for number, part in enumerate(parts, 1)
-        ]
-        futures = [self._replica.propose([event]) for event in events]
+            futures = [self._replica.propose([event])]
+        else:
+            futures = [self._replica.propose([event]) for event in _whole(seat, persist.body)]
         for future in futures[:-1]:
             future.add_done_callback(_look_at)
         futures[-1].add_done_callback(partial(self._persisted, seat, replies))
+
+    def _fits_as_change(self, seat: Seat, change: bytes) -> bool:
+        """Whether a change may be kept by itself: a successor reads all since the last whole."""
+        state = self._replica.state
+        group = state.groups.by_id.get(seat.group_id)
+        if not change or group is None or state.feature_level < GROUP_CHANGES_LEVEL:
+            return False
+        size = len(change) + sum(map(len, group.changes))
+        return size <= min(max(2 * len(group.body), _MIN_CHANGES_BYTES), _MAX_CHANGES_BYTES)
 
     def _persisted(
         self, seat: Seat, replies: list[Reply], done: asyncio.Future[list[Outcome]]
@@ -404,6 +413,22 @@ class Coordinator:
             if seat is not None and not seat.is_busy:
                 self._give(seat, Tick())
         self._arm()
+
+
+def _whole(seat: Seat, body: bytes) -> list[GroupPersisted]:
+    """Return the events that keep a group's whole state, in parts that fit into entries."""
+    parts = [body[at : at + _PART_BYTES] for at in range(0, len(body), _PART_BYTES)] or [b""]
+    return [
+        GroupPersisted(
+            group_id=seat.group_id,
+            epoch=seat.epoch,
+            version=seat.version,
+            kind=kind_of(seat.machine),
+            body=part,
+            is_last=number == len(parts),
+        )
+        for number, part in enumerate(parts, 1)
+    ]
 
 
 def _reply(seat: Seat, replies: list[Reply]) -> None:

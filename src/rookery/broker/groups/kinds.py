@@ -8,6 +8,7 @@ protocol is ever a generation of the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from rookery.broker.groups.classic import Classic
@@ -34,8 +35,17 @@ class Kinds:
         self._classic = classic
         self._consumer = consumer or ConsumerSettings()
 
-    def load(self, group_id: str, kind: str, body: bytes, now_ms: int) -> Machine:
+    def load(
+        self, group_id: str, kind: str, body: bytes, now_ms: int, changes: Iterable[bytes] = ()
+    ) -> Machine:
         """Return a group's machine; with every member's time beginning now.
+
+        Args:
+            group_id: which group.
+            kind: its protocol; empty for a group that was never kept.
+            body: what was kept of it as a whole.
+            now_ms: the moment.
+            changes: what was kept since, by `Persist.change`.
 
         Raises:
             Corrupt: the body is not one of this kind, or the kind is newer than this program.
@@ -45,7 +55,7 @@ class Kinds:
         if kind == CLASSIC:
             return Classic.load(group_id, body, self._classic, now_ms)
         if kind == CONSUMER:
-            return Consumer.load(group_id, body, self._consumer, now_ms, self._classic)
+            return Consumer.load(group_id, body, self._consumer, now_ms, self._classic, changes)
         raise Corrupt(f"group {group_id!r} is of kind {kind!r}, which this broker does not know")
 
     def on(

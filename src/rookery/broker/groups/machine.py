@@ -7,6 +7,7 @@ next event, only after that was applied: nobody is told what a crash could take 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -87,10 +88,19 @@ class Reply(NamedTuple):
     response: Message
 
 
-class Persist(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Persist:
     """Have the group's new state agreed upon."""
 
-    body: bytes
+    whole: bytes | Callable[[], bytes]
+    """The state, or what writes it down; to be called before the next event."""
+    change: bytes = b""
+    """What has changed since the last persist; empty if the machine does not know."""
+
+    @property
+    def body(self) -> bytes:
+        """The whole state."""
+        return self.whole if isinstance(self.whole, bytes) else self.whole()
 
 
 Effect = Reply | Persist

@@ -30,7 +30,7 @@ class GroupSummary(NamedTuple):
 
 
 class Summaries:
-    """Summaries of stored groups, each valid as long as its group's body is the same object."""
+    """Summaries of stored groups, each valid while its group has the same body and changes."""
 
     def __init__(self, load: Callable[[Group], Machine]) -> None:
         """Start empty.
@@ -39,15 +39,15 @@ class Summaries:
             load: decodes a group.
         """
         self._load = load
-        self._by_id: dict[str, tuple[bytes, GroupSummary | None]] = {}
+        self._by_id: dict[str, tuple[bytes, int, GroupSummary | None]] = {}
 
     def of(self, group: Group, groups: Groups) -> GroupSummary | None:
         """Return a group's summary; None if its body cannot be decoded, which is logged once."""
         known = self._by_id.get(group.id)
-        if known is not None and known[0] is group.body:
-            return known[1]
+        if known is not None and known[0] is group.body and known[1] == len(group.changes):
+            return known[2]
         summary = self._decode(group)
-        self._by_id[group.id] = group.body, summary
+        self._by_id[group.id] = group.body, len(group.changes), summary
         if len(self._by_id) > 2 * len(groups.by_id) + _SPARE:
             self._by_id = {key: one for key, one in self._by_id.items() if key in groups.by_id}
         return summary

@@ -35,6 +35,18 @@ class GroupPersisted(Message, key=61, versions=range(1), flexible=0):
     is_last: bool = field(default=True)
 
 
+class GroupChanged(Message, key=68, versions=range(1), flexible=0):
+    """What changes of a group's state; void under the same conditions as its state.
+
+    It needs feature level `GROUP_CHANGES_LEVEL`, since older programs do not know it.
+    """
+
+    group_id: GroupId
+    epoch: i32
+    version: i64  # the one that the coordinator has seen
+    change: bytes  # read by the machine of the group's kind, after the body and earlier changes
+
+
 class OffsetsCommitted(Message, key=62, versions=range(1), flexible=0):
     """A group has read so far; void but from its coordinator."""
 

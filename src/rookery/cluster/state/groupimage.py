@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rookery.cluster.state.groups import Group
-from rookery.wire.message import GroupId, Message, PartitionId, TopicId, i32, i64
+from rookery.wire.message import GroupId, Message, PartitionId, TopicId, field, i32, i64
 
 
 class GroupImage(Message):
@@ -18,6 +18,7 @@ class GroupImage(Message):
     staged: bytes
     persisted_ms: i64
     offsets: list[OffsetImage]
+    changes: list[bytes] = field(tag=0, factory=list)
 
 
 class OffsetImage(Message):
@@ -44,6 +45,7 @@ def group_image(group: Group) -> GroupImage:
             for topic_id, partitions in group.offsets.items()
             for partition, packed in partitions.items()
         ],
+        changes=list(group.changes),
     )
 
 
@@ -57,6 +59,7 @@ def read_group(image: GroupImage) -> Group:
     group.body = image.body
     group.staged = image.staged
     group.persisted_ms = image.persisted_ms
+    group.changes = image.changes
     for one in image.offsets:
         group.offsets.setdefault(one.topic_id, {})[one.partition] = one.packed
     return group

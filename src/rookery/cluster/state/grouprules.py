@@ -43,8 +43,18 @@ def _persisted(known: Known, entry: Entry, event: events.GroupPersisted, _done: 
     if not event.is_last:
         group.staged += event.body
         return OK
-    group.body, group.staged = group.staged + event.body, b""
+    group.body, group.staged, group.changes = group.staged + event.body, b"", []
     group.kind = event.kind
+    group.version += 1
+    group.persisted_ms = entry.stamp_ms
+    return Outcome(ErrorCode.NONE, group.version)
+
+
+def _changed(known: Known, entry: Entry, event: events.GroupChanged, _done: Applied) -> Outcome:
+    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    if group is None or group.version != event.version or not group.kind:
+        return _NOT_COORDINATOR
+    group.changes.append(event.change)
     group.version += 1
     group.persisted_ms = entry.stamp_ms
     return Outcome(ErrorCode.NONE, group.version)
@@ -134,6 +144,7 @@ def _published(
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
     events.GroupClaimed: _claimed,
     events.GroupPersisted: _persisted,
+    events.GroupChanged: _changed,
     events.OffsetsCommitted: _committed,
     events.OffsetsDeleted: _offsets_deleted,
     events.OffsetsExpired: _offsets_expired,

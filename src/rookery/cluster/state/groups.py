@@ -1,6 +1,6 @@
 """Groups: whose they are, what their members agreed on, how far they have read.
 
-    claimed (epoch + 1) ──► persisted (version + 1) … ──► deleted, or expired
+    claimed (epoch + 1) ──► persisted, changed (version + 1) … ──► deleted, or expired
                        └──► offsets committed, deleted, expired
 
 Everything but a claim counts only from the broker that holds the claim, in the claim's epoch: what
@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.state.topics import leader_of
 
+GROUP_CHANGES_LEVEL: Final = 2
+"""The feature level from which on `GroupChanged` may be proposed."""
 _HEAD: Final = Struct(">qiqq")
 
 
@@ -54,8 +56,8 @@ class Group:
     """One group."""
 
     __slots__ = (
-        "body", "coordinator", "epoch", "id", "kind", "offsets", "persisted_ms", "staged",
-        "version",
+        "body", "changes", "coordinator", "epoch", "id", "kind", "offsets", "persisted_ms",
+        "staged", "version",
     )  # fmt: skip
 
     def __init__(self, group_id: str) -> None:
@@ -67,6 +69,8 @@ class Group:
         self.kind = ""
         """The protocol of the body; empty as long as there is none."""
         self.body = b""
+        self.changes: list[bytes] = []
+        """What has changed since the body."""
         self.staged = b""
         """Parts of the next body."""
         self.persisted_ms = -1
