@@ -17,6 +17,8 @@ from kafka.admin import ConfigResourceType
 
 from rookery.broker import configs
 from rookery.broker.configkeys import BROKER_KEYS, TOPIC_KEYS
+from rookery.broker.groups.consumer import Consumer
+from rookery.broker.groups.settings import ConsumerSettings
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
@@ -30,6 +32,11 @@ from rookery.wire.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
+)
+from rookery.wire.messages.consumer_group_heartbeat import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
 )
 from rookery.wire.messages.create_topics import (
     CREATE_TOPICS,
@@ -55,7 +62,7 @@ from rookery.wire.messages.list_config_resources import (
 )
 from tests.broker.conftest import Start
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 OUR_OWN = "rookery."
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _numbers = count()
@@ -467,12 +474,124 @@ def test_what_a_broker_cannot_change_is_refused_with_a_reason(
     assert says in (text or "")
 
 
-@pytest.mark.parametrize("kind", [0, 8, 16, 32, 99])
+@pytest.mark.parametrize("kind", [0, 8, 16, 99])
 def test_other_resources_have_no_settings(broker: ServedBroker, kind: int) -> None:
     code, text = change(broker.bootstrap, kind, "x", ("a", SET, "1"))
 
     assert code is ErrorCode.INVALID_REQUEST
     assert text
+
+
+# Groups.
+
+
+@pytest.mark.parametrize(
+    ("key", "what", "to"),
+    [
+        ("consumer.session.timeout.ms", SET, "46000"),
+        ("consumer.session.timeout.ms", SET, " 46000 "),
+        ("consumer.session.timeout.ms", SET, "1"),
+        ("consumer.session.timeout.ms", SET, "-1"),
+        ("consumer.session.timeout.ms", SET, None),
+        ("consumer.session.timeout.ms", DELETE, None),
+        ("consumer.heartbeat.interval.ms", SET, "6000"),
+        ("consumer.heartbeat.interval.ms", SET, "45000"),
+        ("consumer.heartbeat.interval.ms", SET, "50000"),
+        ("consumer.heartbeat.interval.ms", SET, "soon"),
+        ("consumer.heartbeat.interval.ms", APPEND, "6000"),
+        ("no.such", SET, "1"),
+    ],
+)
+def test_verdicts_on_groups_are_those_of_kafka(
+    broker: ServedBroker, kafka: KafkaServer, name: str, key: str, what: int, to: str | None
+) -> None:
+    codes = [
+        change(server.bootstrap, GROUP, name, (key, what, to))[0] for server in (broker, kafka)
+    ]
+
+    assert codes[0] is codes[1]
+    if codes[0] is ErrorCode.NONE and what == SET:
+        ours = values(broker.bootstrap, GROUP, name)[key]
+
+        def theirs() -> DescribeConfigsResourceResult:
+            return values(kafka.bootstrap, GROUP, name)[key]
+
+        # Kafka's brokers learn later of what its controller has decided.
+        wait_until(lambda: theirs().config_source == ours.config_source == 8)
+        assert (ours.value, ours.config_type) == (theirs().value, theirs().config_type)
+        assert ours.synonyms[0] == theirs().synonyms[0]
+
+
+def test_a_group_without_settings_has_those_of_the_broker(
+    start: Start, kafka: KafkaServer, name: str
+) -> None:
+    broker = start(consumer_groups=ConsumerSettings(heartbeat_interval_ms=1_000))
+
+    ours, theirs = (values(server.bootstrap, GROUP, name) for server in (broker, kafka))
+
+    assert set(ours) <= set(theirs)
+    for key, one in ours.items():
+        assert one.synonyms[-1] == theirs[key].synonyms[-1]
+        assert one.config_type == theirs[key].config_type
+        assert one.documentation
+    heartbeat = ours["consumer.heartbeat.interval.ms"]
+    assert (heartbeat.value, heartbeat.config_source) == ("1000", 4)
+
+
+def test_settings_of_a_group_without_a_name_are_refused_as_kafka_does(
+    broker: ServedBroker, kafka: KafkaServer
+) -> None:
+    for server in (broker, kafka):
+        described = describe(server.bootstrap, GROUP, "")
+        code, _ = change(server.bootstrap, GROUP, "", ("consumer.session.timeout.ms", SET, "46000"))
+        assert code is described.error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_groups_with_settings_are_listed(broker: ServedBroker) -> None:
+    for name in ("b", "a", "c"):
+        change(broker.bootstrap, GROUP, name, ("consumer.session.timeout.ms", SET, "46000"))
+    change(broker.bootstrap, GROUP, "c", ("consumer.session.timeout.ms", DELETE, None))
+
+    answer = ask(
+        broker.bootstrap, LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest(resource_types=[32])
+    )
+
+    assert [one.resource_name for one in answer.config_resources] == ["a", "b"]
+
+
+def test_a_group_keeps_to_its_own_settings(broker: ServedBroker) -> None:
+    def beat(group: str, epoch: int) -> ConsumerGroupHeartbeatResponse:
+        is_joining = epoch == 0
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id="m",
+            member_epoch=epoch,
+            rebalance_timeout_ms=60_000 if is_joining else -1,
+            subscribed_topic_names=["t"] if is_joining else None,
+            topic_partitions=[] if is_joining else None,
+        )
+        return ask(broker.bootstrap, CONSUMER_GROUP_HEARTBEAT, 1, request)
+
+    first = {group: beat(group, 0) for group in ("own", "other")}
+    assert {one.heartbeat_interval_ms for one in first.values()} == {5_000}
+    change(
+        broker.bootstrap,
+        GROUP,
+        "own",
+        ("consumer.heartbeat.interval.ms", SET, "7000"),
+        ("consumer.session.timeout.ms", SET, "600000"),
+    )
+
+    again = {group: beat(group, one.member_epoch) for group, one in first.items()}
+
+    assert again["own"].heartbeat_interval_ms == 7_000
+    assert again["other"].heartbeat_interval_ms == 5_000
+    sessions = []
+    for group in ("own", "other"):
+        machine = broker.broker.groups.machine(broker.broker.replica.state.groups.by_id[group])
+        assert isinstance(machine, Consumer)
+        sessions.append(machine.group.settings.session_timeout_ms)
+    assert sessions == [600_000, 45_000]
 
 
 # ListConfigResources.

@@ -7,13 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from rookery.broker.call import Call
-from rookery.broker.configs import ALL_BROKERS, check_brokers, check_topic, invalid
+from rookery.broker.configs import ALL_BROKERS, check_brokers, check_group, check_topic, invalid
 from rookery.broker.deciding import decide
 from rookery.cluster.events.brokers import ConfigChange, ConfigsChanged
-from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
+from rookery.cluster.state.state import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    group_configs_key,
+)
 from rookery.errors import ApiError, ErrorCode
 
-_OTHERS: Final = {8: "a broker's loggers", 16: "client metrics", 32: "groups"}
+_OTHERS: Final = {8: "a broker's loggers", 16: "client metrics"}
 
 
 class Resource(Protocol):
@@ -65,21 +70,24 @@ def _plan(call: Call, resource: R, wanted: Wanted[R], times: int) -> ConfigsChan
         if times > 1:
             return Result(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         now = settings_of(call, resource.resource_type, resource.resource_name)
-        after = _check(resource, wanted(resource, now))
+        after = _check(call, resource, wanted(resource, now))
     except ApiError as error:
         return Result(error.code, error.text)
     changes: dict[str, str | None] = {name: None for name in now if name not in after}
     changes.update({name: value for name, value in after.items() if now.get(name) != value})
+    is_group, name = resource.resource_type == GROUP_RESOURCE, resource.resource_name
     return ConfigsChanged(
         resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        resource_name=group_configs_key(name) if is_group else name,
         changes=[ConfigChange(name=name, value=value) for name, value in changes.items()],
     )
 
 
-def _check(resource: Resource, values: Mapping[str, str | None]) -> dict[str, str]:
+def _check(call: Call, resource: Resource, values: Mapping[str, str | None]) -> dict[str, str]:
     if resource.resource_type == TOPIC_RESOURCE:
         return check_topic(values)
+    if resource.resource_type == GROUP_RESOURCE:
+        return check_group(values, call.services.settings)
     if values and resource.resource_name != ALL_BROKERS:
         raise _no_own_settings()
     return check_brokers(values)
@@ -98,6 +106,10 @@ def settings_of(call: Call, resource_type: int, name: str) -> dict[str, str]:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
             )
         return topic.configs
+    if resource_type == GROUP_RESOURCE:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "settings are made for one group: name it")
+        return call.state.broker_configs.get(group_configs_key(name), {})
     if resource_type != BROKER_RESOURCE:
         raise unserved(resource_type)
     if name != ALL_BROKERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -29,7 +30,7 @@ from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
-from rookery.cluster.state.state import FEATURE_LEVEL, Applied
+from rookery.cluster.state.state import FEATURE_LEVEL, Applied, group_configs_key
 from rookery.errors import ConfigError, Conflict, Error, Unavailable
 from rookery.log.journal import Journal
 from rookery.log.medium import JournalMedium
@@ -94,7 +95,7 @@ class Broker:
         self.overdue = Overdue(
             self.replica, self._clock, settings, lambda: self.membership.is_clock_sound
         )
-        kinds = Kinds(settings.classic_groups, settings.consumer_groups)
+        kinds = Kinds(settings.classic_groups, settings.consumer_groups, self._group_configs)
         self.groups = Coordinator(self.replica, self._clock, kinds)
         self.caretaking = Caretaking(
             settings, lambda: self.membership.keeps_caretaker, self._agrees
@@ -388,6 +389,9 @@ class Broker:
                 settings, self.replica, self._clock, self._next_id
             )
             chores.every(settings.upkeep_interval_ms, "upkeep of the log", self._round)
+
+    def _group_configs(self, group_id: str) -> Mapping[str, str]:
+        return self.replica.state.broker_configs.get(group_configs_key(group_id), {})
 
     def _next_id(self) -> int:
         # Not the numbers themselves: a broker that joins again has others.

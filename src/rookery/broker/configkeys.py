@@ -300,6 +300,29 @@ _NO_DEFAULT: Final = frozenset(
 # Apply decides by the topic's own setting alone whose clock counts, so this one is not inherited.
 _NOT_INHERITED: Final = frozenset({"log.message.timestamp.type"})
 
+GROUP_KEYS: Final[dict[str, ConfigKey]] = {
+    key.name: key
+    for key in (
+        ConfigKey(
+            "consumer.heartbeat.interval.ms",
+            Kind.INT,
+            "5000",
+            "How often members of a consumer group (KIP-848) send heartbeats.",
+            _at_least(1),
+            "group.consumer.heartbeat.interval.ms",
+        ),
+        ConfigKey(
+            "consumer.session.timeout.ms",
+            Kind.INT,
+            "45000",
+            "A member of a consumer group (KIP-848) that is silent for longer is removed.",
+            _at_least(1),
+            "group.consumer.session.timeout.ms",
+        ),
+    )
+}
+"""Settings of a group; `synonym` is the broker's setting that holds for all other groups."""
+
 BROKER_KEYS: Final[dict[str, BrokerKey]] = {
     key.name: key
     for key in sorted(

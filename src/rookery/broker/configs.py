@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from rookery.broker.configkeys import (
     BROKER_KEYS,
+    GROUP_KEYS,
     MAX_INT,
     MAX_LONG,
     TOPIC_KEYS,
@@ -47,6 +48,7 @@ class Source(IntEnum):
     ALL_BROKERS = 3
     FILE = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Synonym(NamedTuple):
@@ -152,6 +154,24 @@ def broker_synonyms(
     return found
 
 
+def group_synonyms(
+    key: ConfigKey, own: Mapping[str, str], settings: BrokerSettings
+) -> list[Synonym]:
+    """List where a group's setting is made, the place that is in force first."""
+    found = [Synonym(key.name, own[key.name], Source.GROUP)] if key.name in own else []
+    fact = _group_facts(settings)[key.synonym]
+    if fact != key.default:
+        found.append(Synonym(key.synonym, fact, Source.FILE))
+    return [*found, Synonym(key.synonym, key.default, Source.DEFAULT)]
+
+
+def _group_facts(settings: BrokerSettings) -> dict[str, str]:
+    return {
+        "group.consumer.heartbeat.interval.ms": str(settings.consumer_groups.heartbeat_interval_ms),
+        "group.consumer.session.timeout.ms": str(settings.consumer_groups.session_timeout_ms),
+    }
+
+
 def facts(settings: BrokerSettings, node_id: int, address: str) -> dict[str, str | None]:
     """Return what a broker's own settings say, under Kafka's names."""
     return {
@@ -217,6 +237,32 @@ def check_brokers(values: Mapping[str, str | None]) -> dict[str, str]:
             raise invalid(f"Null value not supported for broker configs: {name}")
         checked[name] = _check_value(name, key.topic_key, value)
     _check_size(checked)
+    return checked
+
+
+def check_group(values: Mapping[str, str | None], settings: BrokerSettings) -> dict[str, str]:
+    """Check a group's settings, together with those that it inherits; return them.
+
+    Raises:
+        ApiError: INVALID_CONFIG, with the name and what is wrong.
+    """
+    checked: dict[str, str] = {}
+    for name, value in values.items():
+        key = GROUP_KEYS.get(name)
+        if key is None:
+            raise invalid(f"Unknown group config name: {name}")
+        if value is None:
+            raise invalid(f"Null value not supported for group configs: {name}")
+        checked[name] = _check_value(name, key, value)
+    session_ms, heartbeat_ms = (
+        int(group_synonyms(GROUP_KEYS[name], checked, settings)[0].value or "")
+        for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+    )
+    if session_ms <= heartbeat_ms:
+        raise invalid(
+            f"consumer.session.timeout.ms ({session_ms}) must be greater than "
+            f"consumer.heartbeat.interval.ms ({heartbeat_ms})"
+        )
     return checked
 
 

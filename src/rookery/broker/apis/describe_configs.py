@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from rookery.broker import configs
 from rookery.broker.alteration import settings_of, unserved
 from rookery.broker.call import Call
-from rookery.broker.configkeys import BROKER_KEYS, TOPIC_KEYS, BrokerKey, ConfigKey
+from rookery.broker.configkeys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, BrokerKey, ConfigKey
 from rookery.broker.configs import ALL_BROKERS, Source, Synonym
 from rookery.broker.registry import handles
 from rookery.broker.topics import check_name
-from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
+from rookery.cluster.state.state import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.describe_configs import (
     DESCRIBE_CONFIGS,
@@ -65,6 +65,8 @@ class _Page:
     def _shown(self, resource: DescribeConfigsResource) -> Shown:
         if resource.resource_type == TOPIC_RESOURCE:
             return self._topic(resource.resource_name)
+        if resource.resource_type == GROUP_RESOURCE:
+            return self._group(resource.resource_name)
         if resource.resource_type != BROKER_RESOURCE:
             raise unserved(resource.resource_type)
         if resource.resource_name == ALL_BROKERS:
@@ -84,6 +86,14 @@ class _Page:
             key: self._show(TOPIC_KEYS[key], configs.synonyms(TOPIC_KEYS[key], own, brokers))
             for key in own
             if key in TOPIC_KEYS
+        }
+
+    def _group(self, name: str) -> Shown:
+        own = settings_of(self._call, GROUP_RESOURCE, name)
+        settings = self._call.services.settings
+        return {
+            key.name: self._show(key, configs.group_synonyms(key, own, settings))
+            for key in GROUP_KEYS.values()
         }
 
     def _all_brokers(self) -> Shown:

@@ -6,7 +6,12 @@ from typing import Final
 
 from rookery.broker.call import Call
 from rookery.broker.registry import handles
-from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
+from rookery.cluster.state.state import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    configured_groups,
+)
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.list_config_resources import (
     LIST_CONFIG_RESOURCES,
@@ -15,8 +20,8 @@ from rookery.wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-# Kafka's types; loggers, client metrics and groups are none of ours, so there are none to list.
-_KNOWN: Final = frozenset({TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, 32})
+# Kafka's types; loggers and client metrics are none of ours, so there are none to list.
+_KNOWN: Final = frozenset({TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE, 8, 16})
 
 
 @handles(LIST_CONFIG_RESOURCES, versions=range(2))
@@ -36,6 +41,7 @@ async def list_config_resources(
     names = {
         TOPIC_RESOURCE: sorted(call.state.topics.by_name),
         BROKER_RESOURCE: [str(node) for node in call.state.brokers.nodes],
+        GROUP_RESOURCE: sorted(configured_groups(call.state.broker_configs)),
     }
     return ListConfigResourcesResponse(
         error_code=ErrorCode.NONE,

@@ -8,7 +8,7 @@ protocol is ever a generation of the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from rookery.broker.groups.classic import Classic
@@ -31,9 +31,26 @@ CONSUMER: Final = "consumer"
 class Kinds:
     """Builds machines, and drives them."""
 
-    def __init__(self, classic: ClassicSettings, consumer: ConsumerSettings | None = None) -> None:
+    def __init__(
+        self,
+        classic: ClassicSettings,
+        consumer: ConsumerSettings | None = None,
+        configs: Callable[[str], Mapping[str, str]] = lambda _: {},
+    ) -> None:
+        """Make machines.
+
+        Args:
+            classic: settings of classic groups.
+            consumer: settings of consumer groups.
+            configs: returns what is set for one group, by Kafka's names.
+        """
         self._classic = classic
         self._consumer = consumer or ConsumerSettings()
+        self._configs = configs
+
+    def _settings(self, group_id: str) -> ConsumerSettings:
+        configs = self._configs(group_id)
+        return self._consumer.override(configs) if configs else self._consumer
 
     def load(
         self, group_id: str, kind: str, body: bytes, now_ms: int, changes: Iterable[bytes] = ()
@@ -55,7 +72,8 @@ class Kinds:
         if kind == CLASSIC:
             return Classic.load(group_id, body, self._classic, now_ms)
         if kind == CONSUMER:
-            return Consumer.load(group_id, body, self._consumer, now_ms, self._classic, changes)
+            settings = self._settings(group_id)
+            return Consumer.load(group_id, body, settings, now_ms, self._classic, changes)
         raise Corrupt(f"group {group_id!r} is of kind {kind!r}, which this broker does not know")
 
     def on(
@@ -65,11 +83,13 @@ class Kinds:
         if isinstance(event, Request) and _wants_other(machine, event):
             if not machine.is_empty:
                 return self._upgrade(machine, event, now_ms)
-            other = other_protocol(group_id, machine, self._classic, self._consumer)
+            other = other_protocol(group_id, machine, self._classic, self._settings(group_id))
             effects = other.on(event, now_ms)
             # A heartbeat that nobody joins with changes nothing; a JoinGroup may wait for its id.
             is_taken = _is_kept(effects) or not isinstance(other, Consumer)
             return (other if is_taken else machine), effects
+        if isinstance(machine, Consumer):
+            machine.group.settings = self._settings(group_id)
         effects = machine.on(event, now_ms)
         if isinstance(machine, Consumer) and self._goes_down(machine, effects):
             return self._downgrade(machine, effects, now_ms)
@@ -88,7 +108,8 @@ class Kinds:
         if reason:
             return machine, [_refuse(event, message, reason)]
         try:
-            upgraded = upgrade(machine.group, self._consumer, event.topics, now_ms)
+            settings = self._settings(machine.group.group_id)
+            upgraded = upgrade(machine.group, settings, event.topics, now_ms)
         except ProtocolError as error:
             return machine, [_refuse(event, message, str(error))]
         effects = upgraded.on(event, now_ms)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+_OWN: Final = {
+    "consumer.heartbeat.interval.ms": "heartbeat_interval_ms",
+    "consumer.session.timeout.ms": "session_timeout_ms",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,13 @@ class ConsumerSettings:
     """Which way a group with members may change its protocol (Kafka's
     group.consumer.migration.policy): up, when the first member of the new protocol joins a classic
     group; down, when the last one leaves. One without members takes whatever comes next."""
+
+    def override(self, configs: Mapping[str, str]) -> ConsumerSettings:
+        """Return the settings of a group that has some of its own, by Kafka's names."""
+        fields: dict[str, Any] = {
+            name: int(configs[key]) for key, name in _OWN.items() if key in configs
+        }
+        return replace(self, **fields)
 
     @property
     def may_upgrade(self) -> bool:

@@ -10,7 +10,7 @@ Outcomes go into a rolling digest that entries carry, so replicas notice that th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from rookery.cluster.entry import Entry
@@ -42,6 +42,8 @@ SHORT_EPOCHS: Final = 2
 """The feature level from which on leader epochs are forgotten with their records."""
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+GROUP_RESOURCE: Final = 32
+_GROUP_PREFIX: Final = "group "
 
 
 _NONE: Final = ErrorCode.NONE
@@ -434,6 +436,28 @@ _WITHOUT_WRITER: Final = (
     broker_events.BrokerRegistered,
     broker_events.ProcessRegistered,
 )
+
+
+def group_configs_key(group_id: str) -> str:
+    """Return the name under which a group's settings are among those of brokers.
+
+    `apply` has no rule of its own for groups, so any program of any level can keep them.
+    """
+    return _GROUP_PREFIX + group_id
+
+
+def configured_groups(configs: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return the groups that have settings of their own."""
+    return [
+        group_of_configs(name)
+        for name, values in configs.items()
+        if values and name.startswith(_GROUP_PREFIX)
+    ]
+
+
+def group_of_configs(key: str) -> str:
+    """Return the group whose settings are under this name."""
+    return key.removeprefix(_GROUP_PREFIX)
 
 
 def _ascend(rows: list[Row]) -> bool:
