@@ -23,7 +23,7 @@ from tests.abuse.attack import (
     simple,
     varint,
 )
-from tests.abuse.conftest import PATIENCE_SECONDS, Bystander, Victim
+from tests.abuse.conftest import Bystander, Victim
 
 LIMIT = 104_857_600
 API_VERSIONS, METADATA, PRODUCE = 18, 3, 0
@@ -177,7 +177,7 @@ def test_busy_clients_leave_time_for_others(victim: Victim, bystander: Bystander
         lines = [stack.enter_context(Attacker(victim.port)).socket for _ in range(10)]
         for line in lines:
             line.setblocking(False)
-        while bystander.asked < 30 and bystander.longest < PATIENCE_SECONDS:
+        while bystander.asked < 30 and bystander.error is None:
             # They read what is there, so that nothing but fairness holds them back.
             readable, writable, _ = select.select(lines, lines, [], TIMEOUT_SECONDS)
             for line in readable:

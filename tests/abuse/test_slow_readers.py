@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 
 from tests.abuse.attack import Attacker, framed
 from tests.abuse.batches import MEBIBYTE, batch, record
-from tests.abuse.conftest import FLAGS, PATIENCE_SECONDS, Victim
+from tests.abuse.conftest import FLAGS, Victim
 from tests.abuse.topics import fetch_request, fetched, make_topic, produce_request
 
 ANSWER_BYTES = 48 * MEBIBYTE
@@ -66,9 +65,7 @@ def test_slow_readers_are_bounded_together_and_others_are_served(small: Victim) 
 
         assert read_all(small.port) == BATCHES
         with Attacker(small.port) as good:
-            began = perf_counter()
             good.ask_simple()
-            assert perf_counter() - began < PATIENCE_SECONDS
         assert small.peak() - before < GROWTH_BYTES
 
         # Those who hold most are cut off until the others have room.

@@ -28,6 +28,7 @@ from rookery.records import record as records
 from rookery.records.compression import CODECS
 from rookery.records.record import BatchSettings
 from rookery.testing.served import ServedBroker
+from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.testing.wire import Peer
 from rookery.wire.header import request_frame
 from rookery.wire.messages.fetch import FETCH, ReplicaState
@@ -46,7 +47,8 @@ from tests.broker.raw import (
     until_waiting,
 )
 
-WAIT_MS = 15_000
+# Longer than any test is patient: an answer that comes has not waited for its time to be over.
+WAIT_MS = 600_000
 
 
 @pytest.fixture
@@ -292,7 +294,7 @@ async def test_a_fetch_waits_for_a_commit_and_not_longer(served: ServedBroker, t
         await until_waiting(served, 2)
         await writer.produce(topic, batch(b"z"), partition=2)
         await writer.produce(topic, batch(b"a"), partition=1)
-        response = await asyncio.wait_for(waiting, 5)
+        response = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert [len(bytes_of(one)) > 0 for one in response.responses[0].partitions] == [False, True]
     await until_waiting(served, 0)
 
@@ -311,7 +313,7 @@ async def test_min_bytes_counts_all_partitions(served: ServedBroker, topic: str)
             assert not waiting.done()
         await until_waiting(served, 3)
         await writer.produce(topic, one, partition=1)
-        response = await asyncio.wait_for(waiting, 5)
+        response = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     sizes = [len(bytes_of(part)) for part in response.responses[0].partitions]
     assert sizes == [len(one), 2 * len(one), len(one)]
 
@@ -328,7 +330,7 @@ async def test_max_wait_ends_the_wait_with_what_there_is(served: ServedBroker, t
 async def test_an_error_ends_the_wait_for_all(served: ServedBroker, topic: str) -> None:
     async with raw(served) as client:
         response = await asyncio.wait_for(
-            client.fetch_all({(topic, 0): 0, (topic, 1): 99}, max_wait_ms=WAIT_MS), 5
+            client.fetch_all({(topic, 0): 0, (topic, 1): 99}, max_wait_ms=WAIT_MS), PATIENCE_SECONDS
         )
     assert [one.error_code for one in response.responses[0].partitions] == [
         ErrorCode.NONE,
@@ -348,7 +350,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_told(served: ServedBroker, t
         )
         await until_waiting(served, 1)
         await asyncio.to_thread(served.do, delete())
-        answer = await asyncio.wait_for(waiting, 5)
+        answer = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_ID
     assert answer.high_watermark == -1
 
@@ -377,7 +379,7 @@ async def test_fetches_that_waited_leave_nothing_to_the_collector(
                 waiting = asyncio.create_task(reader.fetch(topic, offset, max_wait_ms=WAIT_MS))
                 await until_waiting(served, 1)
                 await writer.produce(topic, batch(b"a"))
-                await asyncio.wait_for(waiting, 5)
+                await asyncio.wait_for(waiting, PATIENCE_SECONDS)
             assert await asyncio.to_thread(served.do, fetches()) == 0
     finally:
         gc.enable()
@@ -409,7 +411,7 @@ async def test_a_stopping_broker_keeps_nobody_waiting(tmp_path: Path) -> None:
             )
         )
         await until_waiting(broker, 1)
-    assert await asyncio.wait_for(client.read_frame(), 5)
+    assert await asyncio.wait_for(client.read_frame(), PATIENCE_SECONDS)
     await client.close()
 
 
@@ -428,7 +430,7 @@ async def test_min_bytes_holds_for_committed_records_on_disk(
             examined = EXAMINED.value
             await writer.produce(topic, one)
             await until_examined(served, examined + 1)
-        answer = await asyncio.wait_for(waiting, 5)
+        answer = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert offsets_of(bytes_of(answer)) == [0, 1, 2]
 
 
@@ -457,7 +459,7 @@ async def test_rows_that_go_before_they_are_read(served: ServedBroker, topic: st
         await until_waiting(served, 1)
         replica.listen(grown)
         await writer.produce(topic, one)
-        answer = await asyncio.wait_for(waiting, 5)
+        answer = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
         assert (answer.error_code, bytes_of(answer)) == (ErrorCode.NONE, b"")
         answer = await reader.fetch(topic, 0)
         assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -507,7 +509,7 @@ async def test_a_commit_by_another_broker_ends_the_wait(
         waiting = asyncio.create_task(reader.fetch("t", 0, max_wait_ms=WAIT_MS))
         await until_waiting(other, 1)
         await writer.produce("t", batch(b"v"))
-        assert offsets_of(bytes_of(await asyncio.wait_for(waiting, 5))) == [0]
+        assert offsets_of(bytes_of(await asyncio.wait_for(waiting, PATIENCE_SECONDS))) == [0]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.probe import brokers_seen
+from rookery.testing.wait import PATIENCE_SECONDS, wait_until
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
 from tests.crash.load import Load, check, read_all
 
@@ -40,16 +41,14 @@ def test_stop_under_load_loses_nothing(broker: BrokerProcess, number: signal.Sig
     with Load(broker.bootstrap, TOPIC, PARTITIONS, seed=1) as load:
         load.wait_for(100)
 
-        began = monotonic()
         broker.signal(number)
-        code = broker.ended(within=10)
-        took = monotonic() - began
+        code = broker.ended(within=PATIENCE_SECONDS)
 
         promised = load.acked()
         broker.start()
         load.wait_for(10)
+    # It ends with another status if it could not stop in order within its own bound.
     assert code == 0
-    assert took < 5
     now = read_all(broker.bootstrap, TOPIC, PARTITIONS)
     check(nothing, now, promised)
     check(nothing, now, load.acked())
@@ -57,27 +56,26 @@ def test_stop_under_load_loses_nothing(broker: BrokerProcess, number: signal.Sig
     assert "level=warning" not in broker.words()
 
 
-def test_a_long_poll_does_not_hold_up_the_stop(broker: BrokerProcess) -> None:
-    create_topic(broker.bootstrap)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": "waits",
-            "enable.auto.commit": False,
-            "fetch.wait.max.ms": 60_000,
-            "socket.timeout.ms": 70_000,
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    with closing(consumer):
-        _wait_until(broker, "rookery_broker_fetches_waiting", 1, consumer)
+def test_a_long_poll_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+    # Were the stop to wait for the fetch, it would take minutes.
+    flags = ["--drain-timeout-ms", "250000"]
+    with BrokerProcess(tmp_path / "patient", flags=flags) as broker:
+        create_topic(broker.bootstrap)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": "waits",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 250_000,
+                "socket.timeout.ms": 300_000,
+                "log_level": 0,
+            }
+        )
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        with closing(consumer):
+            _wait_until(broker, "rookery_broker_fetches_waiting", 1, consumer)
 
-        began = monotonic()
-        code = broker.stop()
-
-        assert code == 0
-        assert monotonic() - began < 15
+            assert broker.stop(within=PATIENCE_SECONDS) == 0
 
 
 def test_readers_and_writers_find_what_an_earlier_life_wrote(broker: BrokerProcess) -> None:
@@ -207,7 +205,7 @@ def test_a_second_signal_ends_it_at_once(broker: BrokerProcess) -> None:
         broker.signal(signal.SIGINT)
         broker.signal(signal.SIGCONT)
 
-        assert broker.ended(within=2) == 1
+        assert broker.ended(within=PATIENCE_SECONDS) == 1
         broker.start()
     check([[]] * PARTITIONS, read_all(broker.bootstrap, TOPIC, PARTITIONS), load.acked())
 
@@ -218,10 +216,11 @@ def _numbers(text: str) -> dict[str, float]:
 
 
 def _wait_until(broker: BrokerProcess, name: str, least: float, consumer: Consumer) -> None:
-    deadline = monotonic() + 20
-    while _numbers(ask(broker.http[0], "/metrics")[1]).get(name, 0) < least:
-        assert monotonic() < deadline, f"{name} is not {least}"
+    def value() -> float:
         consumer.poll(0.02)
+        return _numbers(ask(broker.http[0], "/metrics")[1]).get(name, 0)
+
+    wait_until(value, name, accepts=lambda found: found >= least)
 
 
 def _produce(bootstrap: str, values: list[bytes]) -> None:
@@ -236,7 +235,7 @@ def _consume(bootstrap: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, **options})
     consumer.assign([TopicPartition("t", 0, 0)])
     found: list[bytes] = []
-    deadline = monotonic() + 20
+    deadline = monotonic() + PATIENCE_SECONDS
     with closing(consumer):
         while len(found) < count and monotonic() < deadline:
             found += [one.value() or b"" for one in consumer.consume(count, 0.2) if not one.error()]

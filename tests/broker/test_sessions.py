@@ -18,6 +18,7 @@ from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
 from rookery.errors import ApiError, ErrorCode
 from rookery.testing.clock import ManualClock
 from rookery.testing.served import ServedBroker
+from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.message import Message
 from rookery.wire.messages.fetch import FetchResponse, ForgottenTopic
 from tests.broker.raw import (
@@ -30,6 +31,9 @@ from tests.broker.raw import (
     until_examined,
     until_waiting,
 )
+
+# Longer than any test is patient.
+WAIT_MS = 600_000
 
 
 @pytest.fixture(scope="module")
@@ -174,11 +178,11 @@ async def test_a_session_waits_for_partitions_without_news(
     async with raw(served) as client, raw(served) as writer:
         session = (await opened(client, topic)).session_id
         waiting = asyncio.create_task(
-            client.fetch_all({}, session_id=session, session_epoch=1, max_wait_ms=15_000)
+            client.fetch_all({}, session_id=session, session_epoch=1, max_wait_ms=WAIT_MS)
         )
         await until_waiting(served, 3)
         await writer.produce(topic, batch(b"v"), partition=2)
-        assert list(told(await asyncio.wait_for(waiting, 5))) == [2]
+        assert list(told(await asyncio.wait_for(waiting, PATIENCE_SECONDS))) == [2]
 
 
 async def test_a_wake_looks_at_changed_partitions_only(served: ServedBroker) -> None:
@@ -188,7 +192,7 @@ async def test_a_wake_looks_at_changed_partitions_only(served: ServedBroker) -> 
     examined = []
     async with raw(served) as client, raw(served) as writer:
         first = await client.fetch_all(offsets, session_epoch=0)
-        options: dict[str, Any] = {"session_id": first.session_id, "max_wait_ms": 15_000}
+        options: dict[str, Any] = {"session_id": first.session_id, "max_wait_ms": WAIT_MS}
         await client.fetch_all({}, session_id=first.session_id, session_epoch=1)
         moved: dict[tuple[str, int], int] = {}
         for epoch in range(2, 5):
@@ -199,7 +203,7 @@ async def test_a_wake_looks_at_changed_partitions_only(served: ServedBroker) -> 
             await until_waiting(served, count)
             at_request = EXAMINED.value
             await writer.produce("large", batch(b"v"), partition=7 * epoch)
-            response = await asyncio.wait_for(waiting, 5)
+            response = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
             assert list(told(response)) == [7 * epoch]
             moved = {("large", 7 * epoch): 1}
             examined.append((at_request - before, EXAMINED.value - at_request))
@@ -218,13 +222,13 @@ async def test_a_fetch_that_needs_more_waits_without_a_look_at_the_others(
         before = EXAMINED.value
         waiting = asyncio.create_task(
             client.fetch_all(
-                {}, session_id=session, session_epoch=2, min_bytes=3 * len(one), max_wait_ms=15_000
+                {}, session_id=session, session_epoch=2, min_bytes=3 * len(one), max_wait_ms=WAIT_MS
             )
         )
         await until_waiting(served, count)
         for partition in (1, 2, 1):
             await writer.produce("patient", one, partition=partition)
-        response = await asyncio.wait_for(waiting, 5)
+        response = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert told(response) == {1: 2 * len(one), 2: len(one)}
     assert EXAMINED.value - before == 2
 
@@ -286,7 +290,7 @@ async def test_everything_is_looked_at_when_the_state_was_replaced(
         session = (await opened(client, topic)).session_id
         await client.fetch_all({}, session_id=session, session_epoch=1)
         waiting = asyncio.create_task(
-            client.fetch_all({}, session_id=session, session_epoch=2, max_wait_ms=15_000)
+            client.fetch_all({}, session_id=session, session_epoch=2, max_wait_ms=WAIT_MS)
         )
         await until_waiting(served, 3)
         before = EXAMINED.value

@@ -1,19 +1,22 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from rookery.cli.actions import latency
 from rookery.cli.actions.figures import Speed, quantiles, size_text, sparkline
 from rookery.testing.kafka import KafkaServer
 from tests.cli.running import Rookery
 
 
 def _check(answer: dict[str, object], records: int, size: int) -> None:
-    latency = answer["latency_ms"]
-    assert isinstance(latency, dict)
+    times = answer["latency_ms"]
+    assert isinstance(times, dict)
     assert answer["records"] == records
     assert answer["bytes"] == records * size
-    assert list(latency) == ["p50", "p95", "p99", "p99.9", "max"]
-    assert 0 < latency["p50"] <= latency["p99.9"] <= latency["max"]
+    assert list(times) == ["p50", "p95", "p99", "p99.9", "max"]
+    assert 0 < times["p50"] <= times["p99.9"] <= times["max"]
 
 
 def test_producing_then_consuming(rookery: Rookery) -> None:
@@ -27,13 +30,26 @@ def test_producing_then_consuming(rookery: Rookery) -> None:
     assert produced["mb_per_second"] > 0
 
 
-def test_a_throughput_is_kept(rookery: Rookery) -> None:
-    said = rookery.json(
-        "perf", "produce", "perf-slow", "--records", "500", "--throughput", "1000", "--warmup", "0"
-    )
+async def test_a_throughput_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, number = 7.0, 0
 
-    assert said["seconds"] >= 0.45
-    assert said["records_per_second"] < 1_200
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(latency, "perf_counter", lambda: now)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    pace = latency.Pace(1_000)
+    for number in range(500):
+        await pace.wait(number)
+
+    assert now == pytest.approx(7.0 + number / 1_000, abs=0.0011)
+
+
+def test_a_throughput_can_be_chosen(rookery: Rookery) -> None:
+    load = ("--records", "50", "--throughput", "1000", "--warmup", "0")
+
+    _check(rookery.json("perf", "produce", "perf-slow", *load), 50, 100)
 
 
 def test_latency(rookery: Rookery) -> None:

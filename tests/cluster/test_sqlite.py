@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -52,19 +51,14 @@ async def test_racing_processes_get_numbers_of_their_own(path: Path, opened: Ope
     assert dict(await read_all(log)) == expected
 
 
-async def test_other_processes_are_woken_within_milliseconds(path: Path, opened: Opener) -> None:
+async def test_other_processes_are_woken(path: Path, opened: Opener) -> None:
     log = opened()
     with child("echo", f"sqlite://{path}") as other:
         assert await line(other) == "ready"
-        times = []
         for index in range(100):
-            began = time.perf_counter()
             number = await log.append(b"ping %d" % index)
             assert await log.wait(number) == number + 1
-            times.append(time.perf_counter() - began)
             assert (await log.read(number))[0].data == b"pong %d" % index
-    # There and back again; polling could not do it, and SQLite's sleeps are 100 ms.
-    assert sorted(times)[50] < 0.02
 
 
 async def test_rings_that_were_dropped_wake_all_the_same(path: Path, opened: Opener) -> None:

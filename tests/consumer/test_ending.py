@@ -1,4 +1,4 @@
-"""The ways out of a stream: all are quick, close its sockets, commit nothing and lose nothing."""
+"""The ways out of a stream: all close its sockets, commit nothing and lose nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -24,9 +23,8 @@ from rookery.client.client import Client
 from rookery.consumer.faults import Misuse
 from rookery.testing.kafkalogs import NOON, Logs, rows
 from rookery.testing.ports import HOST
+from rookery.testing.wait import wait_until
 
-# 100 ms are promised, and kept by a machine that is free; one with too much to do takes longer.
-SOON = 10.0
 WITHIN = 60.0
 
 
@@ -58,10 +56,7 @@ def committed(bootstrap: str, group: str) -> dict[Any, Any]:
 
 def wait_for_reader(stream: rookery.OrderedStream) -> None:
     """Wait until a thread is in the stream."""
-    deadline = monotonic() + WITHIN
-    while "unlocked" in repr(stream._lock):
-        assert monotonic() < deadline
-        sleep(0.001)
+    wait_until(lambda: "unlocked" not in repr(stream._lock))
 
 
 @pytest.mark.parametrize("way", ["close", "forget"])
@@ -74,14 +69,11 @@ def test_a_member_ends_without_a_trace(topics: Logs, way: str) -> None:
     batch = stream.poll(60_000)
     assert batch is not None
     assert sockets() - before
-    began = monotonic()
     if way == "close":
         stream.close()
     del batch, stream
     gc.collect()
-    took = monotonic() - began
 
-    assert took < SOON
     assert not sockets() - before
     assert committed(topics.bootstrap, group) == {}
     # It has left: the next member need not wait until it is missed.
@@ -98,13 +90,10 @@ def test_a_stream_has_one_reader_and_another_thread_may_close_it(topics: Logs) -
         wait_for_reader(stream)
         with pytest.raises(Misuse, match="one reader"):
             next(stream)
-        began = monotonic()
         stream.close()
         ended = reading.result(WITHIN)
-        took = monotonic() - began
 
     assert ended is None
-    assert took < SOON
     with pytest.raises(Misuse, match="closed"):
         next(stream)
 
@@ -156,13 +145,10 @@ async def test_a_wait_for_a_deaf_cluster_can_be_cancelled(deaf: str) -> None:
     waiting = asyncio.ensure_future(anext(stream))
     await asyncio.to_thread(wait_for_reader, stream)
 
-    began = monotonic()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    took = monotonic() - began
 
-    assert took < SOON
     stream.close()
     assert not sockets() - before
 
@@ -180,11 +166,10 @@ def test_a_stream_that_opens_can_be_closed(deaf: str) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     wait_for_reader(stream)
-    began = monotonic()
     stream.close()
     reader.join(WITHIN)
 
-    assert monotonic() - began < SOON
+    assert not reader.is_alive()
     [failure] = failures
     assert "closed" in str(failure)
 
@@ -229,13 +214,10 @@ def test_ctrl_c_commits_nothing(topics: Logs) -> None:
     with started(INTERRUPTED, topics.bootstrap, topic, group) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "1\n"
-        began = monotonic()
         child.send_signal(signal.SIGINT)
         _, words = child.communicate(timeout=WITHIN)
-        took = monotonic() - began
 
     assert "KeyboardInterrupt" in words
-    assert took < SOON
     assert committed(topics.bootstrap, group) == {}
 
 

@@ -1,12 +1,12 @@
-"""A process that keeps its log open lets it go when it ends, in order and in no time."""
+"""A process that keeps its log open closes it when it ends."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from time import perf_counter
 
+from rookery.testing.wait import PATIENCE_SECONDS
 from tests.direct.logs import Cluster, create, send, values
 
 _KEEPS = """
@@ -29,13 +29,14 @@ def test_what_is_kept_is_let_go_when_the_process_ends(tmp_path: Path) -> None:
         create(broker, "t")
         send(broker, "t", values(10))
 
-    began = perf_counter()
     done = subprocess.run(
-        [sys.executable, "-c", _KEEPS, cluster.store], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _KEEPS, cluster.store],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
     )
-    took = perf_counter() - began
 
     assert (done.stdout, done.stderr) == ("1\n", "")
     with cluster.log as log:
         assert not log.log.state.brokers.processes
-    assert took < 60

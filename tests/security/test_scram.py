@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import time
 from collections.abc import Callable
 
 import pytest
@@ -364,14 +363,12 @@ def test_the_client_refuses_bad_first_answers(change: Callable[[str], str], reas
         client.respond(_first_answer(str))
 
 
-def test_absurd_iterations_cost_nothing() -> None:
+def test_absurd_iterations_are_refused_before_they_are_done() -> None:
+    # They would take a quarter of an hour.
     answer = _first_answer(lambda first: first.replace("i=4096", "i=2147483647"))
-    start = time.process_time()
 
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match="iteration"):
         _client().respond(answer)
-
-    assert time.process_time() - start < 0.1
 
 
 def test_the_client_refuses_bytes_that_are_no_text() -> None:

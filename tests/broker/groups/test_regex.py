@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -60,10 +59,10 @@ def test_what_is_no_expression_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["(a+)+c", "(a*)*c", "(a|aa)+c", ".*.*.*.*.*.*c", "(a?){60}a{60}c"]
 )
-def test_no_expression_takes_long(text: str) -> None:
-    start = time.process_time()
-    assert not Regex(text).fullmatch("a" * 249)
-    assert time.process_time() - start < 1
+def test_work_grows_with_the_states_and_the_name_alone(text: str) -> None:
+    regex, name = Regex(text), "a" * 249
+    assert not regex.fullmatch(name)
+    assert regex._steps <= len(regex._states) * (len(name) + 1)
 
 
 def test_work_is_bounded() -> None:
@@ -72,11 +71,11 @@ def test_work_is_bounded() -> None:
         regex.matching([f"{'ab' * (number % 120)}{number:x}" for number in range(10_000)])
 
 
-def test_ten_thousand_names_take_little_time() -> None:
+def test_what_ten_thousand_names_have_in_common_is_worked_out_once() -> None:
     names = [f"team-{number % 50}.orders.v{number}" for number in range(10_000)]
-    start = time.process_time()
-    assert len(Regex(r"team-(7|8)\.orders\..*").matching(names)) == 400
-    assert time.process_time() - start < 1
+    regex = Regex(r"team-(7|8)\.orders\..*")
+    assert len(regex.matching(names)) == 400
+    assert regex._steps < 10 * len(names)
 
 
 def test_what_repeats_nothing_takes_no_time() -> None:

@@ -48,9 +48,7 @@ def test_ends_that_hold_no_row(logs: Logs) -> None:
     producer = transact(logs.bootstrap, (topic, 3), 5, "open")
 
     with read(logs.bootstrap, topic) as stream:
-        began = monotonic()
         table = stream.to_table()
-        took = monotonic() - began
         states = values(stream.partitions(), "state")
     expected = ordered(dump(logs.bootstrap, [topic]))
     finish(logs.bootstrap, (topic, 3), producer, "abort")
@@ -58,8 +56,6 @@ def test_ends_that_hold_no_row(logs: Logs) -> None:
     assert plain(table.to_batches()).equals(expected)
     assert table.num_rows == 40
     assert states == ["done", "done", "done", "blocked_by_transaction"]
-    # The log is at its end: nothing is waited for. Half a second would be a fetch that waited.
-    assert took < 20
 
 
 @pytest.mark.kafka

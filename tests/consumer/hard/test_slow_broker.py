@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import Final
 
 from rookery.consumer.api import read
@@ -22,12 +21,8 @@ def test_a_slow_broker_at_the_start(many: Logs) -> None:
 
     with KafkaProxy(many.bootstrap) as proxy:
         proxy.rtt_ms[many.leader(topic, slow)] = RTT_MS
-        began = monotonic()
         with read(proxy.bootstrap, topic) as stream:
-            first = next(stream)
-            waited_ms = (monotonic() - began) * 1000
-            table = plain([first, *stream])
+            table = plain(list(stream))
 
-    assert waited_ms >= RTT_MS
     assert values(table, "timestamp") == [NOON + n for n in range(1000, 3000)]
     assert values(table, "partition") == [slow] * 1000 + [fast] * 1000

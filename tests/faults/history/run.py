@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -34,6 +34,7 @@ PROTOCOLS: Final = {
 }
 """The groups: of readers, and of copiers."""
 _SECONDS: Final = 60.0
+_LOOKS: Final = 120
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Settings:
     copiers: tuple[str, ...] = ("classic", "consumer")
     producers: int = 2
     """Of each kind; groups have as many members."""
+    at_least: Mapping[str, int] = field(default_factory=dict)
+    """What must have been done before the run ends, by the names in `Result.counts`."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ class Run:
         nemesis.start()
         try:
             Event().wait(settings.seconds)
+            self._await_work()
             _end([nemesis])
             _end(producers)
             for reader in readers:
@@ -119,6 +123,18 @@ class Run:
         finally:
             for worker in [*crew, nemesis]:
                 worker.stop()
+
+    def _await_work(self) -> None:
+        """Go on until enough was done, on a host that is as slow as it likes."""
+        wanted = Counter(self._settings.at_least)
+        counts: Counter[str] = Counter()
+        for _ in range(_LOOKS):
+            lines = self._path.read_text().rpartition("\n")[0].splitlines()
+            counts = _counts(list(map(events.parse, lines)))
+            if counts >= wanted:
+                return
+            Event().wait(1.0)
+        raise TimeoutError(f"done are {counts}, wanted are {wanted}")
 
     def _finish(self, history: History, copiers: list[Worker]) -> None:
         """Let everybody come to the end, and read all there is."""
