@@ -34,6 +34,7 @@ from rookery.log.medium import FlushSettings, JournalMedium, Medium
 from rookery.log.origin import Handles, Origin
 from rookery.log.payloads import EntryReader
 from rookery.log.reader import Reader
+from rookery.log.reclaim import Reclaimer
 from rookery.log.retention import Retention
 from rookery.log.rewriter import Rewriter
 from rookery.log.segmentindex import Layouts
@@ -192,7 +193,8 @@ class Storage(Handles):
         journal = Journal(
             self.folder / "journal", numbers.incarnation, settings.durability, clock=clock
         )
-        return JournalMedium(journal, self.journal_calls)
+        reclaimer = Reclaimer(journal, replica, clock)
+        return JournalMedium(journal, self.journal_calls, reclaimer)
 
     def caretaker(
         self,

@@ -12,6 +12,7 @@ from rookery.cluster.state.state import Appended
 from rookery.errors import Unavailable
 from rookery.log.batch import Batch
 from rookery.log.journal import Journal, Written
+from rookery.log.reclaim import Reclaimer
 from rookery.store.pending import PendingCalls
 
 
@@ -90,9 +91,15 @@ class NoMedium:
 class JournalMedium(NoMedium):
     """Appends flushes to a journal."""
 
-    def __init__(self, journal: Journal, calls: PendingCalls | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        calls: PendingCalls | None = None,
+        reclaimer: Reclaimer | None = None,
+    ) -> None:
         self.journal = journal
         self._calls = calls or PendingCalls("journal")
+        self._reclaimer = reclaimer
 
     @property
     def failure(self) -> str | None:
@@ -102,13 +109,28 @@ class JournalMedium(NoMedium):
     async def write(self, batches: Sequence[Batch]) -> Written:
         """Make batches durable, one behind the other; return where they lie."""
         with self._calls.call("a write"):
-            return await self.journal.append([batch.data for batch in batches])
+            written = await self.journal.append([batch.data for batch in batches])
+        if self._reclaimer is not None:
+            self._reclaimer.begin_commit(written.object_id)
+        return written
+
+    def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
+        """Note that a commit is settled."""
+        del outcomes
+        self.doubt(identity)
+
+    def doubt(self, identity: int) -> None:
+        """Note that no commit is under way any more; one that counts later is void or has rows."""
+        if identity and self._reclaimer is not None:
+            self._reclaimer.end_commit(identity)
 
     async def look_after(self) -> None:
-        """Find out that a disk that failed works again, also if no client writes much."""
+        """Find out that a failed disk works again, and give space of the journal back."""
         if self.journal.failure:
             with suppress(Unavailable):
                 await self.journal.append([b"a look at the disk"])
+        elif self._reclaimer is not None:
+            await self._reclaimer.look()
 
     async def close(self) -> None:
         """Finish and sync the journal."""
