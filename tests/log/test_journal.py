@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import os
 import time
 from collections.abc import AsyncIterator
@@ -223,6 +224,27 @@ async def test_a_full_disk_is_told_at_once(tmp_path: Path) -> None:
         clock.advance(100)
         await journal.append([b"y"])
     assert bytes_at(tmp_path, kept) == b"kept"
+
+
+async def test_a_full_disk_is_logged_when_it_fills_and_when_it_has_space(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    disk, clock = FaultyDisk(), ManualClock()
+    async with opened(tmp_path, disk, clock=clock) as journal:
+        disk.fail("pwritev", *[ENOSPC] * 50)
+        for _ in range(50):
+            with pytest.raises(Unavailable):
+                await journal.append([b"x"])
+            clock.advance(100)
+        await journal.append([b"y"])
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.partition(":")[0] for line in lines] == [
+        "abandoning a journal file after a failed write",
+        "the journal fails",
+        "the journal works again after 50 failures",
+    ]
 
 
 async def test_a_really_full_disk_and_space_again(small_disk: Path) -> None:

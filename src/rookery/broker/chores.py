@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from rookery.errors import Error
+from rookery.outage import Outage
 
 log = logging.getLogger(__name__)
 
@@ -36,15 +37,14 @@ class Chores:
     async def _repeat(
         self, interval_ms: int, name: str, chore: Callable[[], Awaitable[object]]
     ) -> None:
+        outage = Outage(log, name)
         while True:
             await asyncio.sleep(interval_ms / 1000)
             try:
                 await chore()
-            except Error as error:
-                self.failing[name] = str(error)
-                log.warning("%s: %s", name, error)
-            except Exception as error:
-                self.failing[name] = repr(error)
-                log.exception("%s failed", name)
+            except Exception as error:  # noqa: BLE001 (it is tried again, whatever it was)
+                outage.fail(error)
+                self.failing[name] = str(error) if isinstance(error, Error) else repr(error)
             else:
+                outage.end()
                 self.failing.pop(name, None)

@@ -68,6 +68,10 @@ _JOURNAL_PENDING: Final = metrics.gauge(
 _JOURNAL_ABANDONED: Final = metrics.counter(
     "rookery_log_journal_abandoned_total", "Journal files given up after a failed write or sync."
 )
+_WRITE_FAILING: Final = metrics.gauge(
+    "rookery_log_write_failing",
+    "1 while the last write to the disk or the store failed, as on a full disk; else 0.",
+)
 _CARE_ROUNDS: Final = metrics.counter(
     "rookery_caretaker_rounds_total", "Rounds of upkeep by caretakers of this broker."
 )
@@ -244,6 +248,7 @@ def _numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]
         (_REWRITE_LAG_BYTES, lambda: broker.caretaking.report.get("lag_bytes", 0)),
         (_REWRITE_LAG_SECONDS, lambda: broker.caretaking.report.get("lag_ms", 0) / 1000),
         (_CARE_COST, lambda: cost_of(broker.settings.prices, broker.caretaking.requests)),
+        (_WRITE_FAILING, lambda: float(broker.medium.failure is not None)),
         *_journal_numbers(broker),
         (_APPLIED, lambda: replica.state.applied),
         (_PROPOSALS, lambda: replica.waiting),

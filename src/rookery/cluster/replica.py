@@ -33,6 +33,7 @@ from rookery.cluster.proposal import Proposal, divide, merge, take_next
 from rookery.cluster.recomputation import LoadSnapshot, recompute
 from rookery.cluster.state.state import Applied, Outcome, State
 from rookery.errors import Conflict, Corrupt, Unavailable
+from rookery.outage import Outage
 from rookery.wire.buffer import Buffer
 from rookery.wire.message import Message
 
@@ -113,6 +114,7 @@ class Replica:
         """Bytes of the entries that were applied here: what a restart would have to read."""
         self.opened_at = 0
         """The entry of the snapshot that `open` began with: all behind it had to be read."""
+        self._outage = Outage(log, "the cluster log")
         self.trouble = ""
         """Why the cluster log was out of reach the last time; empty while it is not."""
         self.when_jumped: Callable[[], None] = lambda: None
@@ -243,7 +245,7 @@ class Replica:
                     await self._catch_up()
             except Unavailable as error:
                 self.trouble = str(error)
-                log.warning("the cluster log is out of reach: %s", error)
+                self._outage.fail(error)
                 await asyncio.sleep(_RETRY_SECONDS[-1])
             except Exception as error:  # noqa: BLE001 (a task's root: the process must stop)
                 self._stop(error)
@@ -419,7 +421,7 @@ class Replica:
             try:
                 number = await self._log.append(data)
             except Unavailable as error:
-                log.warning("an append to the cluster log may be lost: %s", error)
+                self._outage.fail(error)
                 await self._wait_after(error, attempt)
                 attempt += 1
                 if await self._is_settled(entry):
@@ -427,6 +429,7 @@ class Replica:
                 continue
             APPEND_SECONDS.observe(perf_counter() - started)
             self.trouble = ""
+            self._outage.end()
             self.log_bytes += len(data)
             if number == self.state.applied + 1 and not self._reading.locked():
                 with self._stops_on_error():

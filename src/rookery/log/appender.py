@@ -26,6 +26,7 @@ from rookery.formats.keys import (
 from rookery.log.journalfile import Disk, JournalFile
 from rookery.log.place import Place
 from rookery.log.settings import Durability, JournalSettings
+from rookery.outage import Outage
 from rookery.wire.buffer import Buffer
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Appender:
         self._number = 0
         self._file: JournalFile | None = None
         self._retry_at_ms: int | None = None
+        self._outage = Outage(log, "the journal")
         self.failure: str | None = None
         """Why the last append failed; None when it succeeded."""
         self.abandoned = 0
@@ -86,6 +88,7 @@ class Appender:
                 raise
             else:
                 self.failure = self._retry_at_ms = None
+                self._outage.end()
                 return place
         raise AssertionError("unreachable")
 
@@ -134,7 +137,9 @@ class Appender:
         if file is None:
             return
         self.abandoned += 1
-        log.error(
+        level = logging.DEBUG if self._outage.failures else logging.ERROR
+        log.log(
+            level,
             "abandoning a journal file after a failed write: %s",
             error,
             extra={"key": file.path},
@@ -161,7 +166,9 @@ class Appender:
             f" {remedy}; writing goes on by itself once the disk takes it"
         )
         self._retry_at_ms = self._clock.monotonic_ms() + self._settings.retry_ms
-        return Unavailable(self.failure)
+        failed = Unavailable(self.failure)
+        self._outage.fail(failed)
+        return failed
 
     def _last(self) -> int:
         return object_id(self._incarnation, max(0, self._number - 1))

@@ -13,6 +13,7 @@ overtakes a large one, nor an object that was quick one that was slow.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from time import perf_counter
@@ -31,8 +32,11 @@ from rookery.log.journal import Written
 from rookery.log.medium import FlushSettings, Medium, NoMedium
 from rookery.log.tail import Key, Tail
 from rookery.log.traffic import WRITTEN
+from rookery.outage import Outage
 from rookery.records import batch as batches
 from rookery.wire.buffer import Buffer
+
+log = logging.getLogger(__name__)
 
 _NONE: Final = ErrorCode.NONE
 
@@ -88,6 +92,7 @@ class Writer:
         self._last_write = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._commits = 0
+        self._outage = Outage(log, "a produce")
         self._idle = asyncio.Event()
         self._idle.set()
         replica.listen(self._applied)
@@ -186,7 +191,7 @@ class Writer:
             if write.written is not None:
                 self._commit(write.works, write.written.object_id, write.written.position)
             else:
-                _fail(write.works, write.error or asyncio.CancelledError())
+                self._fail(write.works, write.error or asyncio.CancelledError())
                 self._rest()
 
     def _commit(self, works: list[_Work], object_id: int, position: int) -> None:
@@ -214,12 +219,13 @@ class Writer:
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
             self._medium.doubt(object_id)
-            _fail(works, error or asyncio.CancelledError())
+            self._fail(works, error or asyncio.CancelledError())
         else:
             outcomes: list[Appended] = []
             for result in _flat(done.result()):
                 outcomes += result.value
             self._medium.settle(object_id, outcomes)
+            self._outage.end()
             self._answer(works, outcomes)
         self._flush()
         self._rest()
@@ -269,6 +275,12 @@ class Writer:
             if partition is not None:
                 markers.keep(self._tail, key, partition)
 
+    def _fail(self, works: list[_Work], error: BaseException) -> None:
+        self._outage.fail(error)
+        for work in works:
+            if not work.future.done():
+                work.future.set_exception(error)
+
     def _rest(self) -> None:
         if not self._pending and not self._commits and not self._writes:
             self._idle.set()
@@ -302,9 +314,3 @@ def _extent(batch: Batch, position: int) -> Extent:
         base_sequence=header.base_sequence,
         joins_transaction=batch.joins_transaction,
     )
-
-
-def _fail(works: list[_Work], error: BaseException) -> None:
-    for work in works:
-        if not work.future.done():
-            work.future.set_exception(error)

@@ -245,7 +245,6 @@ class _Intake:
 
     def _fail(self, error: BaseException) -> None:
         code = code_of(error)
-        log.warning("a produce of %d batches failed: %s", len(self.batches), error)
         for answer, *_ in self.placed:
             answer.error_code = code
             answer.error_message = str(error)

@@ -1,0 +1,33 @@
+"""Outages are logged when they begin, change and end."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from rookery.errors import Conflict, Unavailable
+from rookery.outage import Outage
+
+
+def test_only_the_beginning_a_new_cause_and_the_end_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    outage = Outage(logging.getLogger("test"), "the disk")
+
+    outage.end()
+    for number in range(100):
+        outage.fail(Unavailable(f"file {number}: no space"))
+    outage.fail(Conflict("taken"))
+    outage.end()
+    outage.end()
+    outage.fail(Conflict("taken"))
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "the disk fails: file 0: no space",
+        "the disk fails: taken",
+        "the disk works again after 101 failures",
+        "the disk fails: taken",
+    ]
+    assert outage.failures == 1
