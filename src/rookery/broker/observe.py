@@ -11,7 +11,9 @@ from typing import Final
 
 from rookery import metrics
 from rookery.broker.broker import Broker
+from rookery.broker.groups.lag import GroupLag
 from rookery.broker.processmetrics import process_numbers
+from rookery.clock import SystemClock
 from rookery.errors import Error
 from rookery.log import traffic
 from rookery.metrics import Counter, Gauge
@@ -117,6 +119,9 @@ class Observer:
         """To be set when the broker has joined the cluster; until then it is not ready."""
         self._unreachable = ""
         self._numbers = _numbers(broker)
+        self._lag = GroupLag(
+            broker.groups, broker.replica, SystemClock(), broker.settings.group_lag_partitions
+        )
 
     def routes(self) -> Routes:
         """Return what is served: metrics and health."""
@@ -165,6 +170,7 @@ class Observer:
             metric.value = read()
         for kind, count in self._broker.caretaking.requests.items():
             _CARE_REQUESTS.labels(kind).value = count
+        await self._lag.refresh()
         topics = self._broker.replica.state.topics
         for direction in (traffic.WRITTEN, traffic.READ):
             direction.keep(topics.by_id, topics.by_name)

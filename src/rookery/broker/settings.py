@@ -108,6 +108,8 @@ class BrokerSettings:
     """Groups whose members assign partitions themselves."""
     consumer_groups: ConsumerSettings = field(default_factory=ConsumerSettings)
     """Groups whose partitions the broker assigns (group.protocol=consumer)."""
+    group_lag_partitions: int = field(default=10_000, metadata={"min": 0, "max": 1_000_000})
+    """How many partitions of groups have a lag metric; the rest is counted as omitted."""
     prices: Prices = field(default_factory=Prices)
     """What the store asks for, for the metrics."""
     producer_expiration_ms: int = field(default=86_400_000, metadata={"min": 1})

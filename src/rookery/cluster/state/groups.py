@@ -46,6 +46,12 @@ def unpack(packed: bytes) -> CommittedOffset:
     return CommittedOffset(offset, leader_epoch, commit_ms, retention_ms, metadata)
 
 
+def unpack_offset(packed: bytes) -> int:
+    """Return the offset alone."""
+    offset: int = _HEAD.unpack_from(packed)[0]
+    return offset
+
+
 def unpack_times(packed: bytes) -> tuple[int, int]:
     """Return when an offset was committed, and how long its committer wants it kept, if so."""
     _, _, commit_ms, retention_ms = _HEAD.unpack_from(packed)
