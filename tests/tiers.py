@@ -53,6 +53,7 @@ _CHOICES: Final[Mapping[tuple[str, str], Group]] = {
 PEERS: Final = frozenset(
     {"java", "kcat", "kafka_cluster", "kafka_secure", "made", "moto", "own_kafka", "own_spark"}
 )
+_PEER_CHOICES: Final = frozenset({("make", "Java")})
 FAULTS: Final = frozenset({"victim", "members", "own_victim"})
 FAULT_FOLDERS: Final = ("tests/consumer/hard/", "tests/crash/", "tests/faults/")
 # Suites that run on two event loops run on the second with the peers; `net` depends on both.
@@ -93,15 +94,17 @@ def _groups(item: pytest.Item) -> list[Group]:
 
 
 def _is_second_half(item: pytest.Item) -> bool:
-    """Tell whether a suite that runs twice runs here on its second backend or event loop."""
+    """Return whether this is the second run of a suite: another backend, event loop or client."""
     params = _params(item)
+    if any(params.get(name) == value for name, value in _PEER_CHOICES):
+        return True
     if params.get(_LOOP) is asyncio.new_event_loop:
         return not item.nodeid.startswith(_BOTH_LOOPS)
     return ETCD in params.values() and not _is_smoke_test(params)
 
 
 def _is_smoke_test(params: Mapping[str, object]) -> bool:
-    """Tell whether this is the sweep's request in the newest version of an API."""
+    """Return whether this is the sweep's request in the newest version of an API."""
     case = params.get("case")
     return isinstance(case, Case) and case.version == case.route.versions[-1]
 
