@@ -77,6 +77,11 @@ def own_kafka() -> None:
 
 
 @pytest.fixture(scope="session")
+def own_processes() -> None:
+    """A test that asks for this starts dozens of processes, and belongs to the peers."""
+
+
+@pytest.fixture(scope="session")
 def own_spark() -> None:
     """A test that asks for this starts Spark processes of its own, and belongs to the peers."""
 

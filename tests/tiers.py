@@ -51,7 +51,17 @@ _CHOICES: Final[Mapping[tuple[str, str], Group]] = {
     ("served", ETCD): Group.OBJECTS,
 }
 PEERS: Final = frozenset(
-    {"java", "kcat", "kafka_cluster", "kafka_secure", "made", "moto", "own_kafka", "own_spark"}
+    {
+        "java",
+        "kcat",
+        "kafka_cluster",
+        "kafka_secure",
+        "made",
+        "moto",
+        "own_kafka",
+        "own_processes",
+        "own_spark",
+    }
 )
 _PEER_CHOICES: Final = frozenset({("make", "Java")})
 FAULTS: Final = frozenset({"victim", "members", "own_victim"})

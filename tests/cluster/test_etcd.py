@@ -336,6 +336,7 @@ async def test_a_beginning_whose_answer_is_lost_is_found_again(
         assert await log.append(b"first") == 501
 
 
+@pytest.mark.usefixtures("own_victim")
 async def test_who_waits_at_a_silent_member_is_woken_by_another(
     member: EtcdMember, name: str, other: str, opening: Open
 ) -> None:

@@ -34,6 +34,7 @@ asking.join()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no forks")
+@pytest.mark.usefixtures("own_processes")
 def test_what_is_started_comes_up(etcd: EtcdCluster) -> None:
     program = [sys.executable, "-c", _STARTS, etcd.url("forks")]
     done = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)

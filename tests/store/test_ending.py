@@ -7,6 +7,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from rookery.testing.seaweed import SeaweedServer
 
 # Without the last moment that threads of the client library are given, one of eight is aborted.
@@ -25,6 +27,7 @@ asyncio.run(use(sys.argv[1]))
 """
 
 
+@pytest.mark.usefixtures("own_processes")
 def test_no_process_is_aborted_at_its_end(seaweed: SeaweedServer) -> None:
     def use(_: int) -> int:
         url = seaweed.url(f"ending/{secrets.token_hex(8)}")
