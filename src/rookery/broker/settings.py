@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.log.settings import CareSettings, CompactionSettings, RewriteSettings
+from rookery.model.location import Location
 from rookery.store.prices import Prices
 
 
@@ -127,6 +128,10 @@ class BrokerSettings:
     """How long a stopping broker waits for requests in flight."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is worth a line in the log."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "store", Location(self.store))
+        object.__setattr__(self, "cluster", Location(self.cluster))
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> BrokerSettings:

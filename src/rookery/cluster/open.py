@@ -9,6 +9,7 @@ from typing import Final, Protocol, cast, get_args
 
 from rookery.cluster.port import ClusterLog, Durability
 from rookery.errors import ConfigError
+from rookery.model.location import Location
 
 _BACKENDS: Final = "rookery.cluster.backends"
 
@@ -30,6 +31,7 @@ def open_log(url: str, *, durability: Durability = "disk") -> ClusterLog:
         Unavailable: the log is out of reach.
         Corrupt: what lies there is not a cluster log that this version can read.
     """
+    url = Location(url)
     scheme, colon, _ = url.partition(":")
     # Only letters: the scheme becomes part of a module's name.
     if not colon or re.fullmatch(r"[a-z][a-z0-9]*", scheme) is None:

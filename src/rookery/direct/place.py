@@ -11,6 +11,7 @@ from urllib.parse import quote
 from rookery.config.clusters import load_cluster
 from rookery.errors import ConfigError
 from rookery.log.origin import Origin
+from rookery.model.location import Location
 
 _HELP: Final = (
     "say where the log lies: store=s3://bucket/prefix (and cluster=etcd://… if the brokers agree "
@@ -31,9 +32,9 @@ class Place:
     It travels to other processes. What is secret stays at home if a configured name is used.
     """
 
-    store: str = field(default="", metadata={"secret": True}, repr=False)
+    store: str = field(default="", metadata={"secret": True})
     """The object store of the log, such as s3://bucket/prefix."""
-    cluster: str = field(default="", metadata={"secret": True}, repr=False)
+    cluster: str = field(default="", metadata={"secret": True})
     """The cluster log, such as etcd://host:2379 (default: in the store); without a colon in it,
     the name of a cluster in the configuration."""
     namespace: str = "default"
@@ -44,6 +45,10 @@ class Place:
     """Whose objects they are: ours, or segments that KafScale wrote, which have no cluster log."""
     log_dir: str = ""
     """A Kafka broker's own directory, or several with commas; it is read where it lies."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "store", Location(self.store))
+        object.__setattr__(self, "cluster", Location(self.cluster))
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:

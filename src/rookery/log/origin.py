@@ -7,7 +7,7 @@ a store set    nothing on this host: objects in that store, agreement in the clu
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,6 +20,7 @@ from rookery.formats.keys import CLUSTER
 from rookery.formats.segmentkeys import check_namespace
 from rookery.log.files import Files
 from rookery.log.objects import Places
+from rookery.model.location import Location
 from rookery.store.counted import CountedStore
 from rookery.store.namespaced import NamespacedStore
 from rookery.store.open import name_of, open_store
@@ -34,12 +35,16 @@ class Origin:
 
     data: str = "rookery-data"
     """The folder of brokers on one host; not used with a store."""
-    store: str = field(default="", repr=False)
+    store: str = ""
     """The object store of the log, such as s3://bucket/prefix."""
-    cluster: str = field(default="", repr=False)
+    cluster: str = ""
     """The cluster log, such as etcd://host:2379; if empty, in the store itself."""
     namespace: str = "default"
     """What the keys of this cluster's segments begin with."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "store", Location(self.store))
+        object.__setattr__(self, "cluster", Location(self.cluster))
 
     @property
     def is_local(self) -> bool:
@@ -63,7 +68,8 @@ class Origin:
             return self.cluster
         if self.store:
             mark = "&" if "?" in self.store else "?"
-            return f"store:{self.store}{mark}namespace={self.namespace}"
+            store = Location(self.store).reveal()
+            return Location(f"store:{store}{mark}namespace={self.namespace}")
         return f"sqlite://{self.folder / 'cluster.sqlite'}"
 
     @property

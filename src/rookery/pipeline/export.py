@@ -15,6 +15,7 @@ from typing import Final
 
 from rookery.decode import ddl, variant
 from rookery.errors import ConfigError
+from rookery.model.location import find_secret
 from rookery.pipeline.decoders import decoder_settings
 from rookery.pipeline.spec import Decode, Pipeline, readable
 
@@ -85,7 +86,6 @@ def silver_dead():
     return _together([rows.where(is_dead).select("_raw.*") for rows in [{parts}]])
 '''
 _GOLD: Final = "CREATE MATERIALIZED VIEW {name} AS\n{sql}\n"
-_SECRETS: Final = ("secret", "token", "password", "account_key")
 _README: Final = """\
 # {name}
 
@@ -107,10 +107,10 @@ def export(pipeline: Pipeline, folder: Path) -> list[Path]:
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: there is something in it; name an empty folder")
-    if any(word in pipeline.source.store for word in _SECRETS):
+    if find_secret(pipeline.source.store) or find_secret(pipeline.source.cluster):
         raise ConfigError(
-            "source.store has a secret in it, which the project would tell to everyone: name the"
-            " cluster in the configuration, and write cluster = NAME"
+            "source: its address has a secret in it, which the project would show to all readers:"
+            " name the cluster in the configuration, and write cluster = NAME"
         )
     files = {
         "spark-pipeline.yml": _SPEC.format(

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
+from rookery.model.location import Location, hide_options
 from rookery.pipeline.choices import wrong_words
 from rookery.pipeline.names import DELETED, OFFSET
 from rookery.pipeline.sinkrules import has_files, sink_problems
@@ -30,8 +31,8 @@ class Source:
     """Which topics of which cluster."""
 
     topics: tuple[str, ...]
-    store: str = field(default="", repr=False)
-    cluster: str = field(default="", repr=False)
+    store: str = ""
+    cluster: str = ""
     namespace: str = "default"
     data: str = ""
     starting_offsets: Literal["earliest", "latest"] = "earliest"
@@ -43,6 +44,10 @@ class Source:
     on_data_loss: Literal["fail", "skip"] = "fail"
     group_id: str = ""
     """Publish progress as the offsets of this group, for tools that show lag."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "store", Location(self.store))
+        object.__setattr__(self, "cluster", Location(self.cluster))
 
     def place(self) -> Place:
         """Return where the log lies."""
@@ -72,6 +77,9 @@ class Decode:
     subject: str = ""
     message: str = ""
     function: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "registry", Location(self.registry))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +124,10 @@ class Sink:
     """Only of these topics; by default of all."""
     options: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "location", Location(self.location))
+        object.__setattr__(self, "options", hide_options(self.options))
+
     def table(self) -> TableSpec:
         """Return it as tables are described."""
         return TableSpec(self.format, self.location, self.name, self.options)
@@ -135,6 +147,10 @@ class Gold:
     format: str = "parquet"
     location: str
     options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "location", Location(self.location))
+        object.__setattr__(self, "options", hide_options(self.options))
 
     def table(self) -> TableSpec:
         """Return it as tables are described."""
@@ -179,6 +195,7 @@ class Pipeline:
     upkeep: Upkeep = field(default_factory=Upkeep)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "state", Location(self.state))
         for problem in self._problems():
             raise ConfigError(f"pipeline {self.name!r}: {problem}")
 

@@ -147,7 +147,7 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
     for name, value in options.items():
         known = _BY_LOWER.get(name.lower())
         if known is not None:
-            found[known] = str(value)
+            found[known] = value
         elif name.lower() not in NOT_READ:
             raise ConfigError(_unknown(name))
     return found

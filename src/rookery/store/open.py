@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Final, Protocol, cast
 
 from rookery.errors import ConfigError
+from rookery.model.location import Location
 from rookery.store.port import Store
 
 _BACKENDS: Final = "rookery.store.backends"
@@ -27,6 +28,7 @@ def open_store(url: str) -> Store:
         ConfigError: the URL cannot be used.
         Unavailable: the store is out of reach.
     """
+    url = Location(url)
     scheme, colon, _ = url.partition(":")
     # Only letters: the scheme becomes part of a module's name.
     if not colon or re.fullmatch(r"[a-z][a-z0-9]*", scheme) is None:

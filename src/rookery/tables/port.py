@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from rookery.clock import Time
+from rookery.model.location import Location, hide_options
 
 MIB: Final = 1 << 20
 
@@ -68,6 +69,10 @@ class TableSpec:
     """What the table is called in its catalog or database."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What only this format knows, such as Iceberg's `catalog`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "location", Location(self.location))
+        object.__setattr__(self, "options", hide_options(self.options))
 
 
 @dataclass(frozen=True, slots=True)

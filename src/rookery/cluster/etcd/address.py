@@ -110,7 +110,8 @@ def _timeout(url: str, options: dict[str, str]) -> float:
 def _endpoint(url: str, text: str) -> str:
     match = _ENDPOINT.fullmatch(text)
     if match is None or not 0 < int(match["port"] or DEFAULT_PORT) < 65536:
-        raise _refused(url, f"{text!r} is not host:port; write etcd://host:2379,host:2379/name")
+        shown = text.rpartition("@")[2]  # before it, there may be a password
+        raise _refused(url, f"{shown!r} is not host:port; write etcd://host:2379,host:2379/name")
     return f"{match['host']}:{match['port'] or DEFAULT_PORT}"
 
 

@@ -44,6 +44,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from rookery.clock import Time
 from rookery.errors import ConfigError, Conflict, Unavailable
+from rookery.model.location import Location
 from rookery.store.address import parse
 from rookery.tables import icebergexpiry, latest, naming, rewriting, staging, upserting
 from rookery.tables.folder import Folder, as_url
@@ -203,7 +204,8 @@ class IcebergTable:
             )
         if self._is_beside:
             Path(unquote(urlsplit(self._folder.url).path)).parent.mkdir(parents=True, exist_ok=True)
-        return load_catalog("rookery", type="sql", uri=chosen, **self._file_options())
+        uri = Location(chosen).reveal()
+        return load_catalog("rookery", type="sql", uri=uri, **self._file_options())
 
     def _file_options(self) -> dict[str, str]:
         if not self._folder.url.startswith("s3:"):

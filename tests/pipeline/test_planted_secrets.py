@@ -1,0 +1,104 @@
+"""Secrets that are planted in all locations do not show in reprs, errors, logs or reports."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from rookery.broker.settings import BrokerSettings
+from rookery.direct.blocking import BlockingLog
+from rookery.direct.place import Place
+from rookery.errors import Error
+from rookery.log.origin import Origin
+from rookery.pipeline.engine import Engine, Plan
+from rookery.pipeline.load import load
+from rookery.pipeline.manifests import Manifests
+from rookery.pipeline.manifests import Origin as PipelineOrigin
+from rookery.tables.folder import Folder
+from rookery.tables.open import open_table
+from rookery.tables.port import TableSpec
+
+SECRET = "geh3im"  # noqa: S105 (it is to be found nowhere)
+# Nothing listens there, and one attempt is enough.
+_STORE = (
+    f"s3://bucket/log?endpoint=http://127.0.0.1:9&allow_http=true&access_key_id=me"
+    f"&secret_access_key={SECRET}&timeout_ms=300&deadline_ms=300"
+)
+_DEAD, _SILVER, _GOLD = (_STORE.replace("/log", f"/{name}") for name in ("dead", "silver", "gold"))
+_ETCD = f"etcd://me:{SECRET}@127.0.0.1:9/name?timeout=0.3"
+_DECLARED = f"""
+name = "birds"
+state = "{_STORE}"
+[source]
+store = "{_STORE}"
+cluster = "{_ETCD}"
+topics = ["birds"]
+[topics.birds]
+schema = "id long"
+registry = "http://me:{SECRET}@127.0.0.1:9"
+registry-user = "me"
+registry-password = "{SECRET}"
+[[sinks]]
+layer = "bronze"
+format = "parquet"
+location = "{_STORE}"
+[[sinks]]
+layer = "silver"
+format = "iceberg"
+location = "{_SILVER}"
+options = {{ catalog = "postgresql://me:{SECRET}@127.0.0.1:9/db", token = "{SECRET}" }}
+[[sinks]]
+layer = "dead-letters"
+format = "parquet"
+location = "{_DEAD}"
+[[gold]]
+name = "counts"
+sql = "SELECT count(*) AS n FROM silver"
+location = "{_GOLD}"
+"""  # noqa: S608
+
+
+def test_reprs_do_not_show_them(tmp_path: Path) -> None:
+    path = tmp_path / "birds.toml"
+    path.write_text(_DECLARED)
+    pipeline = load(path)
+    plan, manifests, sink = Plan.of(pipeline), Manifests(pipeline.state), pipeline.sinks[1]
+    engine = Engine(plan, "birds", manifests, PipelineOrigin("query", 0, {}))
+    things = [
+        pipeline, plan, engine, manifests, sink.table(),
+        Folder(sink.location), pipeline.source.place(), pipeline.source.place().origin(),
+        Origin(store=_STORE, cluster=_ETCD), BrokerSettings(store=_STORE, cluster=_ETCD),
+    ]  # fmt: skip
+    for thing in things:
+        assert SECRET not in f"{thing!r} {thing}", type(thing)
+    assert "secret_access_key=***" in repr(pipeline)
+    assert sink.location == _SILVER  # it is there, for the code that opens it
+
+
+@pytest.mark.parametrize(
+    "open_it",
+    [
+        lambda: BlockingLog(Place(store=_STORE)),
+        lambda: BlockingLog(Place(store=_STORE, cluster=_ETCD)),
+        lambda: BlockingLog(Place(store=_STORE, cluster=_ETCD.replace("timeout=0.3", "timeout=x"))),
+        lambda: BlockingLog(Place(store=_STORE.replace("s3:", "s4:"))),
+        lambda: BlockingLog(Place(store=_STORE.replace("timeout_ms=300", "timeout_ms=x"))),
+        lambda: Origin(cluster=_ETCD).check(),
+        lambda: Folder(_STORE).read("x"),
+        lambda: Manifests(_STORE).last(),
+        lambda: list(open_table(TableSpec("parquet", _STORE)).read()),
+        lambda: open_table(TableSpec("duckdb", _STORE)),
+    ],
+)
+def test_errors_and_logs_do_not_show_them(
+    open_it: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    assert callable(open_it)
+    with pytest.raises(Error) as failed:
+        open_it()
+    shown = "".join(map(str, [failed.value, failed.value.__cause__, failed.value.__context__]))
+    assert SECRET not in shown
+    assert SECRET not in caplog.text
