@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rookery.cluster.entry import Entry, EventBytes
+from rookery.cluster.entry import Entry, EventBytes, Writer, write_entry
 from rookery.cluster.events.brokers import (
     BrokerExpired,
     BrokerRegistered,
@@ -243,6 +243,39 @@ async def test_a_wrong_state_is_found_out_from_a_snapshot(start: Start, is_newer
     assert await base_offset(healthy, 1) == 3
     with pytest.raises(Corrupt, match="not the one that the cluster log gives"):
         await wrong.barrier()
+    assert healthy.failure is None
+
+
+async def test_processes_with_a_wrong_state_that_register_stop_no_others(start: Start) -> None:
+    await start(1)
+    healthy, log = await start(2)
+    number, digest = healthy.state.applied, healthy.state.digest
+    for node_id in (3, 4):
+        registering = write_entry(Writer(0, 0, 1, number, digest ^ 1), [registration(node_id)])
+        await log.append(registering)
+        await healthy.propose([ProducerIdsAllotted(count=1)])
+        number, digest = healthy.state.applied, healthy.state.digest
+    assert sorted(healthy.state.brokers.by_node) == [1, 2, 3, 4]
+    assert healthy.failure is None
+
+
+async def test_a_wrong_state_is_replaced_by_a_snapshot_that_is_newer(start: Start) -> None:
+    healthy, _ = await start(1)
+    wrong, _ = await start(2, snapshot=healthy.state, follow=False)
+    wrong.state.next_producer_id += 1
+    await healthy.propose([ProducerIdsAllotted(count=1)])
+    await wrong.barrier()
+    jumps: list[int] = []
+    wrong.when_jumped = lambda: jumps.append(wrong.state.applied)
+    for _ in range(3):
+        await healthy.propose([ProducerIdsAllotted(count=1)])
+
+    await wrong.barrier()
+
+    assert jumps == [healthy.state.applied]
+    assert write_image(wrong.state) == write_image(healthy.state)
+    await wrong.propose([ProducerIdsAllotted(count=1)])
+    await healthy.barrier()
     assert healthy.failure is None
 
 

@@ -344,31 +344,32 @@ class Replica:
         writer = entry.incarnation
         dispute = self._disputes.get(writer)
         if dispute is None:
-            if self._is_open and not await self._is_as_logged(entry.seen):
-                raise Corrupt(
-                    f"the state of this process is not the one that the cluster log gives: entry "
-                    f"{number} of incarnation {writer} shows it. Its memory was damaged, or there "
-                    "is a fault in Rookery; start the process again, which reads the log anew"
-                )
+            # A replica that opens computes its state from the log anyway.
+            if self._is_open:
+                logged = await recompute(self._log, self._load_snapshot, entry.seen)
+                if logged.applied > self.state.applied:
+                    self._go_on_from(logged)
+                    return
+                if self._digests.get(logged.applied) != logged.digest:
+                    raise Corrupt(
+                        "the state of this process is not the one that the cluster log gives: "
+                        f"entry {number} of incarnation {writer} shows it. Its memory was damaged, "
+                        "or there is a fault in Rookery; start the process again, which reads the "
+                        "log anew"
+                    )
             log.error(
                 "incarnation %d wrote entry %d with a state that is not the one that the cluster "
                 "log gives after entry %d; that process has to be started again",
                 writer, number, entry.seen,
             )  # fmt: skip
-            self._disputes[writer] = _Dispute(entry.seen)
+            if writer:  # else a process that registers: it is known by its next entry
+                self._disputes[writer] = _Dispute(entry.seen)
         elif dispute.is_upheld(entry) and writer < self.incarnation:
             raise Corrupt(
                 f"incarnation {writer}, which is older than this process, applies the cluster log "
                 f"by other rules: their states differ after entry {entry.seen}. Start all brokers "
                 "with the same release of Rookery"
             )
-
-    async def _is_as_logged(self, number: int) -> bool:
-        logged = await recompute(self._log, self._load_snapshot, number)
-        if logged.applied > self.state.applied:
-            self._go_on_from(logged)
-            return True
-        return self._digests.get(logged.applied) == logged.digest
 
     def _settle(self, applied: Applied, entry: Entry) -> None:
         if applied.is_void and not self._is_alive:
