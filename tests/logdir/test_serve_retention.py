@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rookery.errors import ErrorCode
+from rookery.errors import ConfigError, ErrorCode
 from rookery.testing.served import ServedBroker, ask
 from rookery.testing.wait import wait_until
 from rookery.wire.messages.incremental_alter_configs import (
@@ -120,3 +123,56 @@ def test_opening_deletes_no_file_without_confirmation(
         pass
     assert not marked.exists()
     assert not gone.exists()
+
+
+def test_a_damaged_tail_is_cut_and_kept_beside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = make_directory(tmp_path / "logs", {"t": [[b"a", b"b"]]})
+    log = folder / "t-0" / FIRST_LOG
+    whole, end = log.read_bytes(), len(message_batch(b"a"))
+    damaged = whole[:-1] + bytes([whole[-1] ^ 1])
+    log.write_bytes(damaged)
+    with serving(folder):
+        pass
+    assert log.read_bytes() == whole[:end]
+    beside = folder / "t-0" / f"{FIRST_LOG}.cut-{end}"
+    assert beside.read_bytes() == damaged[end:]
+    assert str(beside) in caplog.text
+    # It is no part of the log, and another cut at the same place does not replace it.
+    log.write_bytes(whole[:end] + b"torn")
+    with serving(folder):
+        assert files(folder / "t-0") == [FIRST_LOG, beside.name, f"{beside.name}-2"]
+    assert beside.read_bytes() == damaged[end:]
+
+
+def test_zeros_at_the_end_are_cut_and_not_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = make_directory(tmp_path / "logs", {"t": [[b"a"]]})
+    log = folder / "t-0" / FIRST_LOG
+    whole = log.read_bytes()
+    log.write_bytes(whole + bytes(5000))
+    with serving(folder):
+        pass
+    assert log.read_bytes() == whole
+    assert files(folder / "t-0") == [FIRST_LOG]
+    assert "5000 bytes" in caplog.text
+
+
+def test_a_full_disk_leaves_a_damaged_tail_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_directory(tmp_path / "logs", {"t": [[b"a"]]})
+    log = folder / "t-0" / FIRST_LOG
+    torn = log.read_bytes() + b"torn"
+    log.write_bytes(torn)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    with pytest.raises(ConfigError, match=r"No space left.*--read-only"), serving(folder):
+        pass
+    assert log.read_bytes() == torn
+    assert files(folder / "t-0") == [FIRST_LOG]

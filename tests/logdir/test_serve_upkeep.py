@@ -220,6 +220,9 @@ async def test_records_behind_the_high_watermark_are_not_shown(tmp_path: Path) -
     assert [header.base_offset for header in batches.verify(data)] == [0, 1, 2]
     assert b"instead" in data
     assert b"not yet" not in data
+    # What was there instead stays beside the log.
+    [kept] = (folder / "t-0").glob("*.cut-*")
+    assert b"not yet" in kept.read_bytes()
     assert LogDirectory.open([folder]).topic_id("t") == topic_id(1)
 
 

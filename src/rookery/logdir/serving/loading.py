@@ -11,7 +11,6 @@ lies on it. What lies elsewhere has no leader.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +33,7 @@ from rookery.logdir.serving.rows import add_rows, rows_of
 from rookery.logdir.serving.segmentfiles import SegmentFiles
 from rookery.logdir.writing.appendlog import AppendLog, Held
 from rookery.logdir.writing.segmentfile import Begun
-from rookery.logdir.writing.smallfiles import mark_deleted
+from rookery.logdir.writing.smallfiles import cut, mark_deleted
 from rookery.model.partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -207,7 +206,12 @@ def open_all(disk: PartitionLog) -> list[Opened]:
 
 def _cut_off(made: AppendLog, opened: list[Opened], end: int) -> None:
     """Cut away what lies behind the high watermark: something else is about to get its offsets."""
-    log.warning("%s: what lies behind offset %d is cut away", made.folder, end)
+    log.warning(
+        "%s: records from offset %d on are set aside in files called .deleted and .cut: something "
+        "else gets their offsets",
+        made.folder,
+        end,
+    )
     numbers = {held.base_offset: held.object_id for held in made.held}
     kept: list[Opened] = []
     for one in opened:
@@ -217,7 +221,7 @@ def _cut_off(made: AppendLog, opened: list[Opened], end: int) -> None:
         elif one.end_offset <= end:
             kept.append(one)
         else:
-            os.truncate(one.segment.path, _cut(one, end).size)
+            cut(one.segment.path, _cut(one, end).size)
             kept.append(open_segment(Segment(one.segment.folder, base), is_trusted=False))
     made.adopt(
         [

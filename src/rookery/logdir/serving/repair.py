@@ -1,6 +1,6 @@
 """Puts a directory in order before it is written: what a crash, or Kafka's cleaner, left behind.
 
-- what a batch that was cut off left at the end of a segment is cut away;
+- bytes at the end of a segment that are no sound batch are moved into a file beside it;
 - indexes that do not fit their segment are written anew;
 - copies that Kafka's cleaner had not finished are deleted;
 - files and folders that Kafka had marked as deleted are deleted, or kept until that is confirmed.
@@ -9,13 +9,15 @@
 from __future__ import annotations
 
 import logging
-import os
+from pathlib import Path
 
+from rookery.errors import ConfigError
 from rookery.formats.logfile.indexes import Indexer, pack_positions, pack_times
 from rookery.formats.logfile.names import Kind, Stage, parse_file_name
 from rookery.logdir.serving.loading import Loaded
 from rookery.logdir.serving.opening import Opened
 from rookery.logdir.serving.trash import delete
+from rookery.logdir.writing.smallfiles import cut
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ def repair(loaded: Loaded, *, deletes: bool) -> None:
         deletes: whether to delete what Kafka had marked as deleted.
 
     Raises:
+        ConfigError: damaged bytes could not be set aside.
         OSError: the disk does not take it.
     """
     for key, opened in loaded.opened.items():
@@ -67,15 +70,26 @@ def repair_segment(opened: Opened) -> None:
     segment = opened.segment
     size = segment.size
     if size > opened.size:
+        aside = _cut(segment.path, opened.size)
         log.warning(
-            "%s: %d bytes behind offset %d are no whole batch and are cut away",
+            "%s: %d bytes from offset %d on are no sound batch and were cut off; %s",
             segment.path,
             size - opened.size,
             opened.end_offset,
+            f"they are kept in {aside}" if aside else "all of them were zero",
         )
-        os.truncate(segment.path, opened.size)
     if opened.indexes is not None:
         _write_indexes(opened, opened.indexes)
+
+
+def _cut(path: Path, size: int) -> Path | None:
+    try:
+        return cut(path, size)
+    except OSError as error:
+        raise ConfigError(
+            f"log-dir: {path}: what is damaged at its end must be set aside first, and cannot be: "
+            f"{error.strerror}; free space, or serve the directory with --read-only"
+        ) from error
 
 
 def _write_indexes(opened: Opened, indexes: Indexer) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from rookery.formats.logfile.names import FileName, Kind, Stage
 
+_CHUNK_BYTES: Final = 1 << 20
+_MAX_CUTS: Final = 1000
 # The batches first, so that no half of a segment counts.
 _SEGMENT_FILES: Final = (Kind.LOG, Kind.INDEX, Kind.TIMES, Kind.ABORTED, Kind.PRODUCERS)
 
@@ -24,6 +27,40 @@ def replace(path: Path, data: bytes) -> None:
         os.close(fd)
     part.rename(path)
     sync_folder(path.parent)
+
+
+def cut(path: Path, size: int) -> Path | None:
+    """Truncate a file; return the file beside it with what was cut, None if that was all zeros.
+
+    Raises:
+        OSError: it could not be kept; the file is as it was.
+    """
+    if _is_zero(path, size):
+        os.truncate(path, min(size, path.stat().st_size))
+        return None
+    name = f"{path.name}.cut-{size}"
+    names = (name, *(f"{name}-{number}" for number in range(2, _MAX_CUTS)))
+    aside = next(free for one in names if not (free := path.with_name(one)).exists())
+    try:
+        with path.open("rb") as file, aside.open("xb") as copy:
+            file.seek(size)
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+    os.truncate(path, size)
+    return aside
+
+
+def _is_zero(path: Path, position: int) -> bool:
+    with path.open("rb") as file:
+        file.seek(position)
+        while chunk := file.read(_CHUNK_BYTES):
+            if any(chunk):
+                return False
+    return True
 
 
 def sync_folder(folder: Path) -> None:
