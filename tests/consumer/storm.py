@@ -40,6 +40,7 @@ SEATS: Final = 3
 QUICK_BEATS: Final = ("--consumer-groups-heartbeat-interval-ms", "200")
 _POLL_MS: Final = 200
 _WITHIN: Final = 180.0
+_MOST_ROUNDS: Final = 1_000
 _LOOK: Final = 0.1
 _SLOW: Final = 0.1
 _SLOW_SECONDS: Final = 1.0
@@ -87,9 +88,16 @@ def _cluster(name: str) -> Iterator[str]:
 
 
 def storm(
-    logs: Logs, total: int, seconds: float, every: float, seed: int, protocol: str = "consumer"
+    logs: Logs,
+    total: int,
+    seconds: float,
+    every: float,
+    seed: int,
+    protocol: str = "consumer",
+    *,
+    least_stays: int = 0,
 ) -> Outcome:
-    """Raise a storm and see that all went right."""
+    """Raise a storm and see that all went right; it goes on until there were enough stays."""
     topic = logs.create("storm", PARTITIONS)
     ledger, group = Ledger(), f"storm-{topic}"
     per_partition = total // PARTITIONS
@@ -99,7 +107,9 @@ def storm(
     chance = random.Random(seed)
     sit = partial(Member, logs, topic, group, ledger, protocol)
     with Producer(logs, topic, per_partition, seconds) as producer, Watch(logs, group) as watch:
-        for number in range(int(seconds / every)):
+        for number in range(_MOST_ROUNDS):
+            if number >= int(seconds / every) and len(ledger.stays) >= least_stays:
+                break
             _sit_or_leave(seats, gone, chance, sit)
             producer.over.wait(every * (number + 1) - producer.since())
         producer.join()

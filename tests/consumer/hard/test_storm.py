@@ -7,7 +7,7 @@ from tests.consumer.storm import SEATS, storm
 
 
 def test_a_storm_of_rebalances(logs: Logs) -> None:
-    outcome = storm(logs, total=100_000, seconds=10, every=0.5, seed=4)
+    outcome = storm(logs, total=100_000, seconds=10, every=0.5, seed=4, least_stays=13)
 
     # There was a storm: members came and went, and partitions with them.
     assert outcome.lives > SEATS
@@ -16,7 +16,9 @@ def test_a_storm_of_rebalances(logs: Logs) -> None:
 
 
 def test_a_storm_in_a_classic_group(logs: Logs) -> None:
-    outcome = storm(logs, total=60_000, seconds=6, every=0.5, seed=5, protocol="classic")
+    outcome = storm(
+        logs, total=60_000, seconds=6, every=0.5, seed=5, protocol="classic", least_stays=13
+    )
 
     assert outcome.lives > SEATS
     assert outcome.stays > 12
