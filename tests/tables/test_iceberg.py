@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.table import Table as IcebergHandle
 from pyiceberg.table import Transaction
 
 from rookery.clock import SystemClock, Time
@@ -62,7 +63,6 @@ def test_the_last_batch_is_known_after_its_snapshot_is_gone(tmp_path: Path) -> N
     catalog = load_catalog("rookery", type="sql", uri=f"sqlite:///{tmp_path / 'catalog.db'}")
     found = catalog.load_table("default.birds")
     assert len(found.metadata.snapshots) == 1
-    assert found.properties["commit.retry.num-retries"] == "0"
     assert found.properties["rookery.commit.birds"] == "a1:5"
     kept = {path.name for path in (tmp_path / "birds/data").glob("*.parquet")}
     needed = {task.file.file_path.rpartition("/")[2] for task in found.scan().plan_files()}
@@ -152,3 +152,46 @@ def test_a_table_of_the_same_name_elsewhere_is_another(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="another `name` or `namespace`"):
         add(open_table(silver), 0)
     assert add(open_table(bronze), 1)
+
+
+def test_retries_of_other_writers_are_left_alone(tmp_path: Path) -> None:
+    table = open_table(TableSpec("iceberg", str(tmp_path / "birds"), "birds"))
+    add(table, 0)
+    other = loaded(tmp_path)
+    assert "commit.retry.num-retries" not in other.properties
+    # What an earlier release has left.
+    with other.transaction() as change:
+        change.set_properties({"commit.retry.num-retries": "0"})
+        change.remove_properties("rookery.layout")
+    add(table, 1)
+    assert "commit.retry.num-retries" not in loaded(tmp_path).properties
+    with loaded(tmp_path).transaction() as change:
+        change.set_properties({"commit.retry.num-retries": "0"})
+    add(table, 2)
+    assert loaded(tmp_path).properties["commit.retry.num-retries"] == "0"
+
+
+def test_a_commit_that_lost_a_race_is_not_repeated_blindly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")
+    add(open_table(spec), 0)
+    commit_table = SqlCatalog.commit_table
+    calls: list[int] = []
+
+    def raced(*args: Any) -> Any:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            add(open_table(spec), 1)  # Another driver commits the same batch.
+        return commit_table(*args)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", raced)
+
+    assert not add(open_table(spec), 1)
+    assert rows_of(spec) == [(0,), (1,)]
+    assert len(calls) == 2
+
+
+def loaded(folder: Path) -> IcebergHandle:
+    catalog = load_catalog("rookery", type="sql", uri=f"sqlite:///{folder / 'catalog.db'}")
+    return catalog.load_table("default.birds")

@@ -1,4 +1,8 @@
-"""A change of an Iceberg table whose cost does not grow with every look at it.
+"""A change of an Iceberg table that is tried once, and whose cost does not grow with every look.
+
+If another writer was faster, pyiceberg commits again by itself, as often as a property of the table
+says. It does not look whether the batch is there by then. That property belongs to all writers of
+the table, so it stays as it is: the transaction has its own copy.
 
 pyiceberg copies all that is known of a table, every snapshot of it, each time one of its own parts
 asks a transaction for the table's state: some twenty times a commit. With hundreds of snapshots a
@@ -7,18 +11,23 @@ commit takes a second that way.
 
 from __future__ import annotations
 
-from pyiceberg.table import Table, Transaction
+from copy import copy
+
+from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableUpdate
 
 
 class OneLook(Transaction):
-    """A transaction that makes the table's state anew only after a change."""
+    """A transaction that is tried once, and makes the table's state anew only after a change."""
 
     def __init__(self, table: Table) -> None:
-        super().__init__(table)
+        own = copy(table)
+        properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+        own.metadata = table.metadata.model_copy(update={"properties": properties})
+        super().__init__(own)
         self._seen: tuple[TableMetadata, tuple[TableUpdate, ...]] | None = None
-        self._state: TableMetadata = table.metadata
+        self._state: TableMetadata = own.metadata
 
     @property
     def table_metadata(self) -> TableMetadata:

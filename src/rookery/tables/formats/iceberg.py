@@ -1,8 +1,8 @@
 """Iceberg tables through pyiceberg, in a SQL catalog unless another is named.
 
 A batch's name is a property of the table, set in the transaction that adds its files: snapshots
-and their summaries are forgotten in time, properties are not. pyiceberg's own retries are off:
-they would commit again without looking whether the first attempt did.
+and their summaries are forgotten in time, properties are not. pyiceberg's own retries are off for
+our transactions: they would commit again without looking whether the batch is there by then.
 
 Options:
     catalog: a SQL catalog's URI (default: `sqlite` in a file beside the table), or the name of
@@ -60,7 +60,6 @@ _COMMIT: Final = "rookery.commit."
 # The last is what SQLite says when others write for long.
 _AGAIN: Final = (CommitFailedException, CommitStateUnknownException, OperationalError)
 _PROPERTIES: Final = {
-    "commit.retry.num-retries": "0",
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "16",
     # Else the folder of metadata grows with every commit for ever.
@@ -69,6 +68,10 @@ _PROPERTIES: Final = {
 }
 _FOLDER: Final = "rookery.folder"
 """The property that says where our files lie."""
+_LAYOUT: Final = "rookery.layout"
+"""The property that says which properties of ours a table has."""
+_OWN_RETRIES: Final = "2"
+"""Since this layout the number of retries is left to others: before, it was 0 for all writers."""
 _SAME_SCHEMES: Final = re.compile(r"^(?:s3[an]?://|file:/+)")
 _S3: Final = {
     "endpoint": "s3.endpoint",
@@ -237,7 +240,7 @@ class IcebergTable:
                 self._name,
                 schema,
                 location=self._folder.name,
-                properties={**_PROPERTIES, _FOLDER: self._folder.name},
+                properties={**_PROPERTIES, _FOLDER: self._folder.name, _LAYOUT: _OWN_RETRIES},
             )
         except TableAlreadyExistsError:
             return self._catalog.load_table(self._name)
@@ -265,6 +268,7 @@ class IcebergTable:
         with _quiet():
             transaction = OneLook(table)
             _keep_names(transaction)
+            _restore_retries(transaction, table)
             transaction.set_properties({_COMMIT + name.pipeline: naming.written(name)})
             if not swap.removed and swap.added:
                 addresses = [self._folder.address(file.path) for file in swap.added]
@@ -322,6 +326,15 @@ class IcebergTable:
 def _last(table: IcebergHandle, pipeline: str) -> BatchName | None:
     text = table.properties.get(_COMMIT + pipeline)
     return naming.read(pipeline, text) if text else None
+
+
+def _restore_retries(transaction: Transaction, table: IcebergHandle) -> None:
+    """Give other writers their retries back, which an earlier release has turned off."""
+    if _LAYOUT in table.properties:
+        return
+    transaction.set_properties({_LAYOUT: _OWN_RETRIES})
+    if table.properties.get(TableProperties.COMMIT_NUM_RETRIES) == "0":
+        transaction.remove_properties(TableProperties.COMMIT_NUM_RETRIES)
 
 
 def _keep_names(transaction: Transaction) -> None:
