@@ -66,7 +66,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         spec = TableSpec("parquet", str(Path(folder) / "table"))
         spark = session("bigupsert", "local[2]")
-        upsert = Upsert(("id",), ("at",), run=on_spark(spark))
+        upsert = Upsert(("id",), ("at",))
         open_table(spec)
         spark.range(1).collect()
         _limit(args.driver_megabytes << 20)
@@ -78,7 +78,7 @@ def main() -> None:
             )
             files = [DataFile(*json.loads(row.file)) for row in frame.collect()]
             staged = monotonic()
-            assert open_table(spec).commit(name, files, SCHEMA, upsert)
+            assert open_table(spec).commit(name, files, SCHEMA, upsert, on_spark(spark))
             told[f"batch {number}"] = {
                 "changes_mb": sum(file.bytes for file in files) // 1_000_000,
                 "stage_s": round(staged - begin, 1),

@@ -16,7 +16,7 @@ from typing import Any
 from rookery.pipeline.engine import Engine, Plan
 from rookery.pipeline.load import load
 from rookery.pipeline.manifests import Manifests
-from rookery.tables.upserting import here
+from rookery.tables.port import here
 from tests.pipeline.localrows import LocalRows, bird, raw
 
 RECORDS = 200

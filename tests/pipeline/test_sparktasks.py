@@ -39,7 +39,7 @@ def test_tasks_run_elsewhere_and_their_results_keep_the_order(spark: SparkSessio
 
 
 def test_an_upsert_on_executors(spark: SparkSession, tmp_path: Path) -> None:
-    upsert = Upsert(("id",), ("at",), bucket_bytes=3_000, run=on_spark(spark, 0))
+    upsert = Upsert(("id",), ("at",), bucket_bytes=3_000)
     spec = TableSpec("parquet", str(tmp_path / "birds"))
     for number in range(2):
         name, table = BatchName("birds", "a1", number), open_table(spec)
@@ -53,7 +53,7 @@ def test_an_upsert_on_executors(spark: SparkSession, tmp_path: Path) -> None:
             for at, batch in enumerate(batches)
             for file in table.stage(name, [batch], SCHEMA, f"t{at}")
         ]
-        assert table.commit(name, files, SCHEMA, upsert)
+        assert table.commit(name, files, SCHEMA, upsert, on_spark(spark, 0))
         assert not table.commit(name, files, SCHEMA, upsert)
 
     wanted = [(at, f"bird {2 * at + 1}", 1000 + 2 * at + 1) for at in range(500)]

@@ -245,10 +245,10 @@ def test_the_parts_of_an_upsert_can_be_done_elsewhere(spec: TableSpec, table: Ta
         return [pickle.loads(found[at]) for at in range(len(tasks))]
 
     rows: list[Row] = [(at, "x" * 50, False, at) for at in range(200)]
-    upsert = Upsert(("id",), ("at",), "_deleted", 400, run)
+    upsert = Upsert(("id",), ("at",), "_deleted", 400)
     for number in range(2):
         files = table.stage(name(number), [changes_of(*rows)], CHANGES, "t")
-        assert table.commit(name(number), files, CHANGES, upsert)
+        assert table.commit(name(number), files, CHANGES, upsert, run)
     assert rows_of(spec) == [(at, "x" * 50, at) for at in range(200)]
     assert "_Split" in ran
     assert spec.format == "duckdb" or {"_Latest", "_Rewrite"} <= set(ran)

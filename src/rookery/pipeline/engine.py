@@ -34,8 +34,7 @@ from rookery.pipeline.spec import Pipeline, Sink
 from rookery.pipeline.task import REPORT, Report, StageTask
 from rookery.spark.failures import own_errors
 from rookery.tables.open import open_table
-from rookery.tables.port import BatchName, DataFile, Table
-from rookery.tables.upserting import Run, here
+from rookery.tables.port import BatchName, DataFile, Run, Table, here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -153,7 +152,7 @@ class Engine:
     is_staging: bool = False
     """Only stage and write manifests; someone else commits."""
     run_tasks: Run = here
-    """Where upserts are done."""
+    """Where files are written anew that a commit changes."""
     reread: Reread | None = None
     """For rows that were staged and are gone; None: they cannot be read again."""
 
@@ -278,18 +277,17 @@ class Engine:
             sink = known[key]
             self.hook(f"commit {key}")
             upsert = self.pipeline.silver.upsert() if sink.layer == "silver" else None
-            if upsert is not None:
-                upsert = replace(upsert, run=self.run_tasks)
             table = open_table(sink.table())
             if has_own_columns(sink):
                 staged = restaged(table, name, staged, self._schema(key))  # noqa: PLW2901
             with self._timed(metrics, f"commit {key}"):
                 if key in manifest.replaces:
-                    table.replace(name, staged.files, staged.arrow_schema())
+                    table.replace(name, staged.files, staged.arrow_schema(), self.run_tasks)
                 elif sink.format == "topic":
                     self._commit_records(table, manifest, key)
                 else:
-                    table.commit(name, staged.files, staged.arrow_schema(), upsert)
+                    columns = staged.arrow_schema()
+                    table.commit(name, staged.files, columns, upsert, self.run_tasks)
             metrics.files[key] = [file.bytes for file in staged.files]
         self.hook("done")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from rookery.spark.failures import own_errors
-from rookery.tables.upserting import Run, Task, here
+from rookery.tables.port import Run, Task, here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

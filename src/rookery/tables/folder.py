@@ -7,21 +7,24 @@ replaces another, on every kind of store.
 from __future__ import annotations
 
 import asyncio
+import re
 from builtins import list as List  # noqa: N812 (the class has a method of that name)
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from rookery.store.open import name_of, open_store
-from rookery.store.port import Store, Stored
+from rookery.store.port import Store, Stored, check_key
 
 T = TypeVar("T")
 
 _AT_ONCE: Final = 16
+_FILE: Final = re.compile(r"^file:")
+_S3: Final = re.compile(r"^s3[an]://")
 
 
 class Folder:
@@ -48,9 +51,25 @@ class Folder:
         return f"{self.name.rstrip('/')}/{path}"
 
     def path_of(self, address: str) -> str:
-        """Return a file's path below the location from its full URL."""
-        plain = address if "://" in address else Path(address).absolute().as_uri()
-        return plain.removeprefix(self.name.rstrip("/") + "/")
+        """Return a file's path below the location from its address, as any library writes it.
+
+        An address of another place stays as it is.
+        """
+        home = self.name.rstrip("/")
+        if self.is_local:
+            home = unquote(urlsplit(home).path)
+            plain = "/" + _FILE.sub("", address).lstrip("/")
+        else:
+            plain = _S3.sub("s3://", address)
+        return plain.removeprefix(f"{home}/") if plain.startswith(f"{home}/") else address
+
+    def is_path(self, path: str) -> bool:
+        """Whether a file of that path can be read here: other writers use other names."""
+        try:
+            check_key(path)
+        except ValueError:
+            return False
+        return True
 
     def create(self, path: str, data: bytes | pa.Buffer) -> None:
         """Create a file.

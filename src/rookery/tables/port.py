@@ -19,6 +19,26 @@ from rookery.model.location import Location, hide_options
 MIB: Final = 1 << 20
 
 
+class Task(Protocol):
+    """A piece of work that can travel; it returns values that can, too."""
+
+    @property
+    def bytes(self) -> int:
+        """About how much it reads."""
+
+    def __call__(self) -> Any:
+        """Do it."""
+
+
+Run = Callable[[Sequence[Task]], list[Any]]
+"""Runs tasks somewhere, in any order, and returns what each returned, in theirs."""
+
+
+def here(tasks: Sequence[Task]) -> list[Any]:
+    """Run tasks in this process, one after the other."""
+    return [task() for task in tasks]
+
+
 @dataclass(frozen=True, slots=True)
 class BatchName:
     """Which batch of which run of which pipeline."""
@@ -52,10 +72,6 @@ class Upsert:
     """A column that is true in rows that only delete; it does not become one of the table."""
     bucket_bytes: int = 32 * MIB
     """About so many bytes of changes are taken at a time: more of them are split by their keys."""
-    run: Callable[[Sequence[Any]], list[Any]] | None = field(
-        default=None, compare=False, repr=False
-    )
-    """Runs the tasks of an upsert elsewhere (`tables/upserting.py`); None: in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +141,25 @@ class Table(Protocol):
         files: Sequence[DataFile],
         schema: pa.Schema,
         upsert: Upsert | None = None,
+        run: Run = here,
     ) -> bool:
         """Make staged files a part of the table; tell whether this call did it.
 
-        Columns that are new to the table are added to it first.
+        Columns that are new to the table are added to it first. `run` is where files are written
+        anew, if that has to be done.
 
         Raises:
             ConfigError: another query has written under this pipeline's name, the batch is older
                 than the last one, or the schema contradicts the table's.
         """
 
-    def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
+    def replace(
+        self,
+        name: BatchName,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        run: Run = here,
+    ) -> bool:
         """Let these files be all of the table."""
 
     def last_commit(self, pipeline: str) -> BatchName | None:

@@ -32,9 +32,13 @@ def compactions(live: Sequence[DataFile], policy: UpkeepPolicy) -> Iterator[list
         yield group
 
 
-def compacted(folder: Folder, group: Sequence[DataFile], schema: pa.Schema) -> Swap:
-    """Write a group of files as one."""
-    batches = staging.rows_of(folder, group, schema)
+def compacted(
+    folder: Folder,
+    group: Sequence[DataFile],
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+) -> Swap:
+    """Write the rows of a group of files as one file."""
     attempt = f"compacted-{SystemRandom().token(8).hex()}"
     return Swap(list(group), staging.stage(folder, batches, schema, attempt))
 

@@ -12,10 +12,10 @@ attempt gives the same rows, and what the first one left behind is swept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from rookery.records import murmur
 from rookery.tables import staging
 from rookery.tables.folder import Folder
 from rookery.tables.latest import change_schema, kept, latest
-from rookery.tables.port import DataFile, Upsert
+from rookery.tables.port import DataFile, Run, Upsert
 
 MAX_BUCKETS: Final = 1024
 _Data = bytes
@@ -42,39 +42,19 @@ class Swap(NamedTuple):
     added: list[DataFile]
 
 
-class Task(Protocol):
-    """A piece of work that can travel; it returns values that can, too."""
-
-    @property
-    def bytes(self) -> int:
-        """About how much it reads."""
-
-    def __call__(self) -> Any:
-        """Do it."""
-
-
-Run = Callable[[Sequence[Task]], list[Any]]
-"""Runs tasks somewhere, in any order, and returns what each returned, in theirs."""
-
-
-def here(tasks: Sequence[Task]) -> list[Any]:
-    """Run tasks in this process, one after the other."""
-    return [task() for task in tasks]
-
-
 def upserted(
     folder: Folder,
     live: Sequence[DataFile],
     changes: Sequence[DataFile],
     schema: pa.Schema,
     upsert: Upsert,
+    run: Run,
 ) -> Swap:
     """Write the files that the changes touch anew, and the changes as files of their own.
 
     Raises:
         ConfigError: the changes have no such key, or rows without one.
     """
-    run: Run = upsert.run or here
     work = _Work(folder, schema, upsert.keys, upsert.order, upsert.deleted)
     buckets = _buckets(work, changes, upsert, run)
     changed: list[_Changed] = run([_Latest(work, tuple(parts)) for parts in buckets])
@@ -91,11 +71,11 @@ def upserted(
 
 
 def last_changes(
-    folder: Folder, changes: Sequence[DataFile], schema: pa.Schema, upsert: Upsert
+    folder: Folder, changes: Sequence[DataFile], schema: pa.Schema, upsert: Upsert, run: Run
 ) -> Iterator[pa.Table]:
     """Yield the last change of every key, some keys at a time."""
     work = _Work(folder, schema, upsert.keys, upsert.order, upsert.deleted)
-    for parts in _buckets(work, changes, upsert, upsert.run or here):
+    for parts in _buckets(work, changes, upsert, run):
         yield _Latest(work, tuple(parts)).found()
         _forget(folder, [one for one in parts if one not in changes])
 

@@ -22,7 +22,17 @@ from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.store.address import parse
 from rookery.tables import latest, naming, rewriting, staging, upserting
 from rookery.tables.folder import Folder
-from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
+from rookery.tables.port import (
+    BatchName,
+    DataFile,
+    Run,
+    Table,
+    TableSpec,
+    UpkeepPolicy,
+    Upkept,
+    Upsert,
+    here,
+)
 from rookery.tables.reserved import DELTA, check_names
 from rookery.tables.schemas import check_kept, merged
 from rookery.tables.upserting import Swap
@@ -56,17 +66,24 @@ class DeltaFormat:
         files: Sequence[DataFile],
         schema: pa.Schema,
         upsert: Upsert | None = None,
+        run: Run = here,
     ) -> bool:
         """Add staged files in one transaction."""
 
         def change(table: DeltaTable, columns: pa.Schema) -> Swap:
             if upsert is None:
                 return Swap([], list(files))
-            return upserting.upserted(self._folder, _live(table), files, columns, upsert)
+            return upserting.upserted(self._folder, _live(table), files, columns, upsert, run)
 
         return self._commit(name, latest.table_schema(schema, upsert), change)
 
-    def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
+    def replace(
+        self,
+        name: BatchName,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        run: Run = here,  # noqa: ARG002 (nothing is written anew)
+    ) -> bool:
         """Let these files be all of the table."""
         return self._commit(name, schema, lambda table, _: Swap(_live(table), list(files)))
 
@@ -128,7 +145,8 @@ class DeltaFormat:
         if table is None:
             return done
         for group in rewriting.compactions(_live(table), policy):
-            swap = rewriting.compacted(self._folder, group, self._columns(table))
+            rows = staging.rows_of(self._folder, group, self._columns(table))
+            swap = rewriting.compacted(self._folder, group, rows, self._columns(table))
             if self._swapped(swap):
                 done.files_compacted += len(swap.removed)
                 done.files_written += len(swap.added)

@@ -21,7 +21,17 @@ from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError, Unavailable
 from rookery.tables import latest, naming, staging, upserting
 from rookery.tables.folder import Folder, as_url
-from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
+from rookery.tables.port import (
+    BatchName,
+    DataFile,
+    Run,
+    Table,
+    TableSpec,
+    UpkeepPolicy,
+    Upkept,
+    Upsert,
+    here,
+)
 from rookery.tables.schemas import check_kept, merged
 
 _COMMITS: Final = "_rookery_commits"
@@ -60,6 +70,7 @@ class DuckTable:
         files: Sequence[DataFile],
         schema: pa.Schema,
         upsert: Upsert | None = None,
+        run: Run = here,
     ) -> bool:
         """Insert the rows of staged files in one transaction, and delete the files."""
 
@@ -67,11 +78,17 @@ class DuckTable:
             if upsert is None:
                 self._insert(database, files)
             else:
-                self._upsert(database, files, columns, upsert)
+                self._upsert(database, files, columns, upsert, run)
 
         return self._commit(name, files, latest.table_schema(schema, upsert), change)
 
-    def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
+    def replace(
+        self,
+        name: BatchName,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        run: Run = here,  # noqa: ARG002 (nothing is written anew)
+    ) -> bool:
         """Let the rows of these files be all of the table."""
 
         def change(database: duckdb.DuckDBPyConnection, _: pa.Schema) -> None:
@@ -224,10 +241,11 @@ class DuckTable:
         files: Sequence[DataFile],
         columns: pa.Schema,
         upsert: Upsert,
+        run: Run,
     ) -> None:
         same = " AND ".join(f"t.{_quoted(key)} = c.{_quoted(key)}" for key in upsert.keys)
         delete = f"DELETE FROM {self._name} t USING _changes c WHERE {same}"  # noqa: S608
-        for last in upserting.last_changes(self._folder, files, columns, upsert):
+        for last in upserting.last_changes(self._folder, files, columns, upsert, run):
             database.register("_changes", last)
             database.execute(delete)
             database.register("_kept", latest.kept(last, columns, upsert))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -30,32 +31,47 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import (
+    ArrowScan,
     UnsupportedPyArrowTypeException,
     _pyarrow_to_schema_without_ids,
-    parquet_file_to_data_file,
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.table import FileScanTask, TableProperties, Transaction
 from pyiceberg.table import Table as IcebergHandle
-from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.typedef import Record
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from rookery.clock import Time
+from rookery.clock import SystemRandom, Time
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.model.location import Location
 from rookery.store.address import parse
 from rookery.tables import icebergexpiry, latest, naming, rewriting, staging, upserting
 from rookery.tables.folder import Folder, as_url
+from rookery.tables.icebergparts import Part, Partitioner, data_file
 from rookery.tables.icebergtransaction import OneLook
 from rookery.tables.identity import iceberg_catalog, iceberg_name
-from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
+from rookery.tables.port import (
+    BatchName,
+    DataFile,
+    Run,
+    Table,
+    TableSpec,
+    UpkeepPolicy,
+    Upkept,
+    Upsert,
+    here,
+)
 from rookery.tables.reserved import ICEBERG, check_names
-from rookery.tables.schemas import check_kept, merged, named
+from rookery.tables.schemas import check_kept, fit, merged, named
 from rookery.tables.upserting import Swap
 
 _ATTEMPTS: Final = 20
+_FOOTERS_AT_ONCE: Final = 8
 _COMMIT: Final = "rookery.commit."
 # The last is what SQLite says when others write for long.
 _AGAIN: Final = (CommitFailedException, CommitStateUnknownException, OperationalError)
@@ -113,20 +129,42 @@ class IcebergTable:
         files: Sequence[DataFile],
         schema: pa.Schema,
         upsert: Upsert | None = None,
+        run: Run = here,
     ) -> bool:
         """Add staged files by one snapshot."""
 
         def change(table: IcebergHandle, columns: pa.Schema) -> Swap:
             if upsert is None:
                 return Swap([], list(files))
-            live, columns = self._live(table), _readable(table, columns)
-            return upserting.upserted(self._folder, live, files, columns, upsert)
+            columns = _readable(table, columns)
+            live = {file.path: file for file in self._live(table)}
+            # Rows that others have marked as deleted must not come back in a file written anew.
+            foreign = {path: live[path] for path in self._foreign(table)}
+            clean = {path: self._copied(table, file) for path, file in foreign.items()}
+            read = [one for path, file in live.items() for one in clean.get(path, [file])]
+            swap = upserting.upserted(self._folder, read, files, columns, upsert, run)
+            touched = {file.path for file in swap.removed}
+            removed = [file for path, file in live.items() if path in touched and path not in clean]
+            for path, parts in clean.items():
+                left = [one for one in parts if one.path not in touched]
+                if len(left) < len(parts):
+                    removed.append(live[path])
+                    swap.added.extend(left)
+            return Swap(removed, swap.added)
 
-        return self._commit(name, latest.table_schema(schema, upsert), change)
+        return self._commit(name, latest.table_schema(schema, upsert), change, run)
 
-    def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
+    def replace(
+        self,
+        name: BatchName,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        run: Run = here,
+    ) -> bool:
         """Let these files be all of the table."""
-        return self._commit(name, schema, lambda table, _: Swap(self._live(table), list(files)))
+        return self._commit(
+            name, schema, lambda table, _: Swap(self._live(table), list(files)), run
+        )
 
     def last_commit(self, pipeline: str) -> BatchName | None:
         """Return the last batch of a pipeline."""
@@ -170,9 +208,7 @@ class IcebergTable:
         table = self._load()
         if table is None:
             return
-        schema = _readable(table, _columns(table))
-        for file in self._live(table) if files is None else files:
-            yield from staging.rows(self._folder, file, schema)
+        yield from self._rows(table, self._live(table) if files is None else files)
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""
@@ -183,10 +219,11 @@ class IcebergTable:
         done, table = Upkept(), self._load()
         if table is None:
             return done
-        for group in rewriting.compactions(self._live(table), policy):
-            schema = _readable(table, _columns(table))
-            swap = rewriting.compacted(self._folder, group, schema)
-            if self._swapped(swap):
+        foreign = self._foreign(table)
+        for group in self._compactions(table, policy):
+            rows = self._rows(table, group)
+            swap = rewriting.compacted(self._folder, group, rows, _columns(table))
+            if self._swapped(swap, foreign):
                 done.files_compacted += len(swap.removed)
                 done.files_written += len(swap.added)
         table.refresh()
@@ -250,7 +287,9 @@ class IcebergTable:
         name: BatchName,
         schema: pa.Schema,
         change: Callable[[IcebergHandle, pa.Schema], Swap],
+        run: Run,
     ) -> bool:
+        partitioner = Partitioner(self._folder, run)
         for _ in range(_ATTEMPTS):
             table = self._load() or self._created(merged(self._name, None, schema))
             if not naming.is_new(self._name, _last(table, name.pipeline), name):
@@ -258,48 +297,130 @@ class IcebergTable:
             columns = merged(self._name, _columns(table), schema)
             try:
                 self._evolve(table, columns)
-                self._commit_once(table, change(table, columns), name)
+                self._commit_once(table, change(table, columns), name, partitioner)
                 return True
             except _AGAIN:
                 continue  # The next look at the table tells whether it was done after all.
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
-    def _commit_once(self, table: IcebergHandle, swap: Swap, name: BatchName) -> None:
+    def _commit_once(
+        self, table: IcebergHandle, swap: Swap, name: BatchName, partitioner: Partitioner
+    ) -> None:
         with _quiet():
             transaction = OneLook(table)
             _keep_names(transaction)
             _restore_retries(transaction, table)
             transaction.set_properties({_COMMIT + name.pipeline: naming.written(name)})
-            if not swap.removed and swap.added:
-                addresses = [self._folder.address(file.path) for file in swap.added]
-                transaction.add_files(addresses, check_duplicate_files=False)
-            elif swap.removed:
-                self._overwrite(table, transaction, swap)
+            if swap.removed:
+                self._overwrite(table, transaction, swap, partitioner)
+            elif swap.added:
+                files = self._described(table, transaction, swap.added, partitioner)
+                with transaction.update_snapshot().merge_append() as snapshot:
+                    for file in files:
+                        snapshot.append_data_file(file)
             transaction.commit_transaction()
 
-    def _overwrite(self, table: IcebergHandle, transaction: Transaction, swap: Swap) -> None:
+    def _overwrite(
+        self,
+        table: IcebergHandle,
+        transaction: Transaction,
+        swap: Swap,
+        partitioner: Partitioner,
+    ) -> None:
         removed = {file.path for file in swap.removed}
+        files = self._described(table, transaction, swap.added, partitioner)
         with transaction.update_snapshot().overwrite() as snapshot:
             for old in _live_files(table):
                 if self._folder.path_of(old.file_path) in removed:
                     snapshot.delete_data_file(old)
-            for file in swap.added:
-                snapshot.append_data_file(
-                    parquet_file_to_data_file(
-                        table.io, transaction.table_metadata, self._folder.address(file.path)
-                    )
-                )
+            for file in files:
+                snapshot.append_data_file(file)
 
-    def _swapped(self, swap: Swap) -> bool:
+    def _described(
+        self,
+        table: IcebergHandle,
+        transaction: Transaction,
+        files: Sequence[DataFile],
+        partitioner: Partitioner,
+    ) -> list[IcebergFile]:
+        """Return files as manifests have them; they are split if the table is partitioned."""
+        metadata = transaction.table_metadata
+        if metadata.spec().is_unpartitioned():
+            parts = [Part(file, ()) for file in files]
+        else:
+            columns = _readable(table, _columns(table))
+            parts = partitioner.parts(metadata, columns, files)
+
+        def describe(part: Part) -> IcebergFile:
+            return data_file(table.io, metadata, self._folder.address(part.file.path), part)
+
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE, "rookery-footers") as pool:
+            return list(pool.map(describe, parts))
+
+    def _compactions(self, table: IcebergHandle, policy: UpkeepPolicy) -> Iterator[list[DataFile]]:
+        """Yield groups of files to put together, each of one partition."""
+        parts: dict[tuple[int, Record], list[DataFile]] = {}
+        for file in _live_files(table):
+            part = parts.setdefault((file.spec_id, file.partition), [])
+            part.append(self._own(file))
+        for files in parts.values():
+            yield from rewriting.compactions(files, policy)
+
+    def _rows(self, table: IcebergHandle, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
+        """Yield rows of the table's files, but not those that are marked as deleted."""
+        schema, foreign = _readable(table, _columns(table)), self._foreign(table)
+        for file in files:
+            if file.path in foreign:
+                scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+                for batch in scan.to_record_batches([foreign[file.path]]):
+                    yield fit(batch, _columns(table))
+            else:
+                yield from staging.rows(self._folder, file, schema)
+
+    def _foreign(self, table: IcebergHandle) -> dict[str, FileScanTask]:
+        """Return the files that only Iceberg's own reader can read.
+
+        Others have marked rows of them as deleted (merge-on-read), or chosen their names.
+        """
+        snapshot = table.current_snapshot()
+        manifests = snapshot.manifests(table.io) if snapshot else []
+        named = (file.path for file in self._live(table))
+        has_marks = any(one.content != ManifestContent.DATA for one in manifests)
+        if not has_marks and all(map(self._folder.is_path, named)):
+            return {}
+        try:
+            tasks = list(table.scan().plan_files())
+        except (NotImplementedError, ValueError) as error:
+            raise ConfigError(
+                f"table {self._name!r}: another engine has deleted rows in a way that cannot be"
+                f" read here: {error}. Compact the table with that engine, or let it write"
+                " deletes as copy-on-write"
+            ) from error
+        found = {self._folder.path_of(task.file.file_path): task for task in tasks}
+        return {
+            path: task
+            for path, task in found.items()
+            if task.delete_files or not self._folder.is_path(path)
+        }
+
+    def _copied(self, table: IcebergHandle, file: DataFile) -> list[DataFile]:
+        rows = self._rows(table, [file])
+        attempt = f"copied-{SystemRandom().token(8).hex()}"
+        return staging.stage(self._folder, rows, _columns(table), attempt)
+
+    def _swapped(self, swap: Swap, foreign: Mapping[str, FileScanTask]) -> bool:
+        partitioner = Partitioner(self._folder, here)
         for _ in range(_ATTEMPTS):
             table = self._catalog.load_table(self._name)
             live = {file.path for file in self._live(table)}
-            if not live.issuperset(file.path for file in swap.removed):
-                return False  # Someone replaced a file of the group.
+            now = self._foreign(table)
+            for path in (file.path for file in swap.removed):
+                if path not in live or _marks(now.get(path)) != _marks(foreign.get(path)):
+                    return False  # Another writer has replaced a file, or deleted rows of it.
             try:
                 with _quiet():
                     transaction = OneLook(table)
-                    self._overwrite(table, transaction, swap)
+                    self._overwrite(table, transaction, swap, partitioner)
                     transaction.commit_transaction()
                 return True
             except _AGAIN:
@@ -315,12 +436,11 @@ class IcebergTable:
                 update.union_by_name(columns)
 
     def _live(self, table: IcebergHandle) -> list[DataFile]:
-        return [
-            DataFile(
-                self._folder.path_of(file.file_path), file.record_count, file.file_size_in_bytes
-            )
-            for file in _live_files(table)
-        ]
+        return list(map(self._own, _live_files(table)))
+
+    def _own(self, file: IcebergFile) -> DataFile:
+        path = self._folder.path_of(file.file_path)
+        return DataFile(path, file.record_count, file.file_size_in_bytes)
 
 
 def _last(table: IcebergHandle, pipeline: str) -> BatchName | None:
@@ -384,6 +504,11 @@ def _kept(name: str, columns: pa.Schema) -> pa.Schema:
         raise ConfigError(f"table {name!r}: Iceberg cannot keep its columns: {error}") from error
 
 
+def _marks(task: FileScanTask | None) -> set[str]:
+    """Return the files that say which rows of a file are deleted."""
+    return {one.file_path for one in task.delete_files} if task else set()
+
+
 def _live_files(table: IcebergHandle) -> list[IcebergFile]:
     snapshot = table.current_snapshot()
     if snapshot is None:
@@ -391,6 +516,7 @@ def _live_files(table: IcebergHandle) -> list[IcebergFile]:
     return [
         entry.data_file
         for manifest in snapshot.manifests(table.io)
+        if manifest.content == ManifestContent.DATA
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
     ]
 

@@ -16,7 +16,17 @@ from rookery.errors import Conflict
 from rookery.tables import latest, manifest, naming, rewriting, staging, upserting
 from rookery.tables.folder import Folder
 from rookery.tables.manifest import Entry, Version
-from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
+from rookery.tables.port import (
+    BatchName,
+    DataFile,
+    Run,
+    Table,
+    TableSpec,
+    UpkeepPolicy,
+    Upkept,
+    Upsert,
+    here,
+)
 from rookery.tables.schemas import merged
 from rookery.tables.upserting import Swap
 
@@ -47,6 +57,7 @@ class ParquetTable:
         files: Sequence[DataFile],
         schema: pa.Schema,
         upsert: Upsert | None = None,
+        run: Run = here,
     ) -> bool:
         """Add staged files in one new version of the table."""
 
@@ -54,11 +65,17 @@ class ParquetTable:
             if upsert is None:
                 return Swap([], list(files))
             live = list(version.files.values())
-            return upserting.upserted(self._folder, live, files, columns, upsert)
+            return upserting.upserted(self._folder, live, files, columns, upsert, run)
 
         return self._commit(name, latest.table_schema(schema, upsert), change)
 
-    def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
+    def replace(
+        self,
+        name: BatchName,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        run: Run = here,  # noqa: ARG002 (nothing is written anew)
+    ) -> bool:
         """Let these files be all of the table."""
         return self._commit(
             name, schema, lambda version, _: Swap(list(version.files.values()), list(files))
@@ -113,7 +130,8 @@ class ParquetTable:
         version = manifest.current(self._folder)
         for group in rewriting.compactions(list(version.files.values()), policy):
             schema = version.arrow_schema() or pa.schema([])
-            swap = rewriting.compacted(self._folder, group, schema)
+            rows = staging.rows_of(self._folder, group, schema)
+            swap = rewriting.compacted(self._folder, group, rows, schema)
             version = self._swap(swap)
             done.files_compacted += len(swap.removed)
             done.files_written += len(swap.added)

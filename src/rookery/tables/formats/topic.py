@@ -33,7 +33,17 @@ from rookery.direct.place import Place
 from rookery.direct.staging import Staging
 from rookery.errors import ConfigError
 from rookery.tables import naming
-from rookery.tables.port import BatchName, DataFile, Table, TableSpec, UpkeepPolicy, Upkept, Upsert
+from rookery.tables.port import (
+    BatchName,
+    DataFile,
+    Run,
+    Table,
+    TableSpec,
+    UpkeepPolicy,
+    Upkept,
+    Upsert,
+    here,
+)
 
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
@@ -74,6 +84,7 @@ class TopicTable:
         files: Sequence[DataFile],
         schema: pa.Schema,
         upsert: Upsert | None = None,
+        run: Run = here,
     ) -> bool:
         """Give the staged rows their offsets."""
         if upsert is not None:
@@ -84,7 +95,13 @@ class TopicTable:
         ids = [int(file.path) for file in files]
         return not log.run(commit.commit(log.log, self._batch(name), ids)).is_repeated
 
-    def replace(self, name: BatchName, files: Sequence[DataFile], schema: pa.Schema) -> bool:
+    def replace(
+        self,
+        name: BatchName,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        run: Run = here,
+    ) -> bool:
         """Refuse: a log cannot be replaced."""
         raise ConfigError(f"topic {self._topic!r}: records are only added; choose a table instead")
 

@@ -1,0 +1,174 @@
+"""Files of an Iceberg table that is partitioned: each has the rows of one partition.
+
+The pipeline makes tables without partitions, but any engine may add a partition field later. Staged
+files then hold rows of several partitions. They are split when they are committed, by the spec that
+the table has at that time, in tasks that can run on any host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionField, PartitionSpec, partition_record_value
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+
+from rookery.clock import SystemRandom
+from rookery.tables import staging
+from rookery.tables.folder import Folder
+from rookery.tables.port import DataFile, Run
+
+
+class Part(NamedTuple):
+    """A file, and the values of the partition that its rows are of."""
+
+    file: DataFile
+    values: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Partitioner:
+    """Splits files for one commit; what an attempt has split, the next one finds."""
+
+    folder: Folder
+    run: Run
+    _parts: dict[tuple[int, str], list[Part]] = field(default_factory=dict)
+
+    def parts(
+        self, metadata: TableMetadata, columns: pa.Schema, files: Sequence[DataFile]
+    ) -> list[Part]:
+        """Return files that hold the same rows, each of one partition.
+
+        Args:
+            metadata: the table, with its current spec.
+            columns: the table's columns, such that they are found in these files.
+            files: staged files.
+        """
+        spec, schema = metadata.spec(), metadata.schema()
+        new = [one for one in files if (spec.spec_id, one.path) not in self._parts]
+        tasks = [_Split(self.folder, file, columns, schema, spec) for file in new]
+        for file, found in zip(new, self.run(tasks), strict=True):
+            self._parts[spec.spec_id, file.path] = found
+        return [part for one in files for part in self._parts[spec.spec_id, one.path]]
+
+
+def data_file(io: FileIO, metadata: TableMetadata, address: str, part: Part) -> IcebergFile:
+    """Describe a file of one partition, as manifests have it."""
+    source, schema = io.new_input(address), metadata.schema()
+    with source.open() as stream:
+        footer = pq.read_metadata(cast("IO[bytes]", stream))
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=footer,
+        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    return IcebergFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=address,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*part.values),
+        file_size_in_bytes=len(source),
+        sort_order_id=None,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    folder: Folder
+    file: DataFile
+    columns: pa.Schema
+    schema: Schema
+    spec: PartitionSpec
+
+    @property
+    def bytes(self) -> int:
+        return self.file.bytes
+
+    def __call__(self) -> list[Part]:
+        data = self.folder.read(self.file.path)
+        found = staging.columns(self.folder, self.file, data, self._sources())
+        values, numbers = _grouped(found, self.schema, self.spec)
+        if len(values) == 1:
+            return [Part(self.file, values[0])]
+        rows = staging.decoded(self.folder, self.file, data, self.columns)
+        attempt = f"partition-{SystemRandom().token(8).hex()}"
+        staged = staging.stage_parted(self.folder, _parted(rows, numbers), self.columns, attempt)
+        return [Part(file, values[number]) for number, files in staged.items() for file in files]
+
+    def _sources(self) -> pa.Schema:
+        """Return the columns that the partitions are made of, whole if they are nested."""
+        roots = {_path(self.schema, one, self.columns)[0] for one in self.spec.fields}
+        return pa.schema([one for one in self.columns if one.name in roots])
+
+
+def _grouped(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> tuple[list[Any], Any]:
+    """Return the partitions that rows are of, and for each row the number of its own."""
+    known: list[list[Any]] = []
+    codes = np.zeros((rows.num_rows, len(spec.fields)), dtype=np.int64)
+    for at, one in enumerate(spec.fields):
+        path = _path(schema, one, rows.schema)
+        column: Any = rows[path[0]]
+        for name in path[1:]:
+            column = pc.struct_field(column, name)
+        values, codes[:, at] = _transformed(column, schema, one)
+        known.append(values)
+    unique, numbers = np.unique(codes, axis=0, return_inverse=True)
+    partitions = [tuple(known[at][code] for at, code in enumerate(row)) for row in unique]
+    return partitions, numbers.reshape(-1)
+
+
+def _transformed(column: Any, schema: Schema, one: PartitionField) -> tuple[list[Any], Any]:
+    """Return the values of a partition field, and which of them each row has."""
+    kind: Any = schema.find_field(one.source_id).field_type
+    transform = one.transform.transform(kind)
+    encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):  # one of no rows
+        return [], np.zeros(0, dtype=np.int64)
+    numbers: dict[Any, int] = {}
+    codes = np.array(
+        [
+            numbers.setdefault(
+                None if value is None else transform(partition_record_value(one, value, schema)),
+                len(numbers),
+            )
+            for value in encoded.dictionary.to_pylist()
+        ],
+        dtype=np.int64,
+    )
+    return list(numbers), codes[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def _path(schema: Schema, one: PartitionField, columns: pa.Schema) -> list[str]:
+    """Return where the source of a partition field is: a column, and fields within it."""
+    name = schema.find_column_name(one.source_id) or ""
+    return [name] if name in columns.names else name.split(".")
+
+
+def _parted(
+    batches: Iterator[pa.RecordBatch], numbers: Any
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    at = 0
+    for batch in batches:
+        own = numbers[at : at + batch.num_rows]
+        at += batch.num_rows
+        for number in np.unique(own):
+            yield int(number), batch.filter(pa.array(own == number))

@@ -1,0 +1,152 @@
+"""Iceberg tables to which another engine has added partition fields."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table as IcebergHandle
+from pyiceberg.table.update.spec import UpdateSpec
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    TruncateTransform,
+)
+
+from rookery.clock import SystemClock, Time
+from rookery.tables.open import open_table
+from rookery.tables.port import BatchName, TableSpec, UpkeepPolicy, Upsert
+from tests.tables.independent import rows_of
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64()),
+        pa.field("seen", pa.timestamp("us", tz="UTC")),
+        pa.field("at", pa.struct([pa.field("place", pa.string())])),
+    ]
+)
+START = datetime(2026, 11, 1, tzinfo=UTC)
+LATER = Time(SystemClock().now_ms() + 3600 * 1000)
+
+
+def rows(ids: Sequence[int]) -> pa.RecordBatch:
+    """Return rows of several days and places, some of them without one."""
+    found = [
+        {
+            "id": one,
+            "seen": None if one % 7 == 6 else START + timedelta(hours=5 * one),
+            "at": {"place": ("nest", "field", None)[one % 3]},
+        }
+        for one in ids
+    ]
+    return pa.RecordBatch.from_pylist(found, SCHEMA)
+
+
+class Birds:
+    """A table that is written by us and changed by others."""
+
+    def __init__(self, folder: Path) -> None:
+        self.spec = TableSpec("iceberg", str(folder / "birds"), "birds")
+        self.table = open_table(self.spec)
+        self._uri = f"sqlite:///{folder / 'catalog.db'}"
+        self._batch = 0
+        self.ran = 0
+
+    def add(self, ids: Sequence[int], upsert: Upsert | None = None) -> None:
+        name = BatchName("birds", "a1", self._batch)
+        files = self.table.stage(name, [rows(ids)], SCHEMA, "t")
+        assert self.table.commit(name, files, SCHEMA, upsert, self._run)
+        self._batch += 1
+
+    def replace(self, ids: Sequence[int]) -> None:
+        name = BatchName("birds", "a1", self._batch)
+        files = self.table.stage(name, [rows(ids)], SCHEMA, "t")
+        assert self.table.replace(name, files, SCHEMA, self._run)
+        self._batch += 1
+
+    def _run(self, tasks: Sequence[Any]) -> list[Any]:
+        self.ran += len(tasks)
+        return [pickle.loads(pickle.dumps(task))() for task in tasks]
+
+    def handle(self) -> IcebergHandle:
+        return load_catalog("rookery", type="sql", uri=self._uri).load_table("default.birds")
+
+    def change_spec(self) -> UpdateSpec:
+        return self.handle().update_spec()
+
+    def ids(self) -> list[int]:
+        """Return the ids as others find them; each file must be of one partition."""
+        for task in self.handle().scan().plan_files():
+            if task.file.spec_id == self.handle().spec().spec_id:
+                assert len(task.file.partition) == len(self.handle().spec().fields)
+        found: list[Any] = [row[0] for row in rows_of(self.spec)]
+        mine: list[Any] = [row["id"] for part in self.table.read() for row in part.to_pylist()]
+        assert sorted(mine) == found
+        return found
+
+
+@pytest.fixture
+def birds(tmp_path: Path) -> Birds:
+    found = Birds(tmp_path)
+    found.add(range(10))
+    return found
+
+
+def test_files_follow_the_current_spec(birds: Birds) -> None:
+    with birds.change_spec() as update:
+        update.add_field("seen", DayTransform(), "day")
+    birds.add(range(10, 30))
+    assert birds.ids() == list(range(30))
+    assert birds.ran == 1
+
+    handle = birds.handle()
+    days = {task.file.partition[0] for task in handle.scan("id >= 10").plan_files()}
+    assert None in days
+    assert len(days) == 6
+    # What is pruned by partitions is found by rows as well.
+    noon = "seen >= '2026-11-04T00:00:00+00:00' and seen < '2026-11-05T00:00:00+00:00'"
+    found: list[Any] = handle.scan(noon).to_arrow()["id"].to_pylist()
+    assert sorted(found) == [15, 16, 17, 18, 19]
+    with birds.change_spec() as update:
+        update.remove_field("day")
+        update.add_field("id", BucketTransform(4), "bucket")
+        update.add_field("at.place", IdentityTransform(), "place")
+        update.add_field("at.place", TruncateTransform(2), "start")
+        update.add_field("seen", HourTransform(), "hour")
+    birds.add(range(30, 60))
+    assert birds.ids() == list(range(60))
+    assert birds.handle().scan("id = 42").to_arrow()["id"].to_pylist() == [42]
+    with birds.change_spec() as update:
+        for name in ("bucket", "place", "start", "hour"):
+            update.remove_field(name)
+    birds.add([60])
+    assert birds.ids() == list(range(61))
+
+
+def test_upserts_compaction_and_rebuilds_keep_to_partitions(birds: Birds) -> None:
+    with birds.change_spec() as update:
+        update.add_field("at.place", IdentityTransform(), "place")
+    for begin in (10, 15, 20, 25):
+        birds.add(range(begin, begin + 5))
+    birds.add(range(8, 12), Upsert(("id",)))
+    assert birds.ids() == list(range(30))
+
+    done = birds.table.upkeep(UpkeepPolicy(min_files=2), LATER)
+
+    assert done.files_compacted > 0
+    assert birds.ids() == list(range(30))
+    places = [task.file.partition[0] for task in birds.handle().scan("id >= 8").plan_files()]
+    assert sorted(map(str, set(places))) == ["None", "field", "nest"]
+    birds.replace(range(5))
+    assert birds.ids() == list(range(5))
+    assert len(list(birds.handle().scan().plan_files())) == 3
+    birds.add([5])
+    assert birds.ids() == list(range(6))
