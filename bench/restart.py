@@ -3,6 +3,7 @@
     python bench/restart.py                     three brokers over a folder, restarted in order
     python bench/restart.py --backend etcd+s3   over S3 and etcd
     python bench/restart.py --kill              the coordinator of the group gets kill -9 instead
+    python bench/restart.py --java              Kafka's own producer beside them, of 200 a second
 
 An idempotent producer sends 200 records a second to 12 partitions, and a group of two consumers
 reads and commits them. Printed are how long records took to be acknowledged, from when they were
@@ -12,6 +13,9 @@ produced until they were consumed, and the longest time without a commit of each
 from __future__ import annotations
 
 import argparse
+import re
+import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -24,6 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.testing.backends import KINDS, Backend
 from rookery.testing.broker import BrokerProcess
+from rookery.testing.java import TOOLS, Java
 
 TOPIC, GROUP, PARTITIONS, RATE = "restarts", "readers", 12, 200
 CALM_SECONDS = 4.0
@@ -142,12 +147,13 @@ def brokers(backend: str, folder: Path, count: int = 3) -> Iterator[list[BrokerP
         yield started
 
 
-def restart(running: Sequence[BrokerProcess]) -> None:
+def restart(running: Sequence[BrokerProcess], pause: float) -> None:
     """Stop and start one broker after the other."""
     for broker in running:
         began = time.monotonic()
         broker.stop(30)
         stopped = time.monotonic()
+        time.sleep(pause)
         broker.start()
         print(
             f"  stopped in {stopped - began:.1f} s, ready {time.monotonic() - stopped:.1f} s later"
@@ -163,11 +169,28 @@ def kill(running: Sequence[BrokerProcess], admin: AdminClient) -> None:
     time.sleep(5 * CALM_SECONDS)
 
 
+def start_java(bootstrap: str) -> subprocess.Popen[str]:
+    """Start Kafka's producer, which prints its latencies now and then."""
+    flags = ["--topic", f"{TOPIC}-java", "--num-records", "1000000", "--record-size", "100"]
+    flags += ["--throughput", str(RATE), "--producer-props", f"bootstrap.servers={bootstrap}"]
+    command = Java.find().command(TOOLS["kafka-producer-perf-test"], *flags)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def worst_of(java: subprocess.Popen[str]) -> str:
+    """End Kafka's producer; return the worst latency of each line that it printed."""
+    java.send_signal(signal.SIGINT)
+    # The first line has the start of the program.
+    return " ".join(re.findall(r"([\d.]+) ms max latency\.", java.communicate()[0])[1:])
+
+
 def main() -> None:
     """Run the brokers and the load, harm the former and print what the latter noticed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=("folder", *KINDS), default="folder")
     parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--java", action="store_true", help="also with Kafka's own producer")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds from stop to start")
     parser.add_argument("--keep", type=Path, help="a folder for data and logs, which stays")
     args = parser.parse_args()
     with ExitStack() as stack:
@@ -176,17 +199,21 @@ def main() -> None:
         running = stack.enter_context(brokers(args.backend, folder))
         bootstrap = ",".join(one.bootstrap for one in running)
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
+        for topic in (TOPIC, f"{TOPIC}-java"):
+            admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
         with Load(bootstrap) as load:
+            java = start_java(bootstrap) if args.java else None
             time.sleep(2 * CALM_SECONDS)
             start = time.monotonic()
             if args.kill:
                 kill(running, admin)
             else:
-                restart(running)
+                restart(running, args.pause)
         show("acknowledged after", load.acknowledged.since(start))
         show("consumed after", load.consumed.since(start))
         show("between commits", load.commits.since(start - 1))
+        if java is not None:
+            print(f"Kafka's producer: worst of each five seconds, in ms: {worst_of(java)}")
         print(f"errors: {len(load.errors)} {sorted(set(load.errors))[:3]}")
 
 

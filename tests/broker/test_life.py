@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rookery.broker import broker as broker_module
+from rookery.broker import liveness
 from rookery.broker.broker import Broker
 from rookery.broker.serve import give_up
 from rookery.broker.settings import BrokerSettings
@@ -265,9 +266,13 @@ async def test_a_node_id_of_another_host_is_refused_while_its_owner_writes(start
     await owner.close()
 
 
-async def test_a_node_id_of_another_host_is_taken_if_nothing_listens_there(start: Start) -> None:
+async def test_a_node_id_of_another_host_is_taken_if_nothing_listens_there(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, _ = await start(node_id=1)
     owner = await owner_elsewhere(first, 2, free_port())
+    # As if the loopback address were that of a host beside this one.
+    monkeypatch.setattr(liveness, "_is_loopback", lambda _: False)
     second, _ = await start(node_id=2, session_timeout_ms=3_600_000, beat_interval_ms=50)
     assert second.services.node_id == 2
     await owner.close()

@@ -18,6 +18,7 @@ from rookery.cluster.events.brokers import (
 )
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.brokers import Broker
 from rookery.net.reach import Reach
 from rookery.testing.clock import ManualClock
 from rookery.testing.cluster import FaultyLog
@@ -25,6 +26,10 @@ from rookery.testing.cluster import FaultyLog
 SESSION_MS = 10_000
 BEAT_MS = 1_000
 _names = count(1)
+
+
+async def unknown(_: Broker) -> Reach:
+    return Reach.UNKNOWN
 
 
 async def join(url: str, node_id: int, clock: ManualClock) -> tuple[Replica, FaultyLog]:
@@ -45,7 +50,7 @@ async def test_a_broker_that_beats_before_its_expiry_counts_is_not_reported(
     observer, log = await join(url, 1, clock)
     other, _ = await join(url, 2, clock)
     settings = BrokerSettings(session_timeout_ms=SESSION_MS)
-    membership = Membership(observer, clock, settings)
+    membership = Membership(observer, clock, settings, unknown)
     await observer.barrier()
     assert await membership.look() == []
     clock.advance(SESSION_MS)
@@ -71,7 +76,7 @@ async def test_clocks_of_processes_that_left_are_forgotten() -> None:
     own, _ = await join(url, 1, clock)
     other = Replica(open_log(url), clock)
     await other.open()
-    membership = Membership(own, clock, BrokerSettings(session_timeout_ms=SESSION_MS))
+    membership = Membership(own, clock, BrokerSettings(session_timeout_ms=SESSION_MS), unknown)
     for number in range(20):
         await other.register(ProcessRegistered(process_id=bytes([number]) * 16, purpose="test"))
         await other.propose([BrokerBeat()])
@@ -87,15 +92,15 @@ async def test_clocks_of_processes_that_left_are_forgotten() -> None:
 
 async def silent_broker(
     result: Reach, beats: float
-) -> tuple[Membership, Replica, Replica, list[tuple[str, int]]]:
+) -> tuple[Membership, Replica, Replica, list[int]]:
     """Return an observer of a broker that has been silent for this many beats."""
     clock, url = ManualClock(), f"memory:membership-{next(_names)}"
     observer, _ = await join(url, 1, clock)
     other, _ = await join(url, 2, clock)
-    tried: list[tuple[str, int]] = []
+    tried: list[int] = []
 
-    async def reach(host: str, port: int) -> Reach:
-        tried.append((host, port))
+    async def reach(broker: Broker) -> Reach:
+        tried.append(broker.node_id)
         return result
 
     settings = BrokerSettings(session_timeout_ms=SESSION_MS, beat_interval_ms=BEAT_MS)
@@ -125,7 +130,7 @@ async def test_a_silent_broker_is_expired_early_only_if_nothing_listens(
     expired = await membership.look()
     assert expired == ([other.incarnation] if is_expired else [])
     # A broker that beats is not tried, nor is one whose session is over.
-    assert tried == ([("h", 2)] if 2.5 <= beats < 10 else [])
+    assert tried == ([2] if 2.5 <= beats < 10 else [])
     for replica in (observer, other):
         await replica.close()
 

@@ -18,6 +18,7 @@ from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.groups.kinds import Kinds
 from rookery.broker.groups.removal import OffsetRetention
+from rookery.broker.liveness import reach_broker
 from rookery.broker.membership import MEMBERS_MS, Membership
 from rookery.broker.nodeclaim import NodeClaim
 from rookery.broker.nodelock import NodeLock
@@ -91,7 +92,9 @@ class Broker:
         self.cache = self._reading.cache
         self.waiting = Waiting()
         self.chores = Chores()
-        self.membership = Membership(self.replica, self._clock, settings)
+        self.membership = Membership(
+            self.replica, self._clock, settings, lambda other: reach_broker(self.node_lock, other)
+        )
         self.overdue = Overdue(
             self.replica, self._clock, settings, lambda: self.membership.is_clock_sound
         )
@@ -218,13 +221,12 @@ class Broker:
 
         A client that finds the port closed instead waits before it tries again, up to ten seconds.
         """
-        if not self.replica.state.brokers.by_node:
-            return
         loop = asyncio.get_running_loop()
         end = loop.time() + _SEND_ON_SECONDS
         seen = -1
         while loop.time() < end and seen != self.services.requests:
-            if not any(listener.connections for listener in self.listeners):
+            has_clients = any(listener.connections for listener in self.listeners)
+            if not has_clients or not self.replica.state.brokers.by_node:
                 return
             seen = self.services.requests
             await asyncio.sleep(_QUIET_SECONDS)

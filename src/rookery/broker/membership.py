@@ -21,10 +21,11 @@ from rookery.clock import Clock
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerBeat, BrokerExpired
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.brokers import Broker
 from rookery.cluster.state.state import Applied
 from rookery.cluster.state.topics import leader_of
 from rookery.errors import ErrorCode
-from rookery.net.reach import Reach, reach
+from rookery.net.reach import Reach
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ _UNREACHABLE_BEATS: Final = 5
 _CARETAKER: Final = b"the caretaker..."
 
 
-Reacher = Callable[[str, int], Awaitable[Reach]]
+Reacher = Callable[[Broker], Awaitable[Reach]]
 
 
 class _Silence(NamedTuple):
@@ -52,9 +53,9 @@ class Membership:
     """What this process knows of the others' lives, by its own clock."""
 
     def __init__(
-        self, replica: Replica, clock: Clock, settings: BrokerSettings, reach: Reacher = reach
+        self, replica: Replica, clock: Clock, settings: BrokerSettings, reach: Reacher
     ) -> None:
-        """Know of nobody yet; `reach` tries whether a process listens at an address."""
+        """Know of nobody yet; `reach` finds out whether the process of a broker exists."""
         self._replica = replica
         self._reach = reach
         self._clock = clock
@@ -138,7 +139,7 @@ class Membership:
         broker = self._replica.state.brokers.of(incarnation)
         if broker is None:
             return False
-        result = await self._reach(broker.host, broker.port)
+        result = await self._reach(broker)
         if result is Reach.SILENT:
             return silent_ms >= settings.beat_interval_ms * _UNREACHABLE_BEATS
         return result is Reach.REFUSED

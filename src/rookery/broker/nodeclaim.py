@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import Final
 
+from rookery.broker.liveness import reach_broker
 from rookery.broker.membership import SUSPECT_BEATS
 from rookery.broker.nodelock import NodeLock
 from rookery.broker.settings import BrokerSettings
@@ -19,7 +20,7 @@ from rookery.clock import Clock
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.brokers import Broker
 from rookery.errors import ConfigError
-from rookery.net.reach import Reach, reach
+from rookery.net.reach import Reach
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class NodeClaim:
             return False
         if silent_ms >= self._session_ms:
             return True
-        return await reach(owner.host, owner.port) is Reach.REFUSED
+        return await reach_broker(self._lock, owner) is Reach.REFUSED
 
     def _sequence(self, owner: Broker) -> int | None:
         return self._replica.state.brokers.sequences.get(owner.incarnation)

@@ -20,6 +20,8 @@ _MARK_BYTES: Final = 8
 _PROCESS_BYTES: Final = 16
 # Locks of an open file instead of a process: two brokers of one process exclude each other too.
 _SET_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None)
+_GET_LOCK: Final = getattr(fcntl, "F_OFD_GETLK", None)
+_FLOCK: Final = "hhqqi4x"
 
 
 class NodeLock:
@@ -60,6 +62,13 @@ class NodeLock:
         self._node_id = node_id
         return True
 
+    def is_held(self, node_id: int) -> bool:
+        """Return whether another process has locked a node id."""
+        if self._file < 0 or _GET_LOCK is None:
+            return False
+        found = fcntl.fcntl(self._file, _GET_LOCK, _flock(fcntl.F_WRLCK, node_id))
+        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+
     def close(self) -> None:
         """Release what is held."""
         if self._file >= 0:
@@ -69,14 +78,16 @@ class NodeLock:
     def _set(self, kind: int, node_id: int) -> bool:
         assert _SET_LOCK is not None  # noqa: S101 (there would be no file)
         try:
-            fcntl.fcntl(
-                self._file, _SET_LOCK, struct.pack("hhqqi4x", kind, os.SEEK_SET, node_id, 1, 0)
-            )
+            fcntl.fcntl(self._file, _SET_LOCK, _flock(kind, node_id))
         except BlockingIOError:
             return False
         except PermissionError:  # some systems answer EACCES for a lock that is held
             return False
         return True
+
+
+def _flock(kind: int, node_id: int) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, node_id, 1, 0)
 
 
 def _open(path: Path) -> int:

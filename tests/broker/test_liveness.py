@@ -1,0 +1,75 @@
+"""Locks of node ids, and what they tell of other brokers."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from rookery.broker.liveness import reach_broker
+from rookery.broker.nodelock import NodeLock
+from rookery.clock import SystemRandom
+from rookery.cluster.state.brokers import Broker
+from rookery.net.reach import Reach
+from rookery.testing.ports import free_port
+
+
+def lock(path: Path | None, boot_id: str = "boot") -> NodeLock:
+    return NodeLock(path, boot_id, SystemRandom())
+
+
+def test_a_node_id_has_one_holder_until_it_ends(tmp_path: Path) -> None:
+    first, second = lock(tmp_path / "lock"), lock(tmp_path / "lock")
+    assert first.hold(1)
+    assert second.is_held(1)
+    assert not second.hold(1)
+    assert second.hold(2)
+    assert not first.is_held(1)  # its own
+    first.close()
+    assert not second.is_held(1)
+    assert second.hold(1)
+    third = lock(tmp_path / "lock")
+    assert third.hold(2), "who takes another id releases its own"
+    second.close()
+    third.close()
+
+
+def test_a_lock_judges_processes_of_the_same_file_alone(tmp_path: Path) -> None:
+    first, same = lock(tmp_path / "lock"), lock(tmp_path / "lock")
+    assert same.can_judge(first.new_process_id())
+    assert first.new_process_id() != first.new_process_id()
+    for other in (
+        lock(tmp_path / "other"),
+        lock(tmp_path / "lock", "another start of the host"),
+        lock(None),
+        lock(tmp_path / "no" / "folder"),
+    ):
+        assert not other.can_judge(first.new_process_id())
+        assert not first.can_judge(other.new_process_id())
+        other.close()
+    (tmp_path / "lock").unlink()
+    again = lock(tmp_path / "lock")
+    assert not again.can_judge(first.new_process_id()), "a deleted file proves nothing"
+    for one in (first, same, again):
+        one.close()
+
+
+async def test_a_broker_of_this_host_is_judged_by_its_lock(tmp_path: Path) -> None:
+    own, others = lock(tmp_path / "lock"), lock(tmp_path / "lock")
+    others.hold(7)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        broker = Broker(7, 1, "127.0.0.1", port, None, others.new_process_id())
+        assert await reach_broker(own, broker) is Reach.OPEN
+        others.close()
+        assert await reach_broker(own, broker) is Reach.REFUSED
+    own.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+async def test_a_loopback_address_of_another_host_tells_nothing(tmp_path: Path, host: str) -> None:
+    own = lock(tmp_path / "lock")
+    broker = Broker(7, 1, host, free_port(), None, bytes(16))
+    assert await reach_broker(own, broker) is Reach.UNKNOWN
+    own.close()
