@@ -17,6 +17,7 @@ from rookery.broker.stalls import _SECONDS, _STALLS, StallWatch
 from rookery.errors import Conflict, Unavailable
 from rookery.store.pending import PendingCalls
 from rookery.testing.clock import ManualClock
+from rookery.testing.wait import PATIENCE_SECONDS
 
 
 async def hang(calls: PendingCalls, answer: asyncio.Event, what: str = "create 'a'") -> None:
@@ -102,7 +103,7 @@ async def test_after_failures_without_calls_the_dependency_is_asked() -> None:
     watch = StallWatch({"store": calls}, 1, {"store": probe})
     fail(calls, clock)
     await watch.look()
-    await asyncio.wait_for(asked.wait(), 5)
+    await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
     assert watch.problem("store") == ""
     await watch.stop()
 
@@ -120,7 +121,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 async def until(check: Observer, name: str, *, is_wrong: bool) -> str:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while bool(problem := check.ready_checks()[name]()) != is_wrong:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return problem

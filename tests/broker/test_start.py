@@ -15,6 +15,7 @@ from rookery.broker import serve as serve_module
 from rookery.broker.serve import OK, Served, Stop, serve
 from rookery.broker.settings import BrokerSettings
 from rookery.testing.ports import free_port
+from rookery.testing.wait import PATIENCE_SECONDS
 
 
 def settings() -> BrokerSettings:
@@ -36,11 +37,11 @@ async def test_a_start_reports_what_it_waits_for(
     caplog.set_level(logging.INFO)
     stop = Stop()
     serving = asyncio.create_task(serve(settings(), stop, never_ready))
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while "Connection refused" not in caplog.text:  # noqa: ASYNC110 (a log tells nobody)
             await asyncio.sleep(0.01)
     stop.wanted.set()
-    assert await asyncio.wait_for(serving, 4) == OK
+    assert await asyncio.wait_for(serving, PATIENCE_SECONDS) == OK
     assert "still starting: store s3://bucket: no answer to list" in caplog.text
 
 
@@ -54,9 +55,9 @@ async def test_the_first_signal_ends_a_start(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(broker_module.Broker, "start", begin)
     serving = asyncio.create_task(serve(settings(), Stop(), never_ready))
-    await asyncio.wait_for(begun.wait(), 4)
+    await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
-    assert await asyncio.wait_for(serving, 4) == OK
+    assert await asyncio.wait_for(serving, PATIENCE_SECONDS) == OK
     for one in serve_module.SIGNALS:
         with suppress(ValueError):
             asyncio.get_running_loop().remove_signal_handler(one)

@@ -19,6 +19,7 @@ from rookery.cluster.replica import Fenced, Replica
 from rookery.errors import ErrorCode
 from rookery.testing.clock import ManualClock
 from rookery.testing.messages import random_message
+from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.message import Message
 
 TOPIC = bytes(range(16))
@@ -95,7 +96,7 @@ async def test_a_divided_list_fails_as_a_whole_with_the_first_error() -> None:
     await join(other := Replica(open_log("memory:fenced"), ManualClock()))
     proposed = replica.propose_all([start_of(0)] * 5_000)
     with pytest.raises(Fenced):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await proposed
     await replica.close()
     await other.close()

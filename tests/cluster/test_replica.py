@@ -27,6 +27,7 @@ from rookery.cluster.state.state import Applied, Outcome, State
 from rookery.errors import Corrupt, ErrorCode, Unavailable
 from rookery.testing.clock import ManualClock
 from rookery.testing.cluster import Fault, FaultyLog
+from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.codec import encode_bytes
 
 TOPIC = bytes(range(16))
@@ -389,7 +390,7 @@ async def test_what_was_in_flight_when_a_broker_joins_again_is_answered(start: S
     await asyncio.sleep(0.01)
     log.let_through()
     await joining
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(Fenced):
             await lost
         assert await base_offset(first, 3) == 0
@@ -474,7 +475,7 @@ async def test_sequences_have_no_gap_after_a_jump(start: Start, fault: Fault) ->
 
     with pytest.raises(Unavailable, match="fallen behind"):
         await lost
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await base_offset(late, 1) == 10
 
     assert jumps
