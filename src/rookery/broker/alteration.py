@@ -6,19 +6,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from rookery.broker import clientmetrics
 from rookery.broker.call import Call
 from rookery.broker.configs import ALL_BROKERS, check_brokers, check_group, check_topic, invalid
 from rookery.broker.deciding import decide
 from rookery.cluster.events.brokers import ConfigChange, ConfigsChanged
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
-    group_configs_key,
+    resource_key,
 )
 from rookery.errors import ApiError, ErrorCode
 
-_OTHERS: Final = {8: "a broker's loggers", 16: "client metrics"}
+_OTHERS: Final = {8: "a broker's loggers"}
 
 
 class Resource(Protocol):
@@ -75,10 +77,9 @@ def _plan(call: Call, resource: R, wanted: Wanted[R], times: int) -> ConfigsChan
         return Result(error.code, error.text)
     changes: dict[str, str | None] = {name: None for name in now if name not in after}
     changes.update({name: value for name, value in after.items() if now.get(name) != value})
-    is_group, name = resource.resource_type == GROUP_RESOURCE, resource.resource_name
     return ConfigsChanged(
         resource_type=resource.resource_type,
-        resource_name=group_configs_key(name) if is_group else name,
+        resource_name=resource_key(resource.resource_type, resource.resource_name),
         changes=[ConfigChange(name=name, value=value) for name, value in changes.items()],
     )
 
@@ -88,6 +89,9 @@ def _check(call: Call, resource: Resource, values: Mapping[str, str | None]) -> 
         return check_topic(values)
     if resource.resource_type == GROUP_RESOURCE:
         return check_group(values, call.services.settings)
+    if resource.resource_type == CLIENT_METRICS_RESOURCE:
+        clientmetrics.check_room(call.state, resource.resource_name)
+        return clientmetrics.check(values)
     if values and resource.resource_name != ALL_BROKERS:
         raise _no_own_settings()
     return check_brokers(values)
@@ -109,7 +113,11 @@ def settings_of(call: Call, resource_type: int, name: str) -> dict[str, str]:
     if resource_type == GROUP_RESOURCE:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "settings are made for one group: name it")
-        return call.state.broker_configs.get(group_configs_key(name), {})
+        return call.state.broker_configs.get(resource_key(resource_type, name), {})
+    if resource_type == CLIENT_METRICS_RESOURCE:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        return call.state.broker_configs.get(resource_key(resource_type, name), {})
     if resource_type != BROKER_RESOURCE:
         raise unserved(resource_type)
     if name != ALL_BROKERS:

@@ -31,7 +31,7 @@ from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
-from rookery.cluster.state.state import FEATURE_LEVEL, Applied, group_configs_key
+from rookery.cluster.state.state import FEATURE_LEVEL, GROUP_RESOURCE, Applied, resource_key
 from rookery.errors import ConfigError, Conflict, Error, Unavailable
 from rookery.log.journal import Journal
 from rookery.log.medium import JournalMedium
@@ -393,7 +393,7 @@ class Broker:
             chores.every(settings.upkeep_interval_ms, "upkeep of the log", self._round)
 
     def _group_configs(self, group_id: str) -> Mapping[str, str]:
-        return self.replica.state.broker_configs.get(group_configs_key(group_id), {})
+        return self.replica.state.broker_configs.get(resource_key(GROUP_RESOURCE, group_id), {})
 
     def _next_id(self) -> int:
         # Not the numbers themselves: a broker that joins again has others.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.telemetry import Telemetry
 from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random
 from rookery.cluster.replica import Replica
@@ -38,6 +39,7 @@ class Services:
     """Held while a compressed batch is opened: what it becomes can be a thousand times larger."""
     hidden: frozenset[int] = frozenset()
     """APIs that cannot be served over what the log lies in, by key."""
+    telemetry: Telemetry = field(default_factory=Telemetry)
     node_id: int = -1
     handover: asyncio.Event | None = None
     """While this broker leaves, produces wait for it; then other brokers lead all partitions."""

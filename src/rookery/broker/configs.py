@@ -48,6 +48,7 @@ class Source(IntEnum):
     ALL_BROKERS = 3
     FILE = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 

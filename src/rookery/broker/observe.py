@@ -171,6 +171,8 @@ class Observer:
         for kind, count in self._broker.caretaking.requests.items():
             _CARE_REQUESTS.labels(kind).value = count
         await self._lag.refresh()
+        services = self._broker.services
+        services.telemetry.expire(services.clock.monotonic_ms())
         topics = self._broker.replica.state.topics
         for direction in (traffic.WRITTEN, traffic.READ):
             direction.keep(topics.by_id, topics.by_name)

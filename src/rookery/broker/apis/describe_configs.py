@@ -1,17 +1,22 @@
-"""DescribeConfigs: the settings of topics and brokers, where they come from, what they mean."""
+"""DescribeConfigs: the settings of topics, brokers and client metrics, and where they come from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rookery.broker import configs
+from rookery.broker import clientmetrics, configs
 from rookery.broker.alteration import settings_of, unserved
 from rookery.broker.call import Call
 from rookery.broker.configkeys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, BrokerKey, ConfigKey
 from rookery.broker.configs import ALL_BROKERS, Source, Synonym
 from rookery.broker.registry import handles
 from rookery.broker.topics import check_name
-from rookery.cluster.state.state import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from rookery.cluster.state.state import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.describe_configs import (
     DESCRIBE_CONFIGS,
@@ -49,6 +54,7 @@ class _Page:
     def describe(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
         result = DescribeConfigsResult(
             error_code=ErrorCode.NONE,
+            error_message="",
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             configs=[],
@@ -67,6 +73,8 @@ class _Page:
             return self._topic(resource.resource_name)
         if resource.resource_type == GROUP_RESOURCE:
             return self._group(resource.resource_name)
+        if resource.resource_type == CLIENT_METRICS_RESOURCE:
+            return self._client_metrics(resource.resource_name)
         if resource.resource_type != BROKER_RESOURCE:
             raise unserved(resource.resource_type)
         if resource.resource_name == ALL_BROKERS:
@@ -94,6 +102,22 @@ class _Page:
         return {
             key.name: self._show(key, configs.group_synonyms(key, own, settings))
             for key in GROUP_KEYS.values()
+        }
+
+    def _client_metrics(self, name: str) -> Shown:
+        if not name:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
+            )
+        own = settings_of(self._call, CLIENT_METRICS_RESOURCE, name)
+        return {
+            key.name: self._show(
+                key,
+                [Synonym(key.name, own[key.name], Source.CLIENT_METRICS)]
+                if key.name in own
+                else [Synonym("", key.default, Source.DEFAULT)],
+            )
+            for key in clientmetrics.KEYS.values()
         }
 
     def _all_brokers(self) -> Shown:

@@ -11,7 +11,7 @@ from rookery.broker.call import Call
 from rookery.broker.configkeys import BROKER_KEYS, TOPIC_KEYS, Kind, split
 from rookery.broker.configs import invalid
 from rookery.broker.registry import handles
-from rookery.cluster.state.state import TOPIC_RESOURCE
+from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
@@ -89,6 +89,8 @@ def _change_list(resource_type: int, config: AlterableConfig, value: str, now: s
         {key.name: (key.kind, key.default) for key in TOPIC_KEYS.values()}
         if resource_type == TOPIC_RESOURCE
         else {key.name: (key.kind, key.default) for key in BROKER_KEYS.values()}
+        if resource_type == BROKER_RESOURCE
+        else {}
     )
     kind, default = keys.get(config.name, (None, None))
     if kind is not Kind.LIST:

@@ -1,4 +1,4 @@
-"""ListConfigResources: topics and brokers by name (KIP-1142)."""
+"""ListConfigResources: topics, brokers and client metrics by name (KIP-1142)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from rookery.broker.call import Call
 from rookery.broker.registry import handles
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
-    configured_groups,
+    configured,
 )
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.list_config_resources import (
@@ -20,15 +21,17 @@ from rookery.wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-# Kafka's types; loggers and client metrics are none of ours, so there are none to list.
-_KNOWN: Final = frozenset({TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE, 8, 16})
+# Kafka's types; loggers are none of ours, so there are none to list.
+_KNOWN: Final = frozenset(
+    {TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, 8}
+)
 
 
 @handles(LIST_CONFIG_RESOURCES, versions=range(2))
 async def list_config_resources(
     call: Call, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """List what has settings; version 0 asks for client metrics alone, and there are none."""
+    """List what has settings; version 0 asks for client metrics alone."""
     unknown = set(request.resource_types) - _KNOWN
     if unknown:
         raise ApiError(
@@ -37,11 +40,12 @@ async def list_config_resources(
     await call.services.replica.barrier()
     wanted = set(request.resource_types) or _KNOWN
     if call.version == 0:
-        wanted = {16}
+        wanted = {CLIENT_METRICS_RESOURCE}
     names = {
+        CLIENT_METRICS_RESOURCE: configured(call.state.broker_configs, CLIENT_METRICS_RESOURCE),
         TOPIC_RESOURCE: sorted(call.state.topics.by_name),
         BROKER_RESOURCE: [str(node) for node in call.state.brokers.nodes],
-        GROUP_RESOURCE: sorted(configured_groups(call.state.broker_configs)),
+        GROUP_RESOURCE: configured(call.state.broker_configs, GROUP_RESOURCE),
     }
     return ListConfigResourcesResponse(
         error_code=ErrorCode.NONE,

@@ -40,10 +40,13 @@ FEATURE_LEVEL: Final = 2
 see docs/designs/0011-digests-and-upgrades.md."""
 SHORT_EPOCHS: Final = 2
 """The feature level from which on leader epochs are forgotten with their records."""
+EMPTY_CONFIGS: Final = 2
+"""The feature level from which on a resource without settings is forgotten."""
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+CLIENT_METRICS_RESOURCE: Final = 16
 GROUP_RESOURCE: Final = 32
-_GROUP_PREFIX: Final = "group "
+_PREFIXES: Final = {CLIENT_METRICS_RESOURCE: "client metrics ", GROUP_RESOURCE: "group "}
 
 
 _NONE: Final = ErrorCode.NONE
@@ -219,6 +222,8 @@ class State:
                 configs.pop(change.name, None)
             else:
                 configs[change.name] = change.value
+        if not configs and self.feature_level >= EMPTY_CONFIGS:
+            del self.broker_configs[event.resource_name]
         # Topics inherit these.
         for topic in self.topics:
             topic.derived.clear()
@@ -438,26 +443,28 @@ _WITHOUT_WRITER: Final = (
 )
 
 
-def group_configs_key(group_id: str) -> str:
-    """Return the name under which a group's settings are among those of brokers.
+def resource_key(resource_type: int, name: str) -> str:
+    """Return the name that a resource has in events that change its settings.
 
-    `apply` has no rule of its own for groups, so any program of any level can keep them.
+    Settings of groups and client metrics are kept among those of brokers, with a prefix. `apply`
+    has no rule of its own for them, so any program of any level can keep them.
     """
-    return _GROUP_PREFIX + group_id
+    return _PREFIXES.get(resource_type, "") + name
 
 
-def configured_groups(configs: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return the groups that have settings of their own."""
-    return [
-        group_of_configs(name)
-        for name, values in configs.items()
-        if values and name.startswith(_GROUP_PREFIX)
-    ]
+def resource_name(resource_type: int, key: str) -> str:
+    """Return the name of a resource whose settings are changed under this key."""
+    return key.removeprefix(_PREFIXES.get(resource_type, ""))
 
 
-def group_of_configs(key: str) -> str:
-    """Return the group whose settings are under this name."""
-    return key.removeprefix(_GROUP_PREFIX)
+def configured(configs: Mapping[str, Mapping[str, str]], resource_type: int) -> list[str]:
+    """Return the groups, or the client metrics, that have settings."""
+    prefix = _PREFIXES[resource_type]
+    return sorted(
+        resource_name(resource_type, key)
+        for key, values in configs.items()
+        if values and key.startswith(prefix)
+    )
 
 
 def _ascend(rows: list[Row]) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from rookery.cluster.events import brokers as broker_events
 from rookery.cluster.events import topics as topic_events
-from rookery.cluster.state.state import GROUP_RESOURCE, TOPIC_RESOURCE, group_of_configs
+from rookery.cluster.state.state import TOPIC_RESOURCE, resource_name
 from rookery.formats.kraft.entries import (
     CLUSTER_METADATA,
     METADATA_FOLDER,
@@ -98,9 +98,9 @@ class MetadataWriter:
 
     def configured(self, event: broker_events.ConfigsChanged) -> Iterable[Message]:
         """Tell of settings."""
-        is_group, name = event.resource_type == GROUP_RESOURCE, event.resource_name
+        name = resource_name(event.resource_type, event.resource_name)
         for change in event.changes:
-            yield _config(event.resource_type, group_of_configs(name) if is_group else name, change)
+            yield _config(event.resource_type, name, change)
 
     def producer_ids(self, next_id: int) -> Iterable[Message]:
         """Tell that ids below one were given, a thousand at a time."""

@@ -18,9 +18,9 @@ from functools import partial
 from rookery.cluster.state import aborted, producers
 from rookery.cluster.state.aborted import AbortedTransaction
 from rookery.cluster.state.partition import Partition
-from rookery.cluster.state.state import FEATURE_LEVEL, GROUP_RESOURCE, State, group_configs_key
+from rookery.cluster.state.state import FEATURE_LEVEL, State, resource_key
 from rookery.cluster.state.topics import Topic
-from rookery.formats.kraft.image import BROKER
+from rookery.formats.kraft.image import BROKER, CLIENT_METRICS, GROUP
 from rookery.formats.kraft.topics import PartitionImage
 from rookery.formats.logfile.checkpoints import LeaderEpoch
 from rookery.formats.logfile.replay import Replay
@@ -78,10 +78,8 @@ def load(directory: LogDirectory, node_id: int, now_ms: int) -> Loaded:
     for name, topic_id, count in _topics(directory):
         _add_topic(loaded, name, topic_id, count)
     for (type_, resource), configs in directory.image.configs.items():
-        if type_ == BROKER:
-            state.broker_configs[resource] = dict(configs)
-        elif type_ == GROUP_RESOURCE:
-            state.broker_configs[group_configs_key(resource)] = dict(configs)
+        if type_ in {BROKER, CLIENT_METRICS, GROUP}:
+            state.broker_configs[resource_key(type_, resource)] = dict(configs)
     found = coordinators.load(state, directory)
     loaded.prepared, loaded.populated = found.prepared, found.populated
     return loaded

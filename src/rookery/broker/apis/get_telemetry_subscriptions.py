@@ -1,0 +1,45 @@
+"""GetTelemetrySubscriptions: which of a client's metrics are wanted, and how often."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.call import Call
+from rookery.broker.clientmetrics import properties_of, wanted_of
+from rookery.broker.registry import handles
+from rookery.broker.telemetry import MAX_BYTES
+from rookery.errors import ErrorCode
+from rookery.records.compression import GZIP, LZ4, SNAPPY, ZSTD
+from rookery.wire.message import ZERO_UUID
+from rookery.wire.messages.get_telemetry_subscriptions import (
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+
+_COMPRESSION: Final = [codec.id for codec in (ZSTD, LZ4, GZIP, SNAPPY)]
+
+
+@handles(GET_TELEMETRY_SUBSCRIPTIONS)
+def get_telemetry_subscriptions(
+    call: Call, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    """Answer with what all subscriptions that match the client want together."""
+    services = call.services
+    instance_id = request.client_instance_id
+    if instance_id == ZERO_UUID:
+        instance_id = services.random.token(16)
+    wanted = wanted_of(call.state, properties_of(call, instance_id))
+    services.telemetry.ask(
+        instance_id, call.header.client_id or "", wanted, services.clock.monotonic_ms()
+    )
+    return GetTelemetrySubscriptionsResponse(
+        error_code=ErrorCode.NONE,
+        client_instance_id=instance_id,
+        subscription_id=wanted.subscription_id(instance_id),
+        accepted_compression_types=_COMPRESSION,
+        push_interval_ms=wanted.interval_ms,
+        telemetry_max_bytes=MAX_BYTES,
+        delta_temporality=True,
+        requested_metrics=wanted.metrics,
+    )

@@ -1,0 +1,149 @@
+"""Subscriptions to metrics of clients (KIP-714): their settings, and which clients they match."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from rookery.broker.call import Call
+from rookery.broker.configkeys import ConfigKey, Kind, split
+from rookery.cluster.state.state import CLIENT_METRICS_RESOURCE, State, configured, resource_key
+from rookery.errors import ApiError, ErrorCode
+from rookery.model.uuid import uuid_text
+from rookery.records.crc import checksum
+
+ALL_METRICS: Final = "*"
+DEFAULT_INTERVAL_MS: Final = 300_000
+_METRICS, _INTERVAL, _MATCH = "metrics", "interval.ms", "match"
+_LEAST_MS, _MOST_MS = 100, 3_600_000
+_MAX_SUBSCRIPTIONS: Final = 1000
+
+KEYS: Final = {
+    key.name: key
+    for key in (
+        ConfigKey(_INTERVAL, Kind.INT, str(DEFAULT_INTERVAL_MS), "How often clients push metrics."),
+        ConfigKey(_MATCH, Kind.LIST, "", "Patterns that a client's properties have to match."),
+        ConfigKey(_METRICS, Kind.LIST, "", "Prefixes of the metrics' names; * for all."),
+    )
+}
+PROPERTIES: Final = (
+    "client_instance_id", "client_id", "client_software_name", "client_software_version",
+    "client_source_address", "client_source_port",
+)  # fmt: skip
+"""What patterns can be about."""
+
+Client = Mapping[str, str]
+"""The properties of a client."""
+
+
+class Wanted(NamedTuple):
+    """What the subscriptions want of one client."""
+
+    metrics: list[str]
+    interval_ms: int
+
+    def subscription_id(self, instance_id: bytes) -> int:
+        """Return a number that is the same on every broker, and changes with what is wanted."""
+        text = f"{','.join(self.metrics)};{self.interval_ms};".encode() + instance_id
+        number = checksum(text, 0)
+        return number - (1 << 32) if number >> 31 else number
+
+
+def subscriptions(state: State) -> dict[str, dict[str, str]]:
+    """Return the settings of all subscriptions by name."""
+    configs = state.broker_configs
+    return {
+        name: configs[resource_key(CLIENT_METRICS_RESOURCE, name)]
+        for name in configured(configs, CLIENT_METRICS_RESOURCE)
+    }
+
+
+def properties_of(call: Call, instance_id: bytes) -> Client:
+    """Return the properties of the client that asks."""
+    name, version = call.connection.software
+    peer = call.connection.transport_info("peername")
+    host, port = peer[:2] if isinstance(peer, tuple) else ("", "")
+    values = (uuid_text(instance_id), call.header.client_id or "", name, version, host, str(port))
+    return dict(zip(PROPERTIES, values, strict=True))
+
+
+def wanted_of(state: State, client: Client) -> Wanted:
+    """Return what is wanted of a client, by all subscriptions that match it together."""
+    metrics: set[str] = set()
+    interval_ms = DEFAULT_INTERVAL_MS
+    for configs in subscriptions(state).values():
+        names = split(configs.get(_METRICS, ""))
+        if names and _matches(configs, client):
+            metrics.update(names)
+            interval_ms = min(interval_ms, int(configs.get(_INTERVAL, DEFAULT_INTERVAL_MS)))
+    return Wanted([ALL_METRICS] if ALL_METRICS in metrics else sorted(metrics), interval_ms)
+
+
+def _matches(configs: Mapping[str, str], client: Client) -> bool:
+    return all(
+        pattern.fullmatch(client.get(name, ""))
+        for name, pattern in _patterns(configs.get(_MATCH, ""))
+    )
+
+
+def check_room(state: State, name: str) -> None:
+    """Refuse one subscription too many.
+
+    Raises:
+        ApiError: POLICY_VIOLATION.
+    """
+    known = subscriptions(state)
+    if name not in known and len(known) >= _MAX_SUBSCRIPTIONS:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION, f"there are {_MAX_SUBSCRIPTIONS} subscriptions already"
+        )
+
+
+def check(values: Mapping[str, str | None]) -> dict[str, str]:
+    """Check the settings of a subscription; return them.
+
+    Raises:
+        ApiError: with the code and the words of Kafka.
+    """
+    checked: dict[str, str] = {}
+    for name, value in values.items():
+        if name not in KEYS:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}"
+            )
+        checked[name] = (value or "").strip()
+    if _INTERVAL in checked:
+        _check_interval(checked[_INTERVAL])
+    _patterns(checked.get(_MATCH, ""))
+    return checked
+
+
+def _check_interval(text: str) -> None:
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", text) or abs(int(text)) >= 1 << 31:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Invalid value {text[:200]} for configuration {_INTERVAL}: Not a number of type INT",
+        )
+    if not _LEAST_MS <= int(text) <= _MOST_MS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Invalid value {text} for {_INTERVAL}, interval must be between {_LEAST_MS} and "
+            f"{_MOST_MS} (1 hour)",
+        )
+
+
+def _patterns(text: str) -> Iterable[tuple[str, re.Pattern[str]]]:
+    found = []
+    for part in split(text):
+        name, equals, pattern = (piece.strip() for piece in part.partition("="))
+        try:
+            compiled = re.compile(pattern)
+        except re.error:
+            compiled = None
+        if compiled is None or not equals or "=" in pattern or name not in PROPERTIES:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {part[:200]}"
+            )
+        found.append((name, compiled))
+    return found
