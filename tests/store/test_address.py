@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rookery.errors import ConfigError
+from rookery.errors import ConfigError, Unavailable
 from rookery.store.address import DEADLINE_MS, Patience, parse
 from rookery.store.objectstore import ObjectStore
 from rookery.store.open import open_store
@@ -64,3 +64,17 @@ def test_secrets_are_not_shown(scheme: str) -> None:
 )
 def test_each_cloud_has_its_client(url: str) -> None:
     assert isinstance(open_store(url), ObjectStore)
+
+
+async def test_an_endpoint_of_the_environment_that_is_no_url_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "localhost:9000")
+    store = open_store("s3://bucket?region=r&access_key_id=a&secret_access_key=b")
+    with pytest.raises(Unavailable, match="endpoint cannot be used: write http://host:port"):
+        await store.list("a/")
+
+
+def test_an_endpoint_that_is_no_url_is_refused() -> None:
+    with pytest.raises(ConfigError, match="endpoint 'localhost:9000' is not a URL"):
+        open_store("s3://bucket?region=r&endpoint=localhost:9000")

@@ -47,7 +47,8 @@ class PendingCalls:
     def call(self, what: str) -> Iterator[None]:
         """Count a call as pending until the block ends."""
         number = next(self._numbers)
-        token = _CURRENT.set(self)
+        outer = _CURRENT.get()
+        _CURRENT.set(self)
         begun = self._begun[number] = (self._clock.monotonic_ms(), what)
         try:
             yield
@@ -61,7 +62,8 @@ class PendingCalls:
         else:
             self._answered()
         finally:
-            _CURRENT.reset(token)
+            # Not `reset`: a coroutine that is dropped unfinished ends in another context.
+            _CURRENT.set(outer)
             del self._begun[number]
 
     def note(self, reason: str) -> None:

@@ -28,6 +28,7 @@ _LONGEST_PAUSE_MS: Final = 5_000.0
 # Half to one and a half of the pause, so that clients that failed together return apart.
 _SPREAD: Final = 0.5
 _TEXT: Final = 300
+_PANICS: Final = ("RustPanic", "PanicException")
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 _REFUSED: Final = "access is refused: check the access key, its secret and what they allow"
 _ENDPOINT: Final = "the endpoint cannot be used: write http://host:port or https://host:port"
@@ -96,11 +97,16 @@ class Retrier:
                 if passed_ms + pause_ms >= self._patience.deadline_ms:
                     times = f"{tried} attempts in {passed_ms} ms failed"
                     raise self._failed(kind, key, times, error) from error
+            except BaseException as error:
+                # The client library panics over an endpoint of the environment without a scheme.
+                if type(error).__name__ in _PANICS:
+                    raise self._failed(kind, key, _ENDPOINT, error) from error
+                raise
             RETRIES.labels(kind).inc()
             await asyncio.sleep(self._random.jitter(pause_ms, _SPREAD) / 1000)
             pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)
 
-    def _failed(self, kind: str, key: str, what: str, error: Exception) -> Unavailable:
+    def _failed(self, kind: str, key: str, what: str, error: BaseException) -> Unavailable:
         return Unavailable(f"store {self._name}: cannot {kind} {key!r}: {what} ({said(error)})")
 
 
@@ -120,7 +126,7 @@ def _hopeless(error: Exception) -> str | None:
     return next((reason for words, reason in _PERMANENT if re.search(words, text)), None)
 
 
-def said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """Return the store's own words, short and in one line."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
