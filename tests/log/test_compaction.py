@@ -188,18 +188,21 @@ async def test_append_times_stay(tmp_path: Path) -> None:
         assert [one.timestamp for one in found] == [times[one.offset // 3] for one in found]
 
 
-async def test_records_without_a_key_and_markers_of_aborts_stay(tmp_path: Path) -> None:
+async def test_records_without_a_key_stay_and_old_markers_that_no_list_names_go(
+    tmp_path: Path,
+) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
         await world.topic(1)
         sent = await send(world, [rec(None, b"1"), rec(b"a", b"1"), rec(None, None)])
-        for producer in (1, 2):
+        young = world.clock.now_ms()
+        for producer, time in ((1, 1_000), (2, young)):
             control = BatchSettings(producer_id=producer, producer_epoch=0, is_control=True)
-            sent += await send(world, [rec(b"\0\0\0\0", b"\0\0\0\0\0\0")], control)
+            sent += await send(world, [rec(b"\0\0\0\0", b"\0\0\0\0\0\0", time)], control)
         sent += await send(world, [rec(b"a", b"2")])
         tail = await end(world)
         await compactor(world, process, Topical()).run()
-        assert await seen(world, process) == [sent[0], *sent[2:], *tail]
+        assert await seen(world, process) == [sent[0], sent[2], *sent[4:], *tail]
 
 
 async def test_a_segment_ends_with_an_empty_batch_if_its_last_one_goes(tmp_path: Path) -> None:

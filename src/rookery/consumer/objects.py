@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from array import array
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -165,6 +166,8 @@ class ObjectSource:
                 return Answer(
                     want.place, want.offset, high_watermark=high, last_stable_offset=stable
                 )
+            # Before the read: a newer list may lack transactions whose records are still read.
+            listed = partition.aborted
             try:
                 found = await self._log.reader.read(
                     key, partition, want.offset, max_bytes, until=end
@@ -179,7 +182,7 @@ class ObjectSource:
                 want.offset,
                 data,
                 headers,
-                self._aborted(partition, want.offset, found.next_offset),
+                self._aborted(listed, want.offset, found.next_offset),
                 high,
                 stable,
                 found.next_offset,
@@ -187,10 +190,10 @@ class ObjectSource:
             )
         raise Unavailable(f"{want.place.text}: its objects are rewritten faster than read")
 
-    def _aborted(self, partition: Partition, begin: int, end: int) -> list[tuple[int, int]]:
+    def _aborted(self, listed: array[int], begin: int, end: int) -> list[tuple[int, int]]:
         if not self._is_committed:
             return []
-        found = aborted.within(partition.aborted, begin, end)
+        found = aborted.within(listed, begin, end)
         return [(one.producer_id, one.first_offset) for one in found]
 
     def _check_range(self, want: Want, partition: Partition) -> None:

@@ -82,9 +82,16 @@ def merged(birth: Birth, sources: Sequence[Captured], row_bytes: int) -> Made:
 
 
 def segment(
-    birth: Birth, source: Captured, namespace: str, settings: RewriteSettings
+    birth: Birth,
+    source: Captured,
+    namespace: str,
+    settings: RewriteSettings,
+    compacted_to: int = 0,
 ) -> tuple[SegmentFiles, Made]:
-    """Make a segment of the final rows of one partition."""
+    """Make a segment of the final rows of one partition.
+
+    Aborted transactions that end below `compacted_to` have no records any more, and are left out.
+    """
     base, end = source.range.base_offset, source.range.end_offset
     writer = SegmentWriter(
         base, interval=settings.index_interval, interval_bytes=settings.index_interval_bytes
@@ -100,7 +107,11 @@ def segment(
         *split_object_id(birth.object_id),
     )
     epochs = [LeaderEpoch(*one) for one in source.partition.epochs]
-    aborted = [AbortedTransaction(*one[:3]) for one in within(source.partition.aborted, base, end)]
+    aborted = [
+        AbortedTransaction(*one[:3])
+        for one in within(source.partition.aborted, base, end)
+        if one.last_offset >= compacted_to
+    ]
     files = writer.finish(origin, end - 1, birth.created_ms, aborted=aborted, epochs=epochs)
     piece = Piece(
         base_offset=base,

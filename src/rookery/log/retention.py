@@ -65,7 +65,11 @@ class Retention:
         def expired(topic: Topic, partition: Partition) -> Message | None:
             nonlocal count
             idle = [
-                IdleProducer(producer_id=producer_id, last_sequence=known.last_sequence)
+                IdleProducer(
+                    producer_id=producer_id,
+                    last_sequence=known.last_sequence,
+                    time_ms=known.time_ms,
+                )
                 for producer_id, window in partition.producers.items()
                 if (known := producers.describe(window)).time_ms < before
                 # Without its window, a repeated batch of an open transaction would count twice.

@@ -9,6 +9,7 @@ from rookery.wire.message import (
     ProducerEpoch,
     ProducerId,
     TopicId,
+    field,
     i8,
     i16,
     i32,
@@ -64,6 +65,7 @@ class IdleProducer(Message):
 
     producer_id: ProducerId
     last_sequence: i32
+    time_ms: i64 = field(tag=0, default=-1)  # of its last batch or marker then; -1: not known
 
 
 class RowsLost(Message, key=45, versions=range(1), flexible=0):

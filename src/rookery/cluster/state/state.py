@@ -17,7 +17,15 @@ from rookery.cluster.entry import Entry
 from rookery.cluster.events import brokers as broker_events
 from rookery.cluster.events import log as log_events
 from rookery.cluster.events import topics as topic_events
-from rookery.cluster.state import grouprules, importrules, pinrules, producers, sinkrules, txnrules
+from rookery.cluster.state import (
+    aborted,
+    grouprules,
+    importrules,
+    pinrules,
+    producers,
+    sinkrules,
+    txnrules,
+)
 from rookery.cluster.state.brokers import Brokers
 from rookery.cluster.state.digest import advance
 from rookery.cluster.state.groups import Groups
@@ -26,7 +34,7 @@ from rookery.cluster.state.outcome import OK
 from rookery.cluster.state.outcome import Appended as Appended  # noqa: PLC0414 (offered here, too)
 from rookery.cluster.state.outcome import Applied as Applied  # noqa: PLC0414
 from rookery.cluster.state.outcome import Outcome as Outcome  # noqa: PLC0414
-from rookery.cluster.state.partition import Place, Row
+from rookery.cluster.state.partition import Partition, Place, Row
 from rookery.cluster.state.sinks import Sinks
 from rookery.cluster.state.topics import Topic, Topics
 from rookery.cluster.state.txnends import Moment
@@ -42,6 +50,10 @@ SHORT_EPOCHS: Final = 2
 """The feature level from which on leader epochs are forgotten with their records."""
 EMPTY_CONFIGS: Final = 2
 """The feature level from which on a resource without settings is forgotten."""
+FORGET_ABORTED: Final = 2
+"""The feature level from which on compaction forgets aborted transactions that it has passed."""
+KEEP_BUSY_PRODUCERS: Final = 2
+"""The feature level from which on producers with an open transaction are never expired."""
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 CLIENT_METRICS_RESOURCE: Final = 16
@@ -364,7 +376,11 @@ class State:
         for _ in rows:
             self.objects.add_row(object_id)
         self.objects.free(partition.replace(span, rows))
-        partition.cleaned_to = max(partition.cleaned_to, one.cleaned_to)
+        if one.cleaned_to > partition.cleaned_to:
+            partition.cleaned_to = one.cleaned_to
+            if self.feature_level >= FORGET_ABORTED:
+                # Compaction has removed all their records: readers have nothing to skip.
+                partition.aborted = aborted.after(partition.aborted, one.cleaned_to)
         done.moved.append((one.topic_id, one.partition))
         return True
 
@@ -398,14 +414,24 @@ class State:
         self, _entry: Entry, event: log_events.ProducersExpired, _done: Applied
     ) -> Outcome:
         partition = self.topics.partition(event.topic_id, event.partition)
-        for idle in event.producers if partition is not None else ():
-            window = partition.producers.get(idle.producer_id)  # type: ignore[union-attr] # see the line above
-            if (
-                window is not None
-                and producers.describe(window).last_sequence == idle.last_sequence
-            ):
-                del partition.producers[idle.producer_id]  # type: ignore[union-attr]
+        if partition is not None:
+            for idle in event.producers:
+                if self._is_idle(partition, idle):
+                    del partition.producers[idle.producer_id]
         return OK
+
+    def _is_idle(self, partition: Partition, idle: log_events.IdleProducer) -> bool:
+        """Whether a producer has done nothing since it was found idle."""
+        window = partition.producers.get(idle.producer_id)
+        if window is None:
+            return False
+        known = producers.describe(window)
+        if known.last_sequence != idle.last_sequence:
+            return False
+        if self.feature_level < KEEP_BUSY_PRODUCERS:
+            return True
+        has_written = idle.time_ms not in (-1, known.time_ms)
+        return not has_written and idle.producer_id not in partition.ongoing
 
     _handlers: Final[dict[type[Message], Callable[..., Outcome]]] = {
         broker_events.ClusterCreated: _cluster_created,

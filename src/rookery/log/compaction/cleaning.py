@@ -207,7 +207,7 @@ class Cleaning:
         if source is None:
             return None
         # Mark where it ends, but not beyond what the map knows: a row may reach further.
-        size = await self._output.publish(source, min(group.end_offset, self._end))
+        size = await self._output.publish(source, min(group.end_offset, self._end), self._end)
         if size is None:
             return None
         WRITTEN_BYTES.inc(size)

@@ -14,10 +14,12 @@ class Fates:
     """The aborted transactions of a partition, as far as all are decided."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
+        self._markers: set[int] = set()
         self._firsts: dict[int, list[int]] = {}
         self._lasts: dict[int, list[int]] = {}
         # In the order of their markers: those of one producer follow each other.
         for one in aborted:
+            self._markers.add(one.last_offset)
             self._firsts.setdefault(one.producer_id, []).append(one.first_offset)
             self._lasts.setdefault(one.producer_id, []).append(one.last_offset)
 
@@ -28,6 +30,10 @@ class Fates:
             return False
         index = bisect_right(firsts, header.base_offset) - 1
         return index >= 0 and header.base_offset < self._lasts[header.producer_id][index]
+
+    def is_listed(self, marker: BatchHeader) -> bool:
+        """Whether readers get to know of the transaction that a marker ends."""
+        return marker.base_offset in self._markers
 
 
 NONE: Final = Fates()

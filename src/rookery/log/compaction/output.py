@@ -18,8 +18,13 @@ class Output:
     publisher: Publisher
     settings: RewriteSettings
 
-    async def publish(self, source: Captured, cleaned_to: int) -> int | None:
+    async def publish(self, source: Captured, cleaned_to: int, compacted_to: int) -> int | None:
         """Write a segment in the place of a range; return its size, None if that had changed.
+
+        Args:
+            source: what stays of the range.
+            cleaned_to: the offset up to which the partition is compacted with this segment.
+            compacted_to: the offset up to which it will be.
 
         Raises:
             Unavailable: the store or the cluster log is out of reach.
@@ -28,7 +33,7 @@ class Output:
         publisher = self.publisher
         birth = publisher.birth()
         files, made = await asyncio.to_thread(
-            segment, birth, source, publisher.namespace, self.settings
+            segment, birth, source, publisher.namespace, self.settings, compacted_to
         )
         if not await publisher.write(birth.object_id, files, source.range):
             return None

@@ -122,15 +122,19 @@ class Sieve:
             return whole  # `note` has told of it, or did when it was new
 
     def _is_done(self, piece: Piece, header: BatchHeader) -> bool:
-        """Whether a marker may go: a commit tells readers nothing once nobody waits for it.
+        """Whether a marker may go: it says nothing once no reader waits for it.
 
-        That of an abort stays as long as readers are told of the transaction, since it is where
-        they stop to skip its producer.
+        That of an abort stays while fetches list the transaction, since readers skip its producer
+        up to there. Compaction that has passed the marker takes the transaction off the list; the
+        next one takes the marker.
         """
         if header.max_timestamp + self.delete_retention_ms > self.now_ms:
             return False
+        if self.fates.is_listed(header):
+            return False
         [record] = records.read(piece.data, header)
-        return records.control(record).type is ControlRecordType.COMMIT
+        ends = ControlRecordType.COMMIT, ControlRecordType.ABORT
+        return records.control(record).type in ends
 
     def _records(self, whole: _Batch, piece: Piece, header: BatchHeader) -> _Batch:
         payload = records.payload(piece.data, header)
