@@ -12,9 +12,11 @@ from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Fenced, Replica
+from rookery.formats.keys import STORED, object_id
 from rookery.log.uploads import Numbers, Uploads
 from rookery.store.open import open_store
 from rookery.testing.clock import ManualClock
+from tests.log.site import Site, batch
 
 TOPIC = bytes(range(16))
 
@@ -69,3 +71,25 @@ async def test_what_failed_is_not_forgotten_while_the_log_cannot_be_written(
     await uploads.look_after()
 
     assert list(replica.state.objects.condemned) == [lost]
+
+
+async def test_an_object_of_repeated_batches_only_is_condemned() -> None:
+    site = Site()
+    writer = await site.begin(partitions=1)
+    try:
+        sent = batch(producer_id=7, producer_epoch=0, base_sequence=0)
+        again = batch(producer_id=7, producer_epoch=0, base_sequence=1)
+
+        outcomes = [await writer.write(sent), await writer.write(sent)]
+        outcomes.append(await writer.write(sent, again))
+        await writer.uploads.look_after()
+
+        assert [[one.is_duplicate for one in some] for some in outcomes] == [
+            [False],
+            [True],
+            [True, False],
+        ]
+        repeated = object_id(writer.incarnation, STORED + 1)
+        assert list(writer.replica.state.objects.condemned) == [repeated]
+    finally:
+        await site.close()

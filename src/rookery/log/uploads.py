@@ -110,6 +110,9 @@ class Uploads:
             -1 if one.is_duplicate or one.error is not ErrorCode.NONE else one.base_offset
             for one in outcomes
         ]
+        if not any(base >= 0 for base in bases):
+            # No row names it. What its manifest says is in a snapshot before it is deleted.
+            self._failed.append(identity)
         times = [one.append_time_ms for one in outcomes]
         self._note_untold()
         self._earlier.append(
