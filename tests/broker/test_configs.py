@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 
@@ -179,6 +180,26 @@ def test_what_a_single_broker_does_not_have_is_taken_back(broker: ServedBroker) 
         code, text = change(broker.bootstrap, BROKER, resource, (key, what, value))
         assert code is ErrorCode.INVALID_CONFIG
         assert "for all brokers at once" in (text or "")
+
+
+def test_concurrent_changes_of_a_list_are_all_kept(start: Start) -> None:
+    brokers = [start(), start()]
+    create(brokers[0].bootstrap, "t")
+    parts = [f"{index}:1" for index in range(12)]
+    key, append, subtract = "leader.replication.throttled.replicas", 2, 3
+
+    def changed(what: int) -> list[str]:
+        with ThreadPoolExecutor(len(parts)) as threads:
+            done = threads.map(
+                lambda one: change(brokers[one % 2].bootstrap, TOPIC, "t", (key, what, parts[one])),
+                range(len(parts)),
+            )
+            assert set(done) == {(ErrorCode.NONE, None)}
+        value = values(brokers[0].bootstrap, TOPIC, "t")[key].value or ""
+        return sorted(filter(None, value.split(",")))
+
+    assert changed(append) == sorted(parts)
+    assert changed(subtract) == []
 
 
 def test_a_store_is_named_without_its_options() -> None:

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated, FeatureLevelRaised
+from rookery.cluster.events.brokers import (
+    BrokerRegistered,
+    ClusterCreated,
+    ConfigChange,
+    ConfigsChanged,
+    FeatureLevelRaised,
+)
 from rookery.cluster.events.log import Committed, Extent, Replaced, ReplacedRange
 from rookery.cluster.events.topics import LogStartMoved, TopicCreated
 from rookery.cluster.state.image import read_head, read_image, write_image
@@ -158,6 +164,35 @@ def test_append_time_never_runs_backwards() -> None:
         done = apply(state, said([commit()], 2, sequence, stamp))
         times.append(done.outcomes[0].value[0].append_time_ms)
     assert times == [5000, 5000, 6000]
+
+
+@pytest.mark.parametrize(("resource_type", "name"), [(2, "t"), (4, ""), (16, "client metrics x")])
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_change_of_settings_depends_on_those_observed(
+    level: int, resource_type: int, name: str
+) -> None:
+    state = started()
+    state.feature_level = level
+
+    def change(sequence: int, value: str | None, observed: list[str]) -> ErrorCode:
+        event = ConfigsChanged(
+            resource_type=resource_type,
+            resource_name=name,
+            changes=[ConfigChange(name="key", value=value)],
+            is_conditional=True,
+            observed=[ConfigChange(name="key", value=one) for one in observed],
+        )
+        return apply(state, said([event], 2, sequence)).outcomes[0].error
+
+    refused = ErrorCode.INVALID_UPDATE_VERSION if level > 1 else ErrorCode.NONE
+    assert change(2, "a", []) is ErrorCode.NONE
+    assert change(3, "b", []) is refused
+    assert change(4, "c", ["b" if level == 1 else "a"]) is ErrorCode.NONE
+    assert change(5, None, ["a"]) is refused
+    assert change(6, None, ["c"]) is ErrorCode.NONE
+    # Nothing is left of it, and a change that counts for nothing leaves nothing.
+    assert change(7, "d", ["c"]) is refused
+    assert (name in state.broker_configs) is (level == 1 and resource_type != 2)
 
 
 def test_a_newer_level_stops_the_program() -> None:

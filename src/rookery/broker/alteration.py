@@ -14,6 +14,7 @@ from rookery.cluster.events.brokers import ConfigChange, ConfigsChanged
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
+    CONDITIONAL_CONFIGS,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
     resource_key,
@@ -21,6 +22,10 @@ from rookery.cluster.state.state import (
 from rookery.errors import ApiError, ErrorCode
 
 _OTHERS: Final = {8: "a broker's loggers"}
+
+
+# Each time another change has come first, so that many administrators change one resource at once.
+_TRIES: Final = 20
 
 
 class Resource(Protocol):
@@ -42,29 +47,45 @@ class Result(NamedTuple):
     text: str | None = None
 
 
+_CHANGED_MEANWHILE: Final = Result(
+    ErrorCode.INVALID_UPDATE_VERSION, "the settings were changed by others all the time; try again"
+)
+
+
 async def alter(
     call: Call, resources: Sequence[R], wanted: Wanted[R], *, validate_only: bool
 ) -> list[Result]:
-    """Change all resources that can be changed, each as a whole."""
-    await call.services.replica.barrier()
+    """Change all resources that can be changed, each as a whole.
+
+    New settings are worked out from those that are there. If another broker changes them at the
+    same time, they are worked out anew.
+    """
     counts = Counter((one.resource_type, one.resource_name) for one in resources)
-    plans = [
-        _plan(call, one, wanted, counts[one.resource_type, one.resource_name]) for one in resources
-    ]
-    events = [plan for plan in plans if isinstance(plan, ConfigsChanged) and plan.changes]
-    if validate_only:
-        events = []
-    outcomes = iter(await decide(call, events))
-    results = []
-    for plan in plans:
-        if isinstance(plan, Result):
-            results.append(plan)
-        elif any(plan is event for event in events):
-            code = next(outcomes).error
-            results.append(Result(code, None if code is ErrorCode.NONE else code.sentence))
-        else:
-            results.append(Result(ErrorCode.NONE))
+    results = [_CHANGED_MEANWHILE] * len(resources)
+    for _ in range(_TRIES):
+        await call.services.replica.barrier()
+        events: dict[int, ConfigsChanged] = {}
+        for index, resource in enumerate(resources):
+            if results[index].error is not _CHANGED_MEANWHILE.error:
+                continue
+            times = counts[resource.resource_type, resource.resource_name]
+            plan = _plan(call, resource, wanted, times)
+            if isinstance(plan, Result):
+                results[index] = plan
+            elif validate_only or not plan.changes:
+                results[index] = Result(ErrorCode.NONE)
+            else:
+                events[index] = plan
+        outcomes = await decide(call, list(events.values()))
+        for index, outcome in zip(events, outcomes, strict=True):
+            results[index] = _result(outcome.error)
+        if all(one.error is not _CHANGED_MEANWHILE.error for one in results):
+            break
     return results
+
+
+def _result(code: ErrorCode) -> Result:
+    return Result(code, None if code is ErrorCode.NONE else code.sentence)
 
 
 def _plan(call: Call, resource: R, wanted: Wanted[R], times: int) -> ConfigsChanged | Result:
@@ -80,8 +101,14 @@ def _plan(call: Call, resource: R, wanted: Wanted[R], times: int) -> ConfigsChan
     return ConfigsChanged(
         resource_type=resource.resource_type,
         resource_name=resource_key(resource.resource_type, resource.resource_name),
-        changes=[ConfigChange(name=name, value=value) for name, value in changes.items()],
+        changes=_changes(changes),
+        is_conditional=call.state.feature_level >= CONDITIONAL_CONFIGS,
+        observed=_changes(now) if call.state.feature_level >= CONDITIONAL_CONFIGS else [],
     )
+
+
+def _changes(values: Mapping[str, str | None]) -> list[ConfigChange]:
+    return [ConfigChange(name=name, value=value) for name, value in values.items()]
 
 
 def _check(call: Call, resource: Resource, values: Mapping[str, str | None]) -> dict[str, str]:

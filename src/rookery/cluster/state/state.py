@@ -48,6 +48,8 @@ FEATURE_LEVEL: Final = 2
 see docs/designs/0011-digests-and-upgrades.md."""
 SHORT_EPOCHS: Final = 2
 """The feature level from which on leader epochs are forgotten with their records."""
+CONDITIONAL_CONFIGS: Final = 2
+"""The feature level from which on a change of settings can depend on those that were observed."""
 EMPTY_CONFIGS: Final = 2
 """The feature level from which on a resource without settings is forgotten."""
 FORGET_ABORTED: Final = 2
@@ -225,9 +227,13 @@ class State:
             topic = self.topics.by_name.get(event.resource_name)
             if topic is None:
                 return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if not self._is_as_observed(topic.configs, event):
+                return Outcome(ErrorCode.INVALID_UPDATE_VERSION)
             for change in event.changes:
                 topic.configure(change.name, change.value)
             return OK
+        if not self._is_as_observed(self.broker_configs.get(event.resource_name, {}), event):
+            return Outcome(ErrorCode.INVALID_UPDATE_VERSION)
         configs = self.broker_configs.setdefault(event.resource_name, {})
         for change in event.changes:
             if change.value is None:
@@ -240,6 +246,14 @@ class State:
         for topic in self.topics:
             topic.derived.clear()
         return OK
+
+    def _is_as_observed(
+        self, configs: Mapping[str, str], event: broker_events.ConfigsChanged
+    ) -> bool:
+        """Whether settings are still those from which a change was worked out."""
+        if not event.is_conditional or self.feature_level < CONDITIONAL_CONFIGS:
+            return True
+        return configs == {one.name: one.value for one in event.observed}
 
     def _log_start_moved(
         self, _entry: Entry, event: topic_events.LogStartMoved, done: Applied
