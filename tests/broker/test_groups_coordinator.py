@@ -191,19 +191,21 @@ async def test_heartbeats_are_answered_at_once_and_never_touch_the_log(site: Sit
 
 
 async def test_nobody_is_told_before_it_is_agreed_on(site: Site) -> None:
+    arrived = site.log.arrived
     site.log.hold()
     synced = site.sync("alpha")
     beaten = site.beat()
-    await _until(lambda: site.log.arrived > 0)
+    await _until(lambda: site.log.arrived > arrived)
     assert not synced.done()
     # What comes meanwhile waits: the machine is ahead of what is agreed on.
     assert not beaten.done()
-    assert len(site.machine.events) == 2
+    late = site.beat()
+    assert len(site.machine.events) == 3
 
     site.log.let_through()
 
     assert (await synced).assignment == b"alpha"
-    assert await beaten == OK
+    assert await beaten == await late == OK
     assert site.replica.state.groups.by_id["g"].body == b"alpha"
 
 
@@ -217,9 +219,10 @@ async def test_a_large_group_is_persisted_in_parts(site: Site) -> None:
 
 
 async def test_a_zombie_finds_out_and_sends_everybody_away(site: Site, sites: Open) -> None:
+    arrived = site.log.arrived
     site.log.hold()
     synced = site.sync("zombie")
-    await _until(lambda: site.log.arrived > 0)
+    await _until(lambda: site.log.arrived > arrived)
     # It is the same broker, started again: the hash chooses it, and its claim is the newest.
     successor = await sites(1)
     await successor.lead()
@@ -441,7 +444,7 @@ async def test_a_state_that_fits_into_no_entry_leaves_no_group_busy_for_ever(sit
     site.group_id = "g" * 300_000  # every part of the group's state names it
     await site.lead()
 
-    answer = site.sync("x" * 120_000)
+    answer = await site.sync("x" * 120_000)
 
     assert answer.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert (await site.held).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -464,3 +467,51 @@ async def test_a_group_whose_deletion_counts_unnoticed_can_be_committed_to_again
 
     assert "g" not in site.coordinator
     assert await commit(site.coordinator, site.replica, who, [OFFSET]) == [ErrorCode.NONE]
+
+
+async def test_requests_that_come_together_share_a_proposal(site: Site) -> None:
+    before, arrived = site.replica.state.applied, site.log.arrived
+
+    answers = await asyncio.gather(*(site.sync(f"m{number}") for number in range(5)))
+
+    assert [one.assignment for one in answers] == [b"m0", b"m1", b"m2", b"m3", b"m4"]
+    assert site.replica.state.groups.by_id["g"].body == b"m4"
+    assert (site.replica.state.applied - before, site.log.arrived - arrived) == (1, 1)
+
+
+async def test_requests_in_line_share_proposals_of_bounded_length(site: Site) -> None:
+    arrived = site.log.arrived
+    site.log.hold()
+    first = site.sync("first")
+    await _until(lambda: site.log.arrived > arrived)
+    before = site.replica.state.groups.by_id["g"].version
+    rest = [site.sync(f"m{number}") for number in range(50)]
+    assert len(site.machine.events) == 2
+    site.log.let_through()
+
+    await asyncio.gather(first, *rest)
+
+    # Twenty at a time, each kept as the last one left the group.
+    assert site.replica.state.groups.by_id["g"].version - before == 4
+    assert site.replica.state.groups.by_id["g"].body == b"m49"
+
+
+async def test_work_on_a_group_finds_nothing_that_is_not_kept(site: Site) -> None:
+    group = site.replica.state.groups.by_id["g"]
+    before = site.sync("before")
+    seen = site.coordinator.run("g", lambda seat: (group.body, len(site.machine.events)))
+    after = site.sync("after")
+
+    assert await seen == (b"before", 2)
+    assert (await before).assignment == b"befor"
+    assert (await after).assignment == b"after"
+
+
+async def test_a_group_that_is_lost_before_its_proposal_refuses_all_of_it(site: Site) -> None:
+    answers = [site.sync("a"), site.sync("b")]
+
+    site.coordinator.drop_all()
+
+    for answer in answers:
+        assert (await answer).error_code is ErrorCode.NOT_COORDINATOR
+    assert site.replica.state.groups.by_id["g"].body == b""

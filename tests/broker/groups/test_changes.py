@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from rookery.broker.groups.classic import Classic
 from rookery.broker.groups.consumer import Consumer
 from rookery.broker.groups.machine import Persist, Request
 from rookery.broker.groups.seats import Held
@@ -17,6 +19,11 @@ from rookery.errors import Corrupt, ErrorCode
 from rookery.wire.messages.consumer_group_heartbeat import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
+)
+from rookery.wire.messages.join_group import (
+    JOIN_GROUP,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
 )
 from tests.broker.groups.beats import Cluster, Reader, settle
 from tests.broker.groups.beats import Group as BeatenGroup
@@ -118,6 +125,36 @@ async def test_changes_that_outgrow_the_group_are_replaced_by_the_whole(url: str
         assert most > 10
         assert len(group_of(broker).changes) <= most < 600
         assert group_of(broker).body is not body
+
+
+async def test_a_protocol_that_changes_within_a_batch_is_kept_with_its_own_body(
+    url: str,
+) -> None:
+    async with site(url, level=GROUP_CHANGES_LEVEL - 1) as broker:
+        await join(broker, "a")
+        # The last member leaves, which is kept; a classic one asks for an id, which is not.
+        leaving = asyncio.create_task(beat(broker, "a", -1))
+        asking = asyncio.create_task(ask_for_id(broker))
+        await asyncio.gather(leaving, asking)
+
+        assert group_of(broker).kind == "consumer"
+        assert isinstance(broker.coordinator.machine(group_of(broker)), Classic)
+        broker.coordinator.drop_all()
+        assert isinstance(broker.coordinator.machine(group_of(broker)), Consumer)
+
+
+async def ask_for_id(broker: Site) -> Any:
+    message = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    request = Request(Held(JOIN_GROUP, message), message, 5, "client", "/host", "new")
+    answer = broker.coordinator.ask("g", request, lambda _: lambda: None, creates=True)
+    return answer if not hasattr(answer, "__await__") else await answer
 
 
 async def test_older_programs_are_not_shown_changes(url: str) -> None:

@@ -3,7 +3,9 @@
     request ──► seat free? ──no──► waits
                    │ yes
                    └──► machine.on ──► no Persist: replies
-                                  └──► Persist: busy until it was applied, then replies
+                                  └──► Persist: replies once it is applied
+
+Persists of requests that come together share a proposal. While it is on its way the seat is busy.
 
 A group is claimed when it is first asked for, or by `claims.py` if it has members; it is dropped
 when another broker claims it: waiting clients are sent to the new coordinator. Time in which this
@@ -31,7 +33,7 @@ from rookery.broker.groups.machine import (
     Tick,
 )
 from rookery.broker.groups.pace import Pace
-from rookery.broker.groups.seats import Held, Seat, Waiting
+from rookery.broker.groups.seats import Batch, Held, Seat, Waiting
 from rookery.broker.groups.summary import GroupSummary, Summaries, summarize
 from rookery.broker.groups.topicview import TopicView
 from rookery.clock import Clock
@@ -133,11 +135,12 @@ class Coordinator:
         """
         held: Held = request.token
         seat = self._seats.get(group_id)
-        if seat is not None and not seat.is_busy:
+        if seat is not None and seat.takes_events:
             self._give(seat, request)
         else:
             give = partial(self._give, event=request)
-            self._line_up(group_id, Waiting(give, held.refuse), creates=creates)
+            waiting = Waiting(give, held.refuse, is_event=True)
+            self._line_up(group_id, waiting, creates=creates)
         if held.response is not None:
             return held.response
         return held.wait(when_lost, partial(self._lost, group_id, held))
@@ -166,7 +169,7 @@ class Coordinator:
                 future.set_exception(ApiError(code))
 
         seat = self._seats.get(group_id)
-        if seat is not None and not seat.is_busy:
+        if seat is not None and seat.takes_events and seat.batch is None:
             do(seat)
         else:
             self._line_up(group_id, Waiting(do, refuse), creates=creates)
@@ -303,50 +306,61 @@ class Coordinator:
             self._give_up(seat, error)
 
     def _carry_out(self, seat: Seat, effects: list[Effect]) -> None:
-        replies = [effect for effect in effects if isinstance(effect, Reply)]
-        persists = [effect for effect in effects if isinstance(effect, Persist)]
-        if persists:
-            self._persist(seat, persists[-1], replies)
-        else:
-            _reply(seat, replies)
-            self._schedule(seat)
+        if seat.batch is None:
+            if not any(isinstance(effect, Persist) for effect in effects):
+                _reply(seat, [effect for effect in effects if isinstance(effect, Reply)])
+                self._schedule(seat)
+                return
+            seat.batch = Batch()
+            # What else comes in this turn of the loop, or waits in line, shares the proposal.
+            asyncio.get_running_loop().call_soon(self._keep, seat)
+        seat.batch.add(kind_of(seat.machine), effects)
 
-    def _persist(self, seat: Seat, persist: Persist, replies: list[Reply]) -> None:
+    def _keep(self, seat: Seat) -> None:
+        """Propose what the machine wants kept."""
+        batch, seat.batch = seat.batch, None
+        if batch is None:  # the seat was dropped
+            return
         seat.is_busy = True
-        if self._fits_as_change(seat, persist.change):
-            event = GroupChanged(
+        try:
+            future = self._replica.propose_all(self._events(seat, batch))
+        except Exception as error:  # noqa: BLE001 (one group's fault must not stop the others)
+            self._give_up(seat, error)
+            return
+        future.add_done_callback(partial(self._kept, seat, batch.replies))
+
+    def _events(self, seat: Seat, batch: Batch) -> list[Message]:
+        changes = [persist.change for persist in batch.persists]
+        if not self._fit_as_changes(seat, changes):
+            return _whole(seat, batch.kind, batch.persists[-1].body)
+        return [
+            GroupChanged(
                 group_id=seat.group_id,
                 epoch=seat.epoch,
-                version=seat.version,
-                change=persist.change,
+                version=seat.version + place,
+                change=change,
             )
-            futures = [self._replica.propose([event])]
-        else:
-            futures = [self._replica.propose([event]) for event in _whole(seat, persist.body)]
-        for future in futures[:-1]:
-            future.add_done_callback(_look_at)
-        futures[-1].add_done_callback(partial(self._persisted, seat, replies))
+            for place, change in enumerate(changes)
+        ]
 
-    def _fits_as_change(self, seat: Seat, change: bytes) -> bool:
-        """Whether a change may be kept by itself: a successor reads all since the last whole."""
+    def _fit_as_changes(self, seat: Seat, changes: list[bytes]) -> bool:
+        """Whether changes may be kept as such: a successor reads all since the last whole."""
         state = self._replica.state
         group = state.groups.by_id.get(seat.group_id)
-        if not change or group is None or state.feature_level < GROUP_CHANGES_LEVEL:
+        if not all(changes) or group is None or state.feature_level < GROUP_CHANGES_LEVEL:
             return False
-        size = len(change) + sum(map(len, group.changes))
+        size = sum(map(len, changes)) + sum(map(len, group.changes))
         return size <= min(max(2 * len(group.body), _MIN_CHANGES_BYTES), _MAX_CHANGES_BYTES)
 
-    def _persisted(
-        self, seat: Seat, replies: list[Reply], done: asyncio.Future[list[Outcome]]
-    ) -> None:
+    def _kept(self, seat: Seat, replies: list[Reply], done: asyncio.Future[list[Outcome]]) -> None:
         """Answer, if the new state counts; else we are not the coordinator any more."""
-        failed = done.cancelled() or done.exception() is not None
+        is_known = not done.cancelled() and done.exception() is None
         if seat.is_dropped:
             return
-        if failed or done.result()[0].error is not ErrorCode.NONE:
+        if not is_known or any(one.error is not ErrorCode.NONE for one in done.result()):
             self._drop(seat, ErrorCode.NOT_COORDINATOR)
             return
-        seat.version = done.result()[0].value
+        seat.version = done.result()[-1].value
         seat.is_busy = False
         _reply(seat, replies)
         self._schedule(seat)
@@ -358,8 +372,9 @@ class Coordinator:
         seat = self._seats.get(group_id)
         if seat is None:
             return
-        tell = Waiting(partial(self._say_gone, held), _nobody_waits)
-        if seat.is_busy:
+        tell = Waiting(partial(self._say_gone, held), _nobody_waits, is_event=True)
+        # An answer that is on its way is nothing that the machine waits with.
+        if not seat.takes_events or seat.batch is not None:
             seat.waiting.append(tell)
         else:
             tell.work(seat)
@@ -415,7 +430,7 @@ class Coordinator:
         self._arm()
 
 
-def _whole(seat: Seat, body: bytes) -> list[GroupPersisted]:
+def _whole(seat: Seat, kind: str, body: bytes) -> list[Message]:
     """Return the events that keep a group's whole state, in parts that fit into entries."""
     parts = [body[at : at + _PART_BYTES] for at in range(0, len(body), _PART_BYTES)] or [b""]
     return [
@@ -423,7 +438,7 @@ def _whole(seat: Seat, body: bytes) -> list[GroupPersisted]:
             group_id=seat.group_id,
             epoch=seat.epoch,
             version=seat.version,
-            kind=kind_of(seat.machine),
+            kind=kind,
             body=part,
             is_last=number == len(parts),
         )
@@ -439,9 +454,3 @@ def _reply(seat: Seat, replies: list[Reply]) -> None:
 
 def _nobody_waits(_code: ErrorCode) -> None:
     """Refuse nothing."""
-
-
-def _look_at(done: asyncio.Future[list[Outcome]]) -> None:
-    """Take notice of a failure; the last part fails, too, and that one counts."""
-    if not done.cancelled():
-        done.exception()

@@ -1,8 +1,9 @@
 """What a group protocol is to the coordinator that drives it: events in, effects out.
 
 A machine does no I/O, has no clock and no randomness: time and new member ids come with events.
-When effects hold a `Persist`, the coordinator carries out the others, and gives the machine its
-next event, only after that was applied: nobody is told what a crash could take back.
+When effects hold a `Persist`, the coordinator carries out the others, and those of later events,
+only after that was applied: no client learns what a crash could take back. The machine may get its
+next events before.
 """
 
 from __future__ import annotations
