@@ -177,6 +177,13 @@ def _with(position: int, value: bytes) -> bytes:
     return bytes(made)
 
 
+def _claiming(records: int) -> bytes:
+    """Make a compressed batch that claims a number of records."""
+    data = build([Record(None, b"v")], BatchSettings(codec=named("gzip")))
+    header = batches.parse(data)._replace(record_count=records, last_offset_delta=records - 1)
+    return batches.seal(header, data[61:]) + data[61:]
+
+
 def _magic(number: int) -> bytes:
     """Make a message of an old format: offset, size, CRC, magic, attributes, key, value."""
     message = bytes(4) + bytes([number, 0]) + (bytes(8) if number else b"")
@@ -193,12 +200,23 @@ def _magic(number: int) -> bytes:
         (batch(b"a")[:-1], ErrorCode.INVALID_RECORD),
         (batch(b"a") + b"xyz", ErrorCode.INVALID_RECORD),
         (_with(57, (2**31 - 1).to_bytes(4, "big")), ErrorCode.INVALID_RECORD),
+        (_claiming(2**31 - 1), ErrorCode.INVALID_RECORD),
         (_with(21, b"\0\x20"), ErrorCode.INVALID_RECORD),
         (_with(21, b"\0\x07"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         (_magic(0), ErrorCode.INVALID_RECORD),
         (_magic(1), ErrorCode.INVALID_RECORD),
     ],
-    ids=["crc", "cut", "trailing", "count", "control", "codec", "magic-0", "magic-1"],
+    ids=[
+        "crc",
+        "cut",
+        "trailing",
+        "count",
+        "packed-count",
+        "control",
+        "codec",
+        "magic-0",
+        "magic-1",
+    ],
 )
 async def test_bad_batches_are_refused_and_nothing_is_written(
     served: ServedBroker, topic: str, data: bytes, code: ErrorCode

@@ -319,6 +319,31 @@ async def test_each_step_of_a_round_fails_alone(
         assert (await made.round()).problems == []
 
 
+async def test_a_snapshot_that_fails_is_not_tried_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[object] = []
+
+    async def fail(*args: object) -> int:
+        tried.append(args)
+        raise Corrupt("it reads back otherwise")
+
+    async with a_world(tmp_path) as world:
+        process = await world.process()
+        await world.topic(1)
+        retention = Retention(process.replica, world.clock, lambda _: Limits())
+        made = caretaker(world, process, retention, Bin())
+        monkeypatch.setattr("rookery.log.snapshots.save", fail)
+
+        await made.round()
+
+        assert not await made.is_behind()
+        await made.round()
+        assert len(tried) == 1
+        world.clock.advance(60_000)
+        assert await made.is_behind()
+
+
 async def test_an_object_that_cannot_be_deleted_does_not_keep_the_others(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         process = await world.process()
@@ -376,3 +401,12 @@ def test_pauses_grow_unless_a_thing_is_only_out_of_reach() -> None:
             assert quarantine.held("row") == [key[1:]]
             clock.advance(1)
             assert not quarantine.holds(key)
+
+
+def test_a_report_is_short_enough_for_a_line() -> None:
+    quarantine = Quarantine(ManualClock())
+    for number in range(1_000):
+        quarantine.add(("row", number), "a row", ValueError("x" * 10_000), is_logged=False)
+
+    assert len(quarantine) == 1_000
+    assert len("".join(quarantine.report())) <= 6_000

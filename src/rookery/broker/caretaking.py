@@ -20,6 +20,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from rookery.broker.settings import BrokerSettings
+from rookery.errors import Error
 
 log = logging.getLogger(__name__)
 
@@ -163,10 +164,18 @@ class Caretaking:
             self.take(json.loads(line))
             self._heard = self._now()
             snapshot = int(self.report["snapshot"])
-            if snapshot > confirmed and await self._agrees(snapshot):
+            if snapshot > confirmed and await self._is_confirmed(snapshot):
                 confirmed = snapshot
                 with suppress(ConnectionError):
                     orders.write(b"%d\n" % snapshot)
+
+    async def _is_confirmed(self, snapshot: int) -> bool:
+        """Read a snapshot back; if that fails, the report of the next round asks again."""
+        try:
+            return await self._agrees(snapshot)
+        except Error as error:
+            log.warning("snapshot %d cannot be read back now: %s", snapshot, error)
+            return False
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

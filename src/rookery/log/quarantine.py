@@ -21,7 +21,9 @@ log = logging.getLogger(__name__)
 
 _PAUSE_MS: Final = 60_000
 _LONGEST_PAUSE_MS: Final = 3_600_000
+# All reports of a round go through a pipe as one line of at most 64 KiB.
 _REPORTED: Final = 20
+_REPORT_CHARACTERS: Final = 300
 
 Key: TypeAlias = tuple[Any, ...]
 """What identifies a thing: a word for its kind, and what tells it apart."""
@@ -113,7 +115,7 @@ class Quarantine:
     def report(self) -> list[str]:
         """Describe the open cases, the first of them if there are many."""
         cases = list(self._cases.values())[:_REPORTED]
-        return [f"{case.subject}: {case.reason}" for case in cases]
+        return [f"{case.subject}: {case.reason}"[:_REPORT_CHARACTERS] for case in cases]
 
 
 def _root(error: BaseException) -> BaseException:
