@@ -276,3 +276,19 @@ def test_leader_epochs_are_forgotten_one_move_after_their_records(level: int) ->
     assert read_image(write_image(state)).topics.by_name["t"].partitions[0].epochs == (
         partition.epochs
     )
+
+
+def test_an_entry_registers_one_process_only() -> None:
+    state = started(2)
+    twice = [
+        BrokerRegistered(process_id=TOPIC, node_id=node_id, host="h", port=1) for node_id in (2, 3)
+    ]
+    done = apply(state, said([*twice], 0, 0))
+    assert [outcome.error for outcome in done.outcomes] == [
+        ErrorCode.NONE,
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    ]
+    again = BrokerRegistered(process_id=TOPIC, node_id=2, host="h", port=1)
+    apply(state, said([again], 0, 0))
+    assert write_image(read_image(write_image(state))) == write_image(state)
+    assert state.brokers.nodes == [1, 2]

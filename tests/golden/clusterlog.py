@@ -15,8 +15,11 @@ from typing import NamedTuple
 
 from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
 from rookery.cluster.events.catalog import EVENTS
+from rookery.cluster.events.groups import GroupChanged
 from rookery.cluster.events.imports import SegmentsImported
-from rookery.cluster.events.sinks import SinkCommitted, SinkPartStaged, StagedRun
+from rookery.cluster.events.log import RowsLost
+from rookery.cluster.events.sinks import SinkCommitted, SinkForgotten, SinkPartStaged, StagedRun
+from rookery.cluster.state.groups import Group
 from rookery.cluster.state.image import write_image
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.testing.messages import random_message
@@ -25,7 +28,7 @@ from tests.cluster.histories import Historian
 
 _FOLDER = Path(__file__).parent
 _SIZE = Struct("<I")
-_LENGTH = 900
+_LENGTH = 1_500
 _SNAPSHOT = 500
 
 
@@ -72,33 +75,48 @@ def _rare_entry(state: State, random: Random) -> bytes:
 
 
 def _rare_event(state: State, random: Random) -> Message:
-    topics = [*state.topics.by_id, bytes(16)]
-    identity = 5 << 24 | 1 << 23 | random.randrange(6)
+    make = random.choice((_sink_event, _sink_event, _log_event, _any_event))
+    return make(state, random)
+
+
+def _sink_event(state: State, random: Random) -> Message:
     batch = random.randrange(40)
-    choice = random.randrange(4)
-    if choice == 0:
-        runs = [
-            StagedRun(
-                topic_id=random.choice(topics), partition=0, size=9, records=3, max_timestamp=1
-            )
-        ]
-        return SinkPartStaged(
-            sink_id="s", query_id="q", batch_id=batch, object_id=identity, part=0, parts=1,
-            position=7, runs=runs,
-        )  # fmt: skip
-    if choice == 1:
+    if random.random() < 0.02:
+        return SinkForgotten(sink_id="s")
+    if random.random() < 0.5:
         return SinkCommitted(
             sink_id="s", query_id="q", batch_id=batch, object_ids=[*state.sinks.staged][:1],
             source_offsets="o", takes_over=random.random() < 0.5,
         )  # fmt: skip
-    if choice == 2:
-        return SegmentsImported(
-            topic_id=random.choice(topics), partition=0, base_offset=0, segments=[]
-        )
-    kinds = [kind for kind in EVENTS.values() if kind.__name__ not in _LEVELS]
-    kind = random.choice(kinds)
+    run = StagedRun(topic_id=_topic(state, random), partition=0, size=9, records=3, max_timestamp=1)
+    identity = 5 << 24 | 1 << 23 | random.randrange(6)
+    return SinkPartStaged(
+        sink_id="s", query_id="q", batch_id=batch, object_id=identity, part=0, parts=1,
+        position=7, runs=[run],
+    )  # fmt: skip
+
+
+def _log_event(state: State, random: Random) -> Message:
+    topic_id = _topic(state, random)
+    partition = state.topics.partition(topic_id, 0)
+    choice = random.randrange(3)
+    if choice == 0:
+        return SegmentsImported(topic_id=topic_id, partition=0, base_offset=0, segments=[])
+    if choice == 1:
+        bases = list(partition.base_offsets[:1]) if partition else [0]
+        return RowsLost(topic_id=topic_id, partition=0, base_offsets=bases)
+    group = random.choice([*state.groups, Group("g")])
+    return GroupChanged(group_id=group.id, epoch=group.epoch, version=group.version, change=b"c")
+
+
+def _any_event(_state: State, random: Random) -> Message:
+    kind = random.choice([kind for kind in EVENTS.values() if kind.__name__ not in _LEVELS])
     assert kind.VERSIONS is not None
     return random_message(kind, kind.VERSIONS[-1], random)
+
+
+def _topic(state: State, random: Random) -> bytes:
+    return random.choice([*state.topics.by_id, bytes(16)])
 
 
 _LEVELS = ("ClusterCreated", "FeatureLevelRaised", "PartitionsAdded", "TopicCreated")

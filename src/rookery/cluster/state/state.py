@@ -56,6 +56,8 @@ FORGET_ABORTED: Final = 2
 """The feature level from which on compaction forgets aborted transactions that it has passed."""
 KEEP_BUSY_PRODUCERS: Final = 2
 """The feature level from which on producers with an open transaction are never expired."""
+ONE_REGISTRATION: Final = 2
+"""The feature level from which on an entry registers one process at most."""
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 CLIENT_METRICS_RESOURCE: Final = 16
@@ -150,6 +152,8 @@ class State:
     def _registered(
         self, entry: Entry, event: broker_events.BrokerRegistered, done: Applied
     ) -> Outcome:
+        if self._has_registered(done):
+            return Outcome(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
         broker = self.brokers.register(done.number, event, entry.stamp_ms)
         self.topics.lead(self.brokers.nodes)
         return Outcome(ErrorCode.NONE, broker.node_id)
@@ -157,8 +161,14 @@ class State:
     def _process_registered(
         self, entry: Entry, event: broker_events.ProcessRegistered, done: Applied
     ) -> Outcome:
+        if self._has_registered(done):
+            return Outcome(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
         self.brokers.admit(done.number, event, entry.stamp_ms)
         return OK
+
+    def _has_registered(self, done: Applied) -> bool:
+        """Whether an earlier event of the entry has registered a process: both cannot have it."""
+        return self.feature_level >= ONE_REGISTRATION and done.number in self.brokers.sequences
 
     def _beat(self, _entry: Entry, _event: Message, _done: Applied) -> Outcome:
         return OK
