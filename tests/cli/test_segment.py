@@ -197,7 +197,7 @@ def test_a_segment_in_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (("notes.txt",), "their names end in .kfs, .index, .times"),
         (("../x.kfs", "--store", "memory:dump"), "object key"),
         (("x.kfs", "--store", "memory:dump"), "there is no such object"),
-        (("x.kfs", "--store", "nonsense"), "not a URL"),
+        (("x.kfs", "--store", "no-such:store"), "neither a folder nor a URL"),
     ],
 )
 def test_mistakes_are_told(

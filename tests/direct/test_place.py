@@ -10,6 +10,7 @@ import pytest
 from rookery.direct.host import check_host, host_mark
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
+from rookery.log.origin import Origin
 
 SECRET = "s3://bucket/logs?secret_access_key=geheim"  # noqa: S105 (nobody's)
 
@@ -27,6 +28,16 @@ def test_options_name_a_place_and_others_are_left_alone() -> None:
     assert place == Place(store="file:///x", namespace="n")
     origin = place.origin()
     assert origin.cluster_url == "store:file:///x?namespace=n"
+
+
+def test_a_store_can_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = (tmp_path / "my store").as_uri()
+    for path in (str(tmp_path / "my store"), "my store"):
+        place = Place.of({"store": path})
+        assert place == Place(store=url)
+        assert place.origin().cluster_url == f"store:{url}?namespace=default"
+        assert Origin(store=path).store_url == url
 
 
 def test_a_configured_name_says_where_the_log_is(config: Path) -> None:

@@ -95,10 +95,18 @@ def test_topics_by_name_pattern_and_partition(spark: SparkSession, cluster: Clus
 
 
 def test_both_ends_by_offset_and_by_time(spark: SparkSession, cluster: Cluster) -> None:
-    starts = {"t": {"0": 5, "1": -2, "2": 998}}
-    ends = {"t": {"0": 7, "1": 1, "2": -1}}
-    found = load(spark, cluster, startingOffsets=json.dumps(starts), endingOffsets=json.dumps(ends))
+    begin = json.dumps({"t": {"0": 5, "1": -2, "2": 998}})
+    end = json.dumps({"t": {"0": 7, "1": 1, "2": -1}})
+    found = load(spark, cluster, startingOffsets=begin, endingOffsets=end)
     assert [row[:2] for row in rows_of(found)] == [(0, 5), (0, 6), (1, 0), (2, 998), (2, 999)]
+    for starts, ends, why in (
+        ({"0": 1_003, "1": 0, "2": 0}, {}, "t-0 starts at 1003, after its end, 1002"),
+        ({"0": 8, "1": 0, "2": 0}, {"0": 7, "1": -1, "2": -1}, "t-0 starts at 8, after its end, 7"),
+    ):
+        given = {"startingOffsets": json.dumps({"t": starts})}
+        given |= {"endingOffsets": json.dumps({"t": ends})} if ends else {}
+        with pytest.raises(PySparkException, match=why):
+            load(spark, cluster, **given).count()
     by_time = load(spark, cluster, startingTimestamp=BASE + 100, endingTimestamp=BASE + 130)
     assert sorted(row[4] - BASE for row in rows_of(by_time)) == list(range(100, 130))
     each = {"t": {"0": BASE + 2_990, "1": BASE, "2": BASE}}

@@ -93,13 +93,22 @@ def test_a_killed_creator_leaves_whole_objects_or_none(tmp_path: Path) -> None:
         assert {path.stat().st_size for path in files} == {200_000}
 
 
+async def test_a_path_is_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for location in ("my objects", str(tmp_path / "my objects")):
+        store = open_store(location)
+        await store.create("a/b" if location[0] == "m" else "c", [b"x"])
+        await store.close()
+    assert (tmp_path / "my objects" / "a" / "b").read_bytes() == b"x"
+
+
 async def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(Unavailable, match="file"):
         open_store(f"file://{tmp_path}/file/store")
 
 
-@pytest.mark.parametrize("url", ["", "objects", "file:", "file://host/x", "file:///x?y", "s9:x"])
+@pytest.mark.parametrize("url", ["", "file:", "file://host/x", "file:///x?y", "s9:x"])
 def test_a_url_that_names_no_store_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="store"):
         open_store(url)

@@ -96,6 +96,11 @@ class Position:
     if_none: Literal["error", "latest"] = "latest"
     """What to do where all records are older than the time."""
 
+    @property
+    def is_by_offset(self) -> bool:
+        """Whether each partition has an offset of its own."""
+        return self.offsets is not None and self.times is None and self.time_ms is None
+
     async def resolve(
         self, log: DirectLog, subjects: list[Subject], *, is_committed: bool
     ) -> dict[tuple[bytes, int], int]:

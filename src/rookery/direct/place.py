@@ -12,6 +12,7 @@ from rookery.config.clusters import load_cluster
 from rookery.errors import ConfigError
 from rookery.log.origin import Origin
 from rookery.model.location import Location
+from rookery.store.open import as_url
 
 _HELP: Final = (
     "say where the log lies: store=s3://bucket/prefix (and cluster=etcd://… if the brokers agree "
@@ -47,7 +48,7 @@ class Place:
     """A Kafka broker's own directory, or several with commas; it is read where it lies."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "store", Location(self.store))
+        object.__setattr__(self, "store", as_url(self.store))
         object.__setattr__(self, "cluster", Location(self.cluster))
 
     @classmethod

@@ -23,7 +23,7 @@ from rookery.log.objects import Places
 from rookery.model.location import Location
 from rookery.store.counted import CountedStore
 from rookery.store.namespaced import NamespacedStore
-from rookery.store.open import name_of, open_store
+from rookery.store.open import as_url, name_of, open_store
 from rookery.store.pending import PendingCalls
 from rookery.store.port import NotFound, Store
 from rookery.store.prices import Prices
@@ -43,7 +43,7 @@ class Origin:
     """What the keys of this cluster's segments begin with."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "store", Location(self.store))
+        object.__setattr__(self, "store", as_url(self.store))
         object.__setattr__(self, "cluster", Location(self.cluster))
 
     @property

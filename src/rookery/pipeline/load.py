@@ -123,7 +123,11 @@ def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:
     return replace(
         pipeline,
         state=_below(folder, pipeline.state),
-        source=replace(source, data=_below(folder, source.data) if source.data else ""),
+        source=replace(
+            source,
+            store=_below(folder, source.store) if source.store else "",
+            data=_below(folder, source.data) if source.data else "",
+        ),
         sinks=tuple(
             sink
             if sink.format == "topic"

@@ -19,6 +19,7 @@ from rookery.direct.ordered import SpanShare
 from rookery.direct.pins import Pins
 from rookery.direct.plan import Cutting, OffsetRange, PlannedRange, Planner
 from rookery.direct.read import plan_again, reader
+from rookery.errors import ConfigError
 from rookery.records.reading import Reading
 from rookery.spark import schema
 from rookery.spark.filters import Bounds
@@ -101,10 +102,27 @@ class BatchReader(DataSourceReader):
         committed = options.is_committed
         begins = await options.start.resolve(log, subjects, is_committed=committed)
         ends = await options.end.resolve(log, subjects, is_committed=committed)
+        for one in subjects:
+            self._check_start(one, begins[_key(one)], ends[_key(one)])
         return [
             self._bounds.within(OffsetRange(*key, begins[key], ends[key]))
             for key in map(_key, subjects)
         ]
+
+    def _check_start(self, subject: Subject, begin: int, end: int) -> None:
+        """Refuse a start after the end, as Spark's Kafka source does.
+
+        Raises:
+            ConfigError: the start is an offset that the log or the read does not reach.
+        """
+        if not self._options.end.is_by_offset:
+            # While a transaction is open, what may be read ends before the log does.
+            end = max(end, subject.partition.next_offset)
+        if self._options.start.is_by_offset and begin > end:
+            raise ConfigError(
+                f"startingOffsets: {subject.name} starts at {begin}, after its end, {end}; choose "
+                "an offset that is not above the end, or latest (-1)"
+            )
 
 
 class FilteringReader(BatchReader):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final, Protocol, cast
+from urllib.parse import urlsplit
 
 from rookery.errors import ConfigError
 from rookery.model.location import Location
@@ -22,23 +24,30 @@ class Backend(Protocol):
 
 
 def open_store(url: str) -> Store:
-    """Open the store at a URL: `file:///var/lib/rookery/objects`, `s3://bucket/prefix?region=…`.
+    """Open the store at a URL, such as `s3://bucket/prefix?region=…`, or in a folder.
 
     Raises:
         ConfigError: the URL cannot be used.
         Unavailable: the store is out of reach.
     """
-    url = Location(url)
-    scheme, colon, _ = url.partition(":")
+    url = as_url(url)
+    scheme = url.partition(":")[0]
     # Only letters: the scheme becomes part of a module's name.
-    if not colon or re.fullmatch(r"[a-z][a-z0-9]*", scheme) is None:
+    if re.fullmatch(r"[a-z][a-z0-9]*", scheme) is None:
         raise ConfigError(
-            f"store {name_of(url)!r}: not a URL; write file:///path or s3://bucket/prefix"
+            f"store {name_of(url)!r}: neither a folder nor a URL such as s3://bucket/prefix"
         )
     if find_spec(f"{_BACKENDS}.{scheme}") is None:
         raise ConfigError(f"store {name_of(url)!r}: there is no backend called {scheme!r}")
     backend = cast("Backend", import_module(f"{_BACKENDS}.{scheme}"))
     return backend.open(url)
+
+
+def as_url(location: str) -> Location:
+    """Return a location as the URL of a store; a location without a scheme is a folder."""
+    if not location or urlsplit(location).scheme:
+        return Location(location)
+    return Location(Path(location).expanduser().absolute().as_uri())
 
 
 def name_of(url: str) -> str:

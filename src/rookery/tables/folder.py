@@ -11,13 +11,12 @@ import re
 from builtins import list as List  # noqa: N812 (the class has a method of that name)
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from rookery.store.open import name_of, open_store
+from rookery.store.open import as_url, name_of, open_store
 from rookery.store.port import Store, Stored, check_key
 
 T = TypeVar("T")
@@ -134,10 +133,3 @@ def below(location: str, name: str) -> str:
     """Return the location of a folder in another one."""
     place, mark, options = location.partition("?")
     return f"{place.rstrip('/')}/{name}{mark}{options}"
-
-
-def as_url(location: str) -> str:
-    """Return a location as the URL of a store; what has no scheme is a folder."""
-    if urlsplit(location).scheme:
-        return location
-    return Path(location).expanduser().absolute().as_uri()

@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from rookery.store.open import name_of
-from rookery.tables.folder import as_url
+from rookery.store.open import as_url, name_of
 from rookery.tables.port import TableSpec
 
 Key = tuple[str, ...]

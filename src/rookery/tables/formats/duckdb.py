@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError, Unavailable
+from rookery.store.open import as_url
 from rookery.tables import latest, naming, staging, upserting
-from rookery.tables.folder import Folder, as_url
+from rookery.tables.folder import Folder
 from rookery.tables.port import (
     BatchName,
     DataFile,

@@ -50,8 +50,9 @@ from rookery.clock import SystemRandom, Time
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.model.location import Location
 from rookery.store.address import parse
+from rookery.store.open import as_url
 from rookery.tables import icebergexpiry, latest, naming, rewriting, staging, upserting
-from rookery.tables.folder import Folder, as_url
+from rookery.tables.folder import Folder
 from rookery.tables.icebergparts import Part, Partitioner, data_file
 from rookery.tables.icebergtransaction import OneLook
 from rookery.tables.identity import iceberg_catalog, iceberg_name
