@@ -703,6 +703,20 @@ def test_kafka_configs_works(broker: ServedBroker, java: Java) -> None:
     assert "cleanup.policy" not in run("--describe", "--topic", "t")[1]
 
 
+def test_kafka_configs_changes_a_group(broker: ServedBroker, java: Java) -> None:
+    def run(*args: str) -> tuple[int, str]:
+        entity = ("--entity-type", "groups", "--entity-name", "g")
+        done = java.tool("kafka-configs", "--bootstrap-server", broker.bootstrap, *entity, *args)
+        return done.returncode, done.stdout + done.stderr
+
+    assert run("--alter", "--add-config", "consumer.session.timeout.ms=60000")[0] == 0
+    status, text = run("--describe")
+    assert (status, "consumer.session.timeout.ms=60000" in text) == (0, True)
+    status, text = run("--alter", "--add-config", "consumer.session.timeout.ms=10")
+    assert (status, "must be greater than" in text) == (1, True)
+    assert run("--alter", "--delete-config", "consumer.session.timeout.ms")[0] == 0
+
+
 # The table itself.
 
 

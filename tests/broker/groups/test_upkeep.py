@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from rookery.broker.broker import Broker
 from rookery.broker.groups.removal import OffsetRetention
+from rookery.broker.settings import BrokerSettings
 from rookery.cluster.events.groups import OffsetCommitted, OffsetsCommitted
 from rookery.cluster.events.topics import TopicCreated
-from tests.broker.groups.upkeep import Site, classic_body, site
+from rookery.cluster.state.groups import Group
+from rookery.testing.clock import ManualClock
+from rookery.testing.served import ServedBroker, ask
+from rookery.wire.messages.list_groups import LIST_GROUPS, ListGroupsRequest
+from tests.broker.groups.upkeep import CountingKinds, Site, classic_body, site
 
 DAY_MS = 86_400_000
 TOPIC = bytes(range(16))
@@ -105,3 +113,34 @@ async def test_summaries_of_removed_groups_are_dropped(url: str) -> None:
             broker.coordinator.summary(group)
 
         assert len(summaries._by_id) < 1_100
+
+
+def test_a_list_yields_by_time_and_decodes_each_group_once(tmp_path: Path) -> None:
+    clock = ManualClock()
+    kinds = CountingKinds(clock, decode_ms=1)
+
+    async def prepare(broker: Broker) -> asyncio.Task[None]:
+        broker.groups._kinds = kinds
+        broker.services.clock = clock
+        for number in range(GROUPS):
+            group = Group(f"g{number}")
+            group.kind, group.body = "classic", classic_body(group.id, number % 2)
+            broker.replica.state.groups.by_id[group.id] = group
+        broker.replica.state.groups.by_id["broken"] = broken = Group("broken")
+        broken.kind, broken.body = "classic", b"\xff\xff"
+        return asyncio.create_task(kinds.count_turns())
+
+    async def end(turns: asyncio.Task[None]) -> None:
+        turns.cancel()
+
+    # Without chores: they would claim the groups meanwhile.
+    with ServedBroker(tmp_path, BrokerSettings(durability="os", read_only=True)) as served:
+        turns = served.do(prepare(served.broker))
+        answers = [ask(served.bootstrap, LIST_GROUPS, 5, ListGroupsRequest()) for _ in range(2)]
+        served.do(end(turns))
+
+    for answer in answers:
+        states = Counter(one.group_state for one in answer.groups)
+        assert states == {"Empty": GROUPS // 2, "Stable": GROUPS // 2, "Unknown": 1}
+    assert len(kinds.loaded) == GROUPS + 1
+    assert kinds.longest_run <= LONGEST_RUN
