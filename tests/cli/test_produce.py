@@ -122,6 +122,17 @@ def test_an_interrupt_ends_it_quietly_and_keeps_what_was_read(rookery: Rookery) 
     assert said == b""
 
 
+def test_a_large_record_needs_the_option_that_its_refusal_names(rookery: Rookery) -> None:
+    topic, data = rookery.topic("-c", "max.message.bytes=4000000"), b"x" * 2_000_000
+
+    done = rookery.run("produce", topic, data=data)
+
+    assert done.returncode == 1
+    assert b"--max-request-bytes" in done.stderr
+    said = rookery.json("produce", topic, "--max-request-bytes", "3M", data=data)
+    assert said["records"] == 1
+
+
 def test_nonsense_is_refused(rookery: Rookery) -> None:
     topic = rookery.topic()
 

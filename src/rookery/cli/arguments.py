@@ -84,6 +84,12 @@ def add_producing(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="the size at which a batch goes at once (default: %(default)s)",
     )
+    group.add_argument(
+        "--max-request-bytes",
+        type=count,
+        metavar="BYTES",
+        help="the largest request, and so the largest record (default: 1Mi, or four batches)",
+    )
 
 
 def count(text: str) -> int:

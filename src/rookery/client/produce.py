@@ -242,8 +242,9 @@ class Producer:
 def _too_large(topic: str, size: int, limit: int) -> ApiError:
     return ApiError(
         ErrorCode.MESSAGE_TOO_LARGE,
-        f"a record of {size} bytes for topic {topic!r} is above max_request_bytes ({limit}); "
-        "raise it here and max.message.bytes on the topic, or split the record",
+        f"a record of {size} bytes for topic {topic!r} is above max_request_bytes ({limit}); raise "
+        "it (rookery produce: --max-request-bytes) and the topic's max.message.bytes, or split the "
+        "record",
     )
 
 

@@ -85,7 +85,7 @@ def producer_settings(args: argparse.Namespace) -> ProducerSettings:
         compression=args.compression,
         linger_ms=args.linger_ms,
         batch_bytes=args.batch_bytes,
-        max_request_bytes=max(4 * args.batch_bytes, 1 << 20),
+        max_request_bytes=args.max_request_bytes or max(4 * args.batch_bytes, 1 << 20),
         delivery_timeout_ms=max(int(args.timeout * 1000), _DELIVERY_MS),
     )
 
