@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
@@ -48,8 +49,16 @@ def pack(value: Any) -> bytes:
     if isinstance(value, bytes):
         return b"b" + _SIZE.pack(len(value)) + value
     if isinstance(value, list | tuple):
-        return b"l" + _SIZE.pack(len(value)) + b"".join(map(pack, value))
+        return _pack_all(value)
     raise TypeError(f"an outcome cannot have a {type(value).__name__}")
+
+
+def _pack_all(values: Sequence[Any]) -> bytes:
+    size = _SIZE.pack(len(values))
+    with suppress(struct.error):  # not all are whole numbers of 64 bits
+        # Most lists are of flags or codes, one for each partition of a request.
+        return b"q" + size + struct.pack(f"<{len(values)}q", *values)
+    return b"l" + size + b"".join(map(pack, values))
 
 
 def _packed(outcome: Outcome) -> bytes:
