@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -119,6 +120,7 @@ def test_a_paused_coordinator_is_replaced_and_changes_nothing_when_it_wakes(
             one.close()
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_members_that_never_return_after_a_restart_leave_their_groups_empty(
     tmp_path: Path,
 ) -> None:
