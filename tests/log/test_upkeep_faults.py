@@ -10,7 +10,7 @@ import pytest
 
 from rookery.cluster.events.brokers import BrokerExpired
 from rookery.cluster.events.log import Committed, Extent
-from rookery.cluster.events.topics import LogStartMoved
+from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
 from rookery.cluster.replica import Fenced
 from rookery.cluster.state.partition import Kind
 from rookery.cluster.state.topics import Topic
@@ -145,6 +145,10 @@ async def test_settings_that_cannot_be_read_stop_the_retention_of_their_topic_on
         assert starts == {"bad": 0, "good": 2}
         assert retention.quarantine.report() == ["retention of topic bad partition 0: no number"]
         assert caplog.text.count("retention of topic bad") == 1
+        await world.broker.propose([TopicDeleted(topic_id=b"badbadbadbadbadb")])
+        await process.replica.barrier()
+        await retention.retain()
+        assert retention.quarantine.report() == []
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, partition: int, offset: int) -> None:

@@ -88,7 +88,9 @@ class Retention:
     ) -> list[Message]:
         """Make the event of every partition that needs one; a partition that fails is skipped."""
         events = []
-        for topic in self._replica.state.topics:
+        topics = self._replica.state.topics
+        self.quarantine.keep(lambda key: key[1] in topics.by_id)
+        for topic in topics:
             for partition in topic.partitions:
                 key = work, topic.id, partition.index
                 if self.quarantine.holds(key):
