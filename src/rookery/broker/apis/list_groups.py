@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rookery.broker.call import Call
-from rookery.broker.groups.pace import Pace
+from rookery.broker.groups.looppace import LoopPace
 from rookery.broker.groups.requests import reach_head
 from rookery.broker.groups.summary import GroupSummary
 from rookery.broker.registry import handles
@@ -23,7 +23,7 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsRespo
     await reach_head(call)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    pace, coordinator = Pace(call.services.clock), call.services.groups
+    pace, coordinator = LoopPace(call.services.clock), call.services.groups
     groups: list[ListedGroup] = []
     for group in list(call.state.groups):
         await pace.step()

@@ -11,7 +11,7 @@ import asyncio
 from typing import Final
 
 from rookery.broker.groups.coordinator import Coordinator
-from rookery.broker.groups.pace import Pace
+from rookery.broker.groups.looppace import LoopPace
 from rookery.broker.groups.seats import Seat
 from rookery.clock import Clock
 from rookery.cluster.replica import Replica
@@ -48,7 +48,7 @@ class GroupClaims:
             raise
 
     async def _claim_all(self) -> int:
-        pace, claimed = Pace(self._clock), 0
+        pace, claimed = LoopPace(self._clock), 0
         batch: list[asyncio.Future[None]] = []
         for group in list(self._replica.state.groups):
             await pace.step()

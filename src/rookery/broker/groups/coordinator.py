@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 
 from rookery.broker.groups.deadlines import Deadlines
 from rookery.broker.groups.kinds import Kinds, kind_of
+from rookery.broker.groups.looppace import LoopPace
 from rookery.broker.groups.machine import (
     Effect,
     Event,
@@ -32,8 +33,7 @@ from rookery.broker.groups.machine import (
     Request,
     Tick,
 )
-from rookery.broker.groups.pace import Pace
-from rookery.broker.groups.seats import Batch, Held, Seat, Waiting
+from rookery.broker.groups.seats import EventBatch, Held, Seat, Waiting
 from rookery.broker.groups.summary import GroupSummary, Summaries, summarize
 from rookery.broker.groups.topicview import TopicView
 from rookery.clock import Clock
@@ -276,7 +276,7 @@ class Coordinator:
                 self._begin(self._drop_moved())
 
     async def _drop_moved(self) -> None:
-        pace = Pace(self._clock)
+        pace = LoopPace(self._clock)
         for seat in list(self._seats.values()):
             await pace.step()
             is_loaded = seat.machine is not None
@@ -311,7 +311,7 @@ class Coordinator:
                 _reply(seat, [effect for effect in effects if isinstance(effect, Reply)])
                 self._schedule(seat)
                 return
-            seat.batch = Batch()
+            seat.batch = EventBatch()
             # What else comes in this turn of the loop, or waits in line, shares the proposal.
             asyncio.get_running_loop().call_soon(self._keep, seat)
         seat.batch.add(kind_of(seat.machine), effects)
@@ -329,7 +329,7 @@ class Coordinator:
             return
         future.add_done_callback(partial(self._kept, seat, batch.replies))
 
-    def _events(self, seat: Seat, batch: Batch) -> list[Message]:
+    def _events(self, seat: Seat, batch: EventBatch) -> list[Message]:
         changes = [persist.change for persist in batch.persists]
         if not self._fit_as_changes(seat, changes):
             return _whole(seat, batch.kind, batch.persists[-1].body)

@@ -8,7 +8,7 @@ from typing import Final
 
 from rookery import metrics
 from rookery.broker.groups.coordinator import Coordinator
-from rookery.broker.groups.pace import Pace
+from rookery.broker.groups.looppace import LoopPace
 from rookery.clock import Clock
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import Group, unpack_offset
@@ -50,7 +50,7 @@ class GroupLag:
     async def refresh(self) -> None:
         """Set the metrics, with pauses for other work; those of removed offsets go."""
         async with self._refreshing:
-            pace, omitted = Pace(self._clock), 0
+            pace, omitted = LoopPace(self._clock), 0
             shown: set[tuple[str, str, str]] = set()
             for group in list(self._replica.state.groups):
                 await pace.step()

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from rookery.broker.groups.coordinator import Coordinator
-from rookery.broker.groups.pace import Pace
+from rookery.broker.groups.looppace import LoopPace
 from rookery.broker.groups.requests import refusal
 from rookery.broker.groups.seats import Seat
 from rookery.clock import Clock
@@ -139,7 +139,7 @@ class OffsetRetention:
         await self._replica.barrier()
         if not self._is_clock_sound():
             return
-        pace = Pace(self._clock)
+        pace = LoopPace(self._clock)
         for group in list(self._replica.state.groups):
             await pace.step()
             if not self._groups.is_ours(group.id):
@@ -154,7 +154,7 @@ class OffsetRetention:
             except Exception:
                 log.exception("offsets of a group cannot expire", extra={"group": group.id})
 
-    async def _expire(self, group: Group, pace: Pace) -> None:
+    async def _expire(self, group: Group, pace: LoopPace) -> None:
         summary = self._groups.summary(group)
         if summary is None:
             return

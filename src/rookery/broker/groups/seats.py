@@ -68,7 +68,7 @@ class Waiting(NamedTuple):
     """Whether it only gives the machine an event, which may share a proposal with others."""
 
 
-class Batch:
+class EventBatch:
     """Events whose persists share a proposal; all of them are answered when that is applied."""
 
     __slots__ = ("_events", "kind", "persists", "replies")
@@ -118,7 +118,7 @@ class Seat:
         self.waiting: deque[Waiting] = deque()
         self.held: dict[Held, None] = {}
         """Requests that the machine has not answered yet."""
-        self.batch: Batch | None = None
+        self.batch: EventBatch | None = None
         """What goes into the next proposal: the machine is ahead of the log."""
 
     @property

@@ -11,7 +11,7 @@ TURN_MS: Final = 5
 """How long work goes on before other tasks get a turn."""
 
 
-class Pace:
+class LoopPace:
     """Yields to the event loop by time, not by the number of steps: their costs differ."""
 
     __slots__ = ("_clock", "_since_ms")
