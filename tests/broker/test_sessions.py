@@ -283,6 +283,23 @@ async def test_subscriptions_end_with_the_session(served: ServedBroker, topic: s
         assert waiting.subscriptions == before
 
 
+async def test_a_fetch_that_waits_is_answered_when_its_session_is_closed(
+    served: ServedBroker, topic: str
+) -> None:
+    before = served.broker.waiting.subscriptions
+    async with raw(served) as client, raw(served) as other:
+        session = (await opened(client, topic)).session_id
+        waiting = asyncio.create_task(
+            client.fetch_all({}, session_id=session, session_epoch=1, max_wait_ms=15_000)
+        )
+        await until_waiting(served, 3)
+        closing = await other.fetch_all({}, session_id=session, session_epoch=-1)
+        assert (closing.session_id, closing.error_code) == (0, ErrorCode.NONE)
+        assert told(await asyncio.wait_for(waiting, 5)) == {}
+    assert served.broker.waiting.subscriptions == before
+    assert len(served.broker.waiting) == 0
+
+
 async def test_everything_is_looked_at_when_the_state_was_replaced(
     served: ServedBroker, topic: str
 ) -> None:

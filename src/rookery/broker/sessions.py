@@ -86,8 +86,8 @@ class Session:
     """What one client reads; `id` 0 for a fetch without a session."""
 
     __slots__ = (
-        "_followed", "_waiting", "active", "created_ms", "epoch", "id", "is_incremental",
-        "isolation_level", "partitions", "used_ms", "uses_ids", "waits",
+        "_followed", "_waiting", "active", "created_ms", "epoch", "id", "is_closed",
+        "is_incremental", "isolation_level", "partitions", "used_ms", "uses_ids", "waits",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +102,7 @@ class Session:
         self.id = session_id
         self.epoch = 1
         self.is_incremental = False
+        self.is_closed = False
         self.partitions = partitions
         self.active: dict[Watched, None] = dict.fromkeys(partitions.values())
         """The partitions that a fetch has to look at, in this order; the others are idle."""
@@ -137,7 +138,9 @@ class Session:
     # Changes of partitions.
 
     def follow(self, sightings: Iterable[Sighting]) -> None:
-        """Subscribe to partitions, where that is not done yet."""
+        """Subscribe to partitions, where that is not done yet; not once the session is closed."""
+        if self.is_closed:
+            return
         for watched, key, partition in sightings:
             if watched.key != key:
                 self._unfollow(watched)
@@ -154,9 +157,9 @@ class Session:
 
     def partition_changed(self, key: Key) -> None:
         """Look at a partition again; wake a fetch that waits, if there is enough."""
-        watched = self._followed[key]
-        partition = watched.partition
-        if partition is None:
+        watched = self._followed.get(key)
+        partition = watched.partition if watched is not None else None
+        if watched is None or partition is None:
             return
         self.active[watched] = None
         added = partition.size_bytes - watched.size_bytes
@@ -165,7 +168,8 @@ class Session:
             fetch.add(added)
 
     def close(self) -> None:
-        """End all subscriptions and all waits."""
+        """End all subscriptions and all waits, for good."""
+        self.is_closed = True
         self._waiting.unsubscribe(self._followed, self)
         for watched in self._followed.values():
             watched.key = watched.partition = None

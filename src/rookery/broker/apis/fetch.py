@@ -124,7 +124,12 @@ class _Fetch:
         request = self.request
         if found.size >= request.min_bytes or found.has_error or request.max_wait_ms <= 0:
             return False
-        return bool(self.session.partitions) and not self.call.services.is_draining
+        session = self.session
+        return (
+            bool(session.partitions)
+            and not session.is_closed
+            and not self.call.services.is_draining
+        )
 
     def _may_wait(self, found: Look) -> bool:
         """Whether a fetch that has waited already must go on waiting."""
