@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from threading import enumerate as enumerate_threads
 from time import monotonic, sleep
@@ -114,6 +115,52 @@ def test_a_table_can_be_added_and_taken_away(tmp_path: Path) -> None:
     again = declared(tmp_path)
     engine_of(again).run(rows(10, 1))
     assert ids(again) == list(range(11))
+
+
+def test_a_batch_that_recovery_finishes_is_reported_once(tmp_path: Path) -> None:
+    pipeline = declared(tmp_path)
+    path = tmp_path / "metrics.jsonl"
+    engine = engine_of(pipeline)
+    engine.hook = stopping("commit silver")
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(rows(0, 5))
+
+    def recovered(clock: SystemClock) -> list[BatchMetrics]:
+        manifests, found = Manifests(pipeline.state), MetricsFile(path)
+        origin = manifests.origin()
+        assert origin is not None
+        Engine(Plan.of(pipeline), "birds", manifests, origin, clock, told=found.write).recover()
+        return list(read_metrics(path))
+
+    one = recovered(Later())[0]
+    assert (one.batch, one.is_recovered) == (0, True)
+    assert one.rows == {"bronze": 5, "duplicates": 0, "silver": 5, "late": 0, "dead-letters": 0}
+    assert one.bytes_in > 0
+    assert one.freshness_p50_ms is not None
+    assert [name.split()[:2] for name in one.phases_ms] == [
+        ["commit", "bronze"], ["commit", "silver"], ["commit", "dead-letters"],
+    ]  # fmt: skip
+    assert sum(map(len, one.files.values())) == 2
+    # All tables have it, and so has the file of figures.
+    for finished in (Path(pipeline.state) / "finished").glob("*.json"):
+        finished.unlink()
+    assert len(recovered(SystemClock())) == 1
+    path.unlink()
+    last = Manifests(pipeline.state).last()
+    for finished in (Path(pipeline.state) / "finished").glob("*.json"):
+        finished.unlink()
+    # It was committed by then: its age is not that of a run weeks after.
+    assert last is not None
+    assert [found.at_ms for found in recovered(Later(10**9))] == [last.at]
+    assert summary(list(read_metrics(path)))["batches"] == 1
+
+
+def stopping(begin: str) -> Callable[[str], None]:
+    def stop(step: str) -> None:
+        if step.startswith(begin):
+            raise KeyboardInterrupt
+
+    return stop
 
 
 def test_a_batch_that_has_a_manifest_is_not_decoded_again(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ from rookery.pipeline.manifests import (
     Staged,
     batch_name,
 )
-from rookery.pipeline.metrics import BatchMetrics, quantile
+from rookery.pipeline.metrics import BatchMetrics, Figures, quantile
 from rookery.pipeline.migration import has_own_columns, migrations, restaged
 from rookery.pipeline.spec import Pipeline, Sink
 from rookery.pipeline.task import REPORT, Report, StageTask
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 log = logging.getLogger(__name__)
+
+_TIMES: Final = 100
+"""So many quantiles of the records' times a manifest has."""
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a task does with its part of a batch."""
@@ -153,6 +156,8 @@ class Engine:
     """Only stage and write manifests; someone else commits."""
     run_tasks: Run = here
     """Where files are written anew that a commit changes."""
+    told: Callable[[BatchMetrics], None] = lambda _: None
+    """Is given the figures of a batch that an earlier run has left unfinished."""
     reread: Reread | None = None
     """For rows that were staged and are gone; None: they cannot be read again."""
 
@@ -173,8 +178,17 @@ class Engine:
                     f" {self.last.query}, its origin is {self.origin.query}: parts of two states"
                 )
             if not self.manifests.is_finished(self.last.batch):
-                self._commit(self.last, BatchMetrics(self.pipeline.name, self.last.batch, 0))
+                self._finish_last(self.last)
                 self.finish()
+
+    def _finish_last(self, manifest: Manifest) -> None:
+        """Commit what an earlier run has staged, and report it."""
+        metrics = BatchMetrics(self.pipeline.name, manifest.batch, 0, is_recovered=True)
+        is_new = self._commit(manifest, metrics)
+        if not manifest.replaces and not self.is_staging:
+            # If all tables have it, that run had committed it, soon after it wrote the manifest.
+            self._measure(metrics, manifest, self.clock.now_ms() if is_new else manifest.at)
+            self.told(metrics)
 
     def finish(self) -> None:
         """Write down that nothing is left to commit, so that tables may be taken away."""
@@ -210,7 +224,7 @@ class Engine:
             self.manifests.add(manifest)
         self._commit(manifest, metrics)
         self.last = manifest
-        self._measure(metrics, manifest, reports)
+        self._measure(metrics, manifest, self.clock.now_ms())
         return metrics
 
     def _staged(self, rows: Rows, batch: int) -> list[Report]:
@@ -246,6 +260,7 @@ class Engine:
             seen,
             topics=reached.topics,
             rebuilt=self.last.rebuilt if self.last else {},
+            figures=_figures(reports),
         )
 
     def _reached_after(self, reports: Sequence[Report]) -> Reached:
@@ -267,9 +282,11 @@ class Engine:
         new = min(max(latest), self.clock.now_ms()) - delay
         return new if old is None else max(old, new)
 
-    def _commit(self, manifest: Manifest, metrics: BatchMetrics) -> None:
+    def _commit(self, manifest: Manifest, metrics: BatchMetrics) -> bool:
+        """Commit a batch to every table that lacks it; return whether one did."""
         if self.is_staging:
-            return
+            return False
+        is_new = False
         name = batch_name(self.identity, manifest)
         self.plan.check_declared(manifest)
         known = {sink_key(sink): sink for sink in self.pipeline.sinks}
@@ -282,25 +299,28 @@ class Engine:
                 staged = restaged(table, name, staged, self._schema(key))  # noqa: PLW2901
             with self._timed(metrics, f"commit {key}"):
                 if key in manifest.replaces:
-                    table.replace(name, staged.files, staged.arrow_schema(), self.run_tasks)
+                    columns = staged.arrow_schema()
+                    is_new |= table.replace(name, staged.files, columns, self.run_tasks)
                 elif sink.format == "topic":
-                    self._commit_records(table, manifest, key)
+                    is_new |= self._commit_records(table, manifest, key)
                 else:
                     columns = staged.arrow_schema()
-                    table.commit(name, staged.files, columns, upsert, self.run_tasks)
+                    is_new |= table.commit(name, staged.files, columns, upsert, self.run_tasks)
             metrics.files[key] = [file.bytes for file in staged.files]
         self.hook("done")
+        return is_new
 
-    def _commit_records(self, table: Table, manifest: Manifest, key: str) -> None:
+    def _commit_records(self, table: Table, manifest: Manifest, key: str) -> bool:
         """Commit to a topic, whose staged records do not wait for ever; nor may the topic."""
         name, staged = batch_name(self.identity, manifest), manifest.sinks[key]
         try:
-            table.commit(name, staged.files, staged.arrow_schema())
+            return table.commit(name, staged.files, staged.arrow_schema())
         except Gone as error:
             if self.reread is None:
                 raise
             log.warning("%s: its records are read once more", error)
-            table.commit(name, self._restaged(manifest, key, self.reread), staged.arrow_schema())
+            files = self._restaged(manifest, key, self.reread)
+            return table.commit(name, files, staged.arrow_schema())
 
     def _restaged(self, manifest: Manifest, key: str, reread: Reread) -> list[DataFile]:
         """Stage a batch once more for one of its topics."""
@@ -317,27 +337,45 @@ class Engine:
     def _key(self, number: int) -> str:
         return sink_key(self.pipeline.sinks[number])
 
-    def _measure(
-        self, metrics: BatchMetrics, manifest: Manifest, reports: Sequence[Report]
-    ) -> None:
-        metrics.at_ms = self.clock.now_ms()
+    def _measure(self, metrics: BatchMetrics, manifest: Manifest, at_ms: int) -> None:
+        figures = manifest.figures or self._counted(manifest)
+        metrics.at_ms = at_ms
         metrics.watermark_ms = manifest.watermark_ms
         metrics.alerts = [one.left_out for one in self.plan.chosen.values() if one.left_out]
-        ages = []
-        for one in reports:
-            metrics.bytes_in += one.bytes
-            for layer, rows in one.rows.items():
-                metrics.rows[layer] = metrics.rows.get(layer, 0) + rows
-            weight = one.rows.get("bronze", 0) / max(len(one.ages), 1)
-            ages += [(max(metrics.at_ms - age, 0), weight) for age in one.ages]
+        metrics.rows = dict(figures.rows)
+        metrics.bytes_in = figures.bytes_in
+        ages = [(max(at_ms - time, 0), 1.0) for time in figures.times_ms]
         metrics.freshness_p50_ms = quantile(ages, 0.5)
         metrics.freshness_p99_ms = quantile(ages, 0.99)
+
+    def _counted(self, manifest: Manifest) -> Figures:
+        """Return what the files of a batch tell, if an earlier release has staged it."""
+        rows: dict[str, int] = {}
+        for sink in self.pipeline.sinks:
+            staged = manifest.sinks.get(sink_key(sink))
+            if staged is not None and not sink.topics:
+                rows.setdefault(sink.layer, sum(file.rows for file in staged.files))
+        return Figures(rows, 0, ())
 
     @contextmanager
     def _timed(self, metrics: BatchMetrics, phase: str) -> Iterator[None]:
         begin = self.clock.monotonic_ms()
         yield
         metrics.phases_ms[phase] = self.clock.monotonic_ms() - begin
+
+
+def _figures(reports: Sequence[Report]) -> Figures:
+    rows: dict[str, int] = {}
+    times: list[tuple[int, float]] = []
+    for one in reports:
+        for layer, count in one.rows.items():
+            rows[layer] = rows.get(layer, 0) + count
+        weight = one.rows.get("bronze", 0) / max(len(one.ages), 1)
+        times += [(time, weight) for time in one.ages]
+    shares = [quantile(times, (number + 0.5) / _TIMES) for number in range(_TIMES)]
+    return Figures(
+        rows, sum(one.bytes for one in reports), [time for time in shares if time is not None]
+    )
 
 
 def _reports(plan: Plan, name: BatchName, rows: Rows, before: Manifest | None) -> list[Report]:

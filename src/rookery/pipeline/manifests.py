@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from rookery.clock import SystemClock, SystemRandom
 from rookery.errors import Conflict, Corrupt
+from rookery.pipeline.metrics import Figures
 from rookery.store.port import NotFound
 from rookery.tables.folder import Folder
 from rookery.tables.port import BatchName, DataFile
@@ -106,6 +107,8 @@ class Manifest:
     """Of the topics that it ends in."""
     rebuilt: Offsets = field(default_factory=dict)
     """Up to where the last rebuild has decoded dead letters again (`deadletters.Marks`)."""
+    figures: Figures | None = None
+    """For whoever commits it; None in manifests of earlier releases and in those of rebuilds."""
 
     @property
     def reached(self) -> Reached:
@@ -195,6 +198,8 @@ class Manifests:
             for name, one in value["sinks"].items()
         }
         value["replaces"] = tuple(value["replaces"])
+        if value.get("figures") is not None:
+            value["figures"] = Figures(**value["figures"])
         return Manifest(**value)
 
 

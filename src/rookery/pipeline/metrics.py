@@ -11,6 +11,17 @@ from typing import Any, Final
 _MAX_BYTES: Final = 32 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is known of a batch before it is committed."""
+
+    rows: Mapping[str, int]
+    """By layer; `duplicates` are those that were left out."""
+    bytes_in: int
+    times_ms: Sequence[int]
+    """When records were written: quantiles, each for the same share of the rows."""
+
+
 @dataclass(slots=True)
 class BatchMetrics:
     """The figures of one batch."""
@@ -34,6 +45,8 @@ class BatchMetrics:
     watermark_ms: int | None = None
     alerts: list[str] = field(default_factory=list)
     """What somebody should look at: schemas that the tables cannot take."""
+    is_recovered: bool = False
+    """Whether it was begun by a run that was interrupted, and finished by the next."""
 
 
 class MetricsFile:
@@ -45,11 +58,14 @@ class MetricsFile:
         self._max_bytes = max_bytes
         path.parent.mkdir(parents=True, exist_ok=True)
         self._totals: dict[str, int] = {}
+        self._last = -1
         for one in read_metrics(path):
             self._add(one)
 
     def write(self, metrics: BatchMetrics) -> None:
-        """Add a batch."""
+        """Add a batch, unless the run that was interrupted has added it."""
+        if metrics.is_recovered and metrics.batch == self._last:
+            return
         if self._path.exists() and self._path.stat().st_size > self._max_bytes:
             self._path.replace(_older(self._path))
         with self._path.open("a") as file:
@@ -60,6 +76,7 @@ class MetricsFile:
         unfinished.replace(self._path.with_suffix(".prom"))
 
     def _add(self, metrics: BatchMetrics) -> None:
+        self._last = metrics.batch
         sums = {f'rows_total{{layer="{name}"}}': rows for name, rows in metrics.rows.items()}
         sums["bytes_total"] = metrics.bytes_in
         sums["batches_total"] = 1

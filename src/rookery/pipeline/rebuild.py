@@ -31,8 +31,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def rebuild(spark: SparkSession, pipeline: Pipeline, told: Told = lambda _: None) -> dict[str, int]:
+def rebuild(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    told: Told = lambda _: None,
+    recovered: Told = lambda _: None,
+) -> dict[str, int]:
     """Compute the silver tables anew, up to where the pipeline is, and swap them.
+
+    Args:
+        spark: where it runs.
+        pipeline: what is declared.
+        told: is given the figures of each slice.
+        recovered: is given those of a batch that a run of the pipeline has left unfinished.
 
     Raises:
         ConfigError: the pipeline has not run, or its rows are such that their order matters.
@@ -40,7 +51,7 @@ def rebuild(spark: SparkSession, pipeline: Pipeline, told: Told = lambda _: None
             this again; or records are gone from the log whose rows the tables have.
     """
     refuse_ordered(pipeline, "rebuild")
-    live = open_engine(pipeline, spark=spark)
+    live = open_engine(pipeline, spark=spark, told=recovered)
     if live.last is None:
         raise ConfigError(f"pipeline {pipeline.name!r} has no batch yet; run it first")
     # What they have written down belongs to the old tables, and must not come to the new ones.
@@ -119,4 +130,5 @@ def _swap(last: Manifest, staging: Engine, heads: Marks) -> Manifest:
         sinks=sinks,
         replaces=tuple(key for key in sinks if key in silver),
         rebuilt=heads.ends(),
+        figures=None,
     )

@@ -45,7 +45,10 @@ class Pace:
 
 
 def open_engine(
-    pipeline: Pipeline, hook: Hook | None = None, spark: SparkSession | None = None
+    pipeline: Pipeline,
+    hook: Hook | None = None,
+    spark: SparkSession | None = None,
+    told: Told = lambda _: None,
 ) -> Engine:
     """Return a pipeline's engine, with what was left half-done committed.
 
@@ -53,6 +56,7 @@ def open_engine(
         pipeline: what is declared.
         hook: told before every step.
         spark: where upserts are done; None: in this process, one part after the other.
+        told: is given the figures of a batch that was left half-done.
 
     Raises:
         ConfigError: the pipeline or its state cannot be used.
@@ -62,6 +66,7 @@ def open_engine(
     manifests = Manifests(pipeline.state)
     origin = manifests.origin() or manifests.begin(*starts(pipeline.source))
     engine = Engine(plan, pipeline.name, manifests, origin)
+    engine.told = telling(engine, told)
     if hook is not None:
         engine.hook = hook
     if spark is not None:
@@ -69,6 +74,17 @@ def open_engine(
         engine.reread = reading_again(spark, engine)
     engine.recover()
     return engine
+
+
+def telling(engine: Engine, told: Told) -> Told:
+    """Return what passes figures on, with the records that were not read when they were made."""
+
+    def tell(metrics: BatchMetrics) -> None:
+        # A topic may have been deleted; whether that ends the run, the next batch decides.
+        metrics.lag = lag(engine.pipeline.source, engine.reached(), is_strict=False)
+        told(metrics)
+
+    return tell
 
 
 def reading_again(spark: SparkSession, engine: Engine) -> Reread:
@@ -89,7 +105,7 @@ def run_pipeline(
         Error: what went wrong in a batch; the next run goes on from there.
         PySparkException: a task failed for reasons of its own, as often as Spark tries it.
     """
-    engine = open_engine(pipeline, hook, spark)
+    engine = open_engine(pipeline, hook, spark, told)
     upkeep = Beside(pipeline)
     batches = _batches(spark, pipeline.source, engine.reached(), pace)
     with closing(upkeep), closing(batches):
@@ -98,9 +114,7 @@ def run_pipeline(
                 engine.plan = Plan.of(pipeline, engine.plan)
             metrics = engine.run(routed(engine.plan, rows), end)
             if metrics is not None:
-                # A topic may have been deleted; whether that ends the run, the next batch decides.
-                metrics.lag = lag(pipeline.source, engine.reached(), is_strict=False)
-                told(metrics)
+                engine.told(metrics)
                 upkeep.after(metrics.batch)
     engine.finish()
     return engine

@@ -123,8 +123,11 @@ def backfill(args: argparse.Namespace) -> int:
 
     pipeline = load(Path(args.file))
     progress = _Progress(pipeline, is_json=args.json, is_recorded=False)
-    work = rebuild if args.rebuild else fill
-    rows = work(_spark(args, pipeline), pipeline, progress.tell)
+    spark = _spark(args, pipeline)
+    if args.rebuild:
+        rows = rebuild(spark, pipeline, progress.tell, MetricsFile(metrics_path(pipeline)).write)
+    else:
+        rows = fill(spark, pipeline, progress.tell)
     progress.end({"rows": rows})
     return 0
 
@@ -226,8 +229,9 @@ class _Progress:
             took = sum(metrics.phases_ms.values()) / 1000
             rows = ", ".join(f"{layer} {count}" for layer, count in metrics.rows.items() if count)
             lag = sum(metrics.lag.values())
+            begun = " (begun by an earlier run)" if metrics.is_recovered else ""
             print(
-                f"batch {metrics.batch}: {rows}; {took:.2f} s, {lag} wait",
+                f"batch {metrics.batch}{begun}: {rows}; {took:.2f} s, {lag} wait",
                 file=sys.stderr,
                 flush=True,
             )
