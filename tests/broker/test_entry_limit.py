@@ -129,7 +129,7 @@ async def test_a_large_offset_commit_is_divided(served: ServedBroker) -> None:
     assert committed(served, "plain") == [5] * NOTED
 
 
-async def test_a_large_transactional_commit_is_divided_and_delays_nobody_in_line(
+async def test_a_large_transactional_commit_is_divided_and_does_not_delay_the_next(
     served: ServedBroker,
 ) -> None:
     async with raw(served) as client, raw(served) as other:

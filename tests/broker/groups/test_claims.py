@@ -24,7 +24,7 @@ async def test_members_that_never_return_after_a_restart_expire(url: str) -> Non
     async with site(url) as after:
         assert await after.claims.run() == 2
         await after.pass_time(SESSION_MS - 1_000, lambda: True)
-        # Nobody is expired before a full session time-out.
+        # No member is expired before a full session time-out.
         assert {after.state_of("classic"), after.state_of("consumer")} <= {"Stable", "Reconciling"}
 
         await after.pass_time(

@@ -23,7 +23,7 @@ _AT_ONCE: Final = 50
 
 
 class GroupClaims:
-    """Finds the groups of this broker that nobody coordinates."""
+    """Finds the groups of this broker that have no coordinator."""
 
     def __init__(self, groups: Coordinator, replica: Replica, clock: Clock) -> None:
         self._groups = groups

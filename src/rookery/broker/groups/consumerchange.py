@@ -41,7 +41,7 @@ class GroupChange(Message, versions=range(1, 2), flexible=1):
 
 
 class KeptStep(Message):
-    """A member of which nothing changed but what it has, and shall have."""
+    """A member of which only the holding and the target changed."""
 
     member_id: MemberId
     epoch: i32

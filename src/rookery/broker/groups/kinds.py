@@ -85,7 +85,7 @@ class Kinds:
                 return self._upgrade(machine, event, now_ms)
             other = other_protocol(group_id, machine, self._classic, self._settings(group_id))
             effects = other.on(event, now_ms)
-            # A heartbeat that nobody joins with changes nothing; a JoinGroup may wait for its id.
+            # A heartbeat that joins no member changes nothing; a JoinGroup may only get an id.
             is_taken = _is_kept(effects) or not isinstance(other, Consumer)
             return (other if is_taken else machine), effects
         if isinstance(machine, Consumer):
