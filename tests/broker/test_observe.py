@@ -60,7 +60,7 @@ async def test_a_broker_that_is_still_starting_is_not_ready(broker: Broker) -> N
     after = await observer.routes()["/health/ready"](request)
 
     assert before.status == HTTPStatus.SERVICE_UNAVAILABLE
-    assert b"the broker is still starting" in before.body
+    assert b"the broker is still starting: reading the cluster log, at entry" in before.body
     assert after.status == HTTPStatus.OK
 
 

@@ -127,7 +127,9 @@ class Observer:
         """Return what is served: metrics and health."""
         tell_metrics, tell_live = metrics_route(), health_route(self.live_checks())
         tell_ready = health_route(self.ready_checks(), self.warnings())
-        tell_starting = health_route({"start": lambda: "the broker is still starting"})
+        tell_starting = health_route(
+            {"start": lambda: f"the broker is still starting: {self._broker.waits_for()}"}
+        )
 
         async def metrics_now(request: Request) -> Response:
             if self.is_started:
