@@ -55,7 +55,7 @@ _LOOK_MS: Final = 1_000
 # … so that after such a gap this process, or its machine, must have stood still.
 _STANDSTILL_MS: Final = 3_000
 # Groups that are given the time in one turn of the event loop.
-_TICKS: Final = 50
+_TICKS: Final = 25
 # An entry is bounded, and others want room in it too.
 _PART_BYTES: Final = 128 * 1024
 # What a group's changes may take before it is kept as a whole again: twice the whole.
