@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +62,37 @@ def test_a_worker_whose_daemon_has_gone_already_does_not_begin() -> None:
         [sys.executable, "-c", _ORPHAN], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "1"
+
+
+_WORKER = """
+def main(infile, outfile):
+    infile.read()  # until the other side has gone
+    outfile.write(b"rows that nobody waits for")
+"""
+
+
+def test_a_worker_without_a_reader_ends_and_prints_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pyspark_cancelled.py").write_text(_WORKER)
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(tmp_path),
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+    }
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "rookery.spark.daemon", "pyspark_cancelled"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environ,
+    )
+    assert daemon.stdout is not None
+    [size] = struct.unpack(">i", daemon.stdout.read(4))
+    path = daemon.stdout.read(size).decode()
+    with socket.socket(socket.AF_UNIX) as spark:
+        spark.connect(path)
+        [worker] = struct.unpack(">i", spark.recv(4, socket.MSG_WAITALL))
+    wait_until(lambda: not is_alive(worker))
+    _, printed = daemon.communicate(timeout=60)  # it ends when its input does
+    assert printed == b""

@@ -63,6 +63,17 @@ def test_a_planner_connects_first_and_loads_then(tmp_path: Path) -> None:
             assert int.from_bytes(connection.recv(4), "big") == process.pid
 
 
+def test_a_planner_whose_query_was_stopped_prints_nothing(tmp_path: Path) -> None:
+    with runner(tmp_path, early_path(str(tmp_path))) as (server, process):
+        server.settimeout(120)
+        connection, _ = server.accept()
+        connection.close()
+        (tmp_path / "go on").touch()
+        _, printed = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert printed == b""
+
+
 def test_others_of_the_same_name_still_run(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('theirs')")
     done = subprocess.run(

@@ -8,6 +8,9 @@ task. Set `spark.python.daemon.module=rookery.spark.daemon`, as `rookery.spark.s
 Its workers also end with it. If a job fails while a worker is being started for it, Spark replaces
 the daemon, which tells its workers to end; but the newest worker may not listen to that yet, and
 then waits for a task until Spark ends.
+
+A worker whose task was cancelled, or whose rows are not needed any more (`limit`), has no reader
+for its last bytes. Spark's own daemon prints a traceback then; here the worker just ends.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Final
 
 TASKS_PER_COLLECTION: Final = 50
@@ -58,11 +62,24 @@ class Leash:
             os._exit(1)  # it ended in the moment before
 
 
+def end_without_reader(worker: Callable[..., int]) -> Callable[..., int]:
+    """Return a worker that ends with an exit code if Spark has closed the connection."""
+
+    def run(*arguments: object) -> int:
+        try:
+            return worker(*arguments)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    return run
+
+
 def main() -> None:
     """Run Spark's daemon; each worker it forks has its own count."""
     from pyspark import daemon  # noqa: PLC0415 (only a worker host pays for it)
 
     vars(daemon)["gc"] = SparingCollector()
+    vars(daemon)["worker"] = end_without_reader(daemon.worker)
     Leash()
     daemon.manager()
 

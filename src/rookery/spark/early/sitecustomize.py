@@ -5,6 +5,9 @@ back; no setting changes that. The process loads pyspark and Arrow first, which 
 second of computing, and on a busy host ten times that: then the query fails. Python runs this file
 at its very start, if its folder is on `PYTHONPATH`. It connects at once, and hands the connection
 over when pyspark asks for it. Any other `sitecustomize` on the path runs as well.
+
+If the query is stopped meanwhile, Spark closes the connection. The process then ends without a
+traceback.
 """
 
 from __future__ import annotations
@@ -45,6 +48,11 @@ def _answer(path: str) -> None:
     socket.socket = Answered  # type: ignore[misc] # until it was asked for once
 
 
+def _end_quietly(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    if not issubclass(kind, (BrokenPipeError, ConnectionResetError)):
+        sys.__excepthook__(kind, error, trace)
+
+
 def _run_next() -> None:
     """Run the `sitecustomize` that would have been run, had this one not been in its way."""
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (pathlib takes long)
@@ -63,5 +71,6 @@ def _is_runner(words: list[str]) -> bool:
 if __name__ == "sitecustomize":
     _path = os.environ.get(_VARIABLE)  # noqa: TID251 (Spark's own way to tell)
     if _path and _is_runner(sys.orig_argv):
+        sys.excepthook = _end_quietly
         _answer(_path)
     _run_next()
