@@ -116,6 +116,22 @@ def test_log_dirs(tool: Tool, bootstrap: str) -> None:
     assert sum(rows.values()) > 0
 
 
+def test_client_metrics(tool: Tool) -> None:
+    tool(
+        "kafka-client-metrics", "--alter", "--name", "producers",
+        *("--metrics", "org.apache.kafka.producer.", "--interval", "30000"),
+        *("--match", "client_id=orders"),
+    )  # fmt: skip
+
+    assert tool("kafka-client-metrics", "--list").split() == ["producers"]
+    described = tool("kafka-client-metrics", "--describe", "--name", "producers")
+    assert "interval.ms=30000" in described
+    assert "match=client_id=orders" in described
+
+    tool("kafka-client-metrics", "--delete", "--name", "producers")
+    assert tool("kafka-client-metrics", "--list").split() == []
+
+
 def test_performance_tools(bootstrap: str, java: Java) -> None:
     topic = new_topic(bootstrap, partitions=3)
 
