@@ -26,6 +26,7 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
             request,
             ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
         )
+        answer.endpoint_type = _BROKERS
         answer.error_message = "this is a broker; the cluster has no controllers of its own"
         return answer
     await call.services.replica.barrier()
