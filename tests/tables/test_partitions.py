@@ -1,4 +1,4 @@
-"""Iceberg tables to which another engine has added partition fields."""
+"""Iceberg tables that other engines change: partition fields, and rows marked as deleted."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from pyiceberg.transforms import (
 )
 
 from rookery.clock import SystemClock, Time
+from rookery.tables import rewriting
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, TableSpec, UpkeepPolicy, Upsert
 from tests.tables.independent import rows_of
+from tests.tables.positiondeletes import mark_deleted
 
 SCHEMA = pa.schema(
     [
@@ -150,3 +152,45 @@ def test_upserts_compaction_and_rebuilds_keep_to_partitions(birds: Birds) -> Non
     assert len(list(birds.handle().scan().plan_files())) == 3
     birds.add([5])
     assert birds.ids() == list(range(6))
+
+
+def test_rows_that_others_mark_as_deleted_do_not_come_back(tmp_path: Path) -> None:
+    birds = Birds(tmp_path)
+    birds.add(range(5))
+    birds.add(range(5, 10))
+    for task in list(birds.handle().scan().plan_files()):
+        mark_deleted(birds.handle(), task.file.file_path, task.file.partition, [1, 2])
+    left = [0, 3, 4, 5, 8, 9]
+    assert birds.ids() == left
+
+    birds.add([4, 20], Upsert(("id",)))
+    birds.add(range(30, 35))
+    left = [*left, 20, *range(30, 35)]
+    assert birds.ids() == left
+    # The file that the upsert has not touched has its marks still.
+    assert sum(bool(task.delete_files) for task in birds.handle().scan().plan_files()) == 1
+    done = birds.table.upkeep(UpkeepPolicy(min_files=2), LATER)
+    assert done.files_compacted > 1
+    assert birds.ids() == left
+    birds.replace([1])
+    assert birds.ids() == [1]
+
+
+def test_a_file_that_gets_marks_while_it_is_compacted_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    birds = Birds(tmp_path)
+    birds.add(range(5))
+    birds.add(range(5, 10))
+    compacted = rewriting.compacted
+
+    def raced(*args: Any) -> Any:
+        swap = compacted(*args)
+        task = next(iter(birds.handle().scan().plan_files()))
+        mark_deleted(birds.handle(), task.file.file_path, task.file.partition, [0, 1, 2, 3, 4])
+        return swap
+
+    monkeypatch.setattr(rewriting, "compacted", raced)
+
+    assert birds.table.upkeep(UpkeepPolicy(min_files=2), LATER).files_compacted == 0
+    assert len(birds.ids()) == 5

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -31,28 +32,25 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import (
-    ArrowScan,
     UnsupportedPyArrowTypeException,
     _pyarrow_to_schema_without_ids,
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile as IcebergFile
-from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import assign_fresh_schema_ids
-from pyiceberg.table import FileScanTask, TableProperties, Transaction
 from pyiceberg.table import Table as IcebergHandle
-from pyiceberg.typedef import Record
+from pyiceberg.table import TableProperties, Transaction
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from rookery.clock import SystemRandom, Time
+from rookery.clock import Time
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.model.location import Location
 from rookery.store.address import parse
 from rookery.store.open import as_url
-from rookery.tables import icebergexpiry, latest, naming, rewriting, staging, upserting
+from rookery.tables import icebergexpiry, latest, naming, rewriting, staging
 from rookery.tables.folder import Folder
+from rookery.tables.icebergfiles import IcebergFiles, columns_of
 from rookery.tables.icebergparts import Part, Partitioner, data_file
 from rookery.tables.icebergtransaction import OneLook
 from rookery.tables.identity import iceberg_catalog, iceberg_name
@@ -68,7 +66,7 @@ from rookery.tables.port import (
     here,
 )
 from rookery.tables.reserved import ICEBERG, check_names
-from rookery.tables.schemas import check_kept, fit, merged, named
+from rookery.tables.schemas import check_kept, merged
 from rookery.tables.upserting import Swap
 
 _ATTEMPTS: Final = 20
@@ -137,21 +135,7 @@ class IcebergTable:
         def change(table: IcebergHandle, columns: pa.Schema) -> Swap:
             if upsert is None:
                 return Swap([], list(files))
-            columns = _readable(table, columns)
-            live = {file.path: file for file in self._live(table)}
-            # Rows that others have marked as deleted must not come back in a file written anew.
-            foreign = {path: live[path] for path in self._foreign(table)}
-            clean = {path: self._copied(table, file) for path, file in foreign.items()}
-            read = [one for path, file in live.items() for one in clean.get(path, [file])]
-            swap = upserting.upserted(self._folder, read, files, columns, upsert, run)
-            touched = {file.path for file in swap.removed}
-            removed = [file for path, file in live.items() if path in touched and path not in clean]
-            for path, parts in clean.items():
-                left = [one for one in parts if one.path not in touched]
-                if len(left) < len(parts):
-                    removed.append(live[path])
-                    swap.added.extend(left)
-            return Swap(removed, swap.added)
+            return self._files(table).upserted(files, columns, upsert, run)
 
         return self._commit(name, latest.table_schema(schema, upsert), change, run)
 
@@ -164,7 +148,7 @@ class IcebergTable:
     ) -> bool:
         """Let these files be all of the table."""
         return self._commit(
-            name, schema, lambda table, _: Swap(self._live(table), list(files)), run
+            name, schema, lambda table, _: Swap(self._files(table).live(), list(files)), run
         )
 
     def last_commit(self, pipeline: str) -> BatchName | None:
@@ -183,7 +167,7 @@ class IcebergTable:
     def schema(self) -> pa.Schema | None:
         """Return the table's columns."""
         table = self._load()
-        return None if table is None else _columns(table)
+        return None if table is None else columns_of(table)
 
     def rename(self, columns: Mapping[str, str]) -> None:
         """Rename columns; they keep their ids, by which files are read."""
@@ -202,14 +186,15 @@ class IcebergTable:
     def files(self) -> list[DataFile]:
         """Return the newest snapshot's files."""
         table = self._load()
-        return [] if table is None else self._live(table)
+        return [] if table is None else self._files(table).live()
 
     def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the newest snapshot, or of these files."""
         table = self._load()
         if table is None:
             return
-        yield from self._rows(table, self._live(table) if files is None else files)
+        there = self._files(table)
+        yield from there.rows(there.live() if files is None else files)
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""
@@ -220,11 +205,11 @@ class IcebergTable:
         done, table = Upkept(), self._load()
         if table is None:
             return done
-        foreign = self._foreign(table)
-        for group in self._compactions(table, policy):
-            rows = self._rows(table, group)
-            swap = rewriting.compacted(self._folder, group, rows, _columns(table))
-            if self._swapped(swap, foreign):
+        there = self._files(table)
+        groups = (rewriting.compactions(files, policy) for files in there.by_partition())
+        for group in chain.from_iterable(groups):
+            swap = rewriting.compacted(self._folder, group, there.rows(group), columns_of(table))
+            if self._swapped(swap, there.marks(group)):
                 done.files_compacted += len(swap.removed)
                 done.files_written += len(swap.added)
         table.refresh()
@@ -295,7 +280,7 @@ class IcebergTable:
             table = self._load() or self._created(merged(self._name, None, schema))
             if not naming.is_new(self._name, _last(table, name.pipeline), name):
                 return False
-            columns = merged(self._name, _columns(table), schema)
+            columns = merged(self._name, columns_of(table), schema)
             try:
                 self._evolve(table, columns)
                 self._commit_once(table, change(table, columns), name, partitioner)
@@ -331,7 +316,7 @@ class IcebergTable:
         removed = {file.path for file in swap.removed}
         files = self._described(table, transaction, swap.added, partitioner)
         with transaction.update_snapshot().overwrite() as snapshot:
-            for old in _live_files(table):
+            for old in self._files(table).entries():
                 if self._folder.path_of(old.file_path) in removed:
                     snapshot.delete_data_file(old)
             for file in files:
@@ -349,7 +334,7 @@ class IcebergTable:
         if metadata.spec().is_unpartitioned():
             parts = [Part(file, ()) for file in files]
         else:
-            columns = _readable(table, _columns(table))
+            columns = self._files(table).readable(columns_of(table))
             parts = partitioner.parts(metadata, columns, files)
 
         def describe(part: Part) -> IcebergFile:
@@ -358,66 +343,15 @@ class IcebergTable:
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE, "rookery-footers") as pool:
             return list(pool.map(describe, parts))
 
-    def _compactions(self, table: IcebergHandle, policy: UpkeepPolicy) -> Iterator[list[DataFile]]:
-        """Yield groups of files to put together, each of one partition."""
-        parts: dict[tuple[int, Record], list[DataFile]] = {}
-        for file in _live_files(table):
-            part = parts.setdefault((file.spec_id, file.partition), [])
-            part.append(self._own(file))
-        for files in parts.values():
-            yield from rewriting.compactions(files, policy)
-
-    def _rows(self, table: IcebergHandle, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of the table's files, but not those that are marked as deleted."""
-        schema, foreign = _readable(table, _columns(table)), self._foreign(table)
-        for file in files:
-            if file.path in foreign:
-                scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-                for batch in scan.to_record_batches([foreign[file.path]]):
-                    yield fit(batch, _columns(table))
-            else:
-                yield from staging.rows(self._folder, file, schema)
-
-    def _foreign(self, table: IcebergHandle) -> dict[str, FileScanTask]:
-        """Return the files that only Iceberg's own reader can read.
-
-        Others have marked rows of them as deleted (merge-on-read), or chosen their names.
-        """
-        snapshot = table.current_snapshot()
-        manifests = snapshot.manifests(table.io) if snapshot else []
-        named = (file.path for file in self._live(table))
-        has_marks = any(one.content != ManifestContent.DATA for one in manifests)
-        if not has_marks and all(map(self._folder.is_path, named)):
-            return {}
-        try:
-            tasks = list(table.scan().plan_files())
-        except (NotImplementedError, ValueError) as error:
-            raise ConfigError(
-                f"table {self._name!r}: another engine has deleted rows in a way that cannot be"
-                f" read here: {error}. Compact the table with that engine, or let it write"
-                " deletes as copy-on-write"
-            ) from error
-        found = {self._folder.path_of(task.file.file_path): task for task in tasks}
-        return {
-            path: task
-            for path, task in found.items()
-            if task.delete_files or not self._folder.is_path(path)
-        }
-
-    def _copied(self, table: IcebergHandle, file: DataFile) -> list[DataFile]:
-        rows = self._rows(table, [file])
-        attempt = f"copied-{SystemRandom().token(8).hex()}"
-        return staging.stage(self._folder, rows, _columns(table), attempt)
-
-    def _swapped(self, swap: Swap, foreign: Mapping[str, FileScanTask]) -> bool:
+    def _swapped(self, swap: Swap, marks: dict[str, set[str]]) -> bool:
         partitioner = Partitioner(self._folder, here)
         for _ in range(_ATTEMPTS):
             table = self._catalog.load_table(self._name)
-            live = {file.path for file in self._live(table)}
-            now = self._foreign(table)
-            for path in (file.path for file in swap.removed):
-                if path not in live or _marks(now.get(path)) != _marks(foreign.get(path)):
-                    return False  # Another writer has replaced a file, or deleted rows of it.
+            there = self._files(table)
+            live = {file.path for file in there.live()}
+            is_there = live.issuperset(file.path for file in swap.removed)
+            if not is_there or there.marks(swap.removed) != marks:
+                return False  # Another writer has replaced a file, or deleted rows of it.
             try:
                 with _quiet():
                     transaction = OneLook(table)
@@ -429,19 +363,15 @@ class IcebergTable:
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
     def _evolve(self, table: IcebergHandle, columns: pa.Schema) -> None:
-        if columns == _columns(table):
+        if columns == columns_of(table):
             return
         with table.transaction() as transaction:
             _keep_names(transaction)
             with transaction.update_schema() as update:
                 update.union_by_name(columns)
 
-    def _live(self, table: IcebergHandle) -> list[DataFile]:
-        return list(map(self._own, _live_files(table)))
-
-    def _own(self, file: IcebergFile) -> DataFile:
-        path = self._folder.path_of(file.file_path)
-        return DataFile(path, file.record_count, file.file_size_in_bytes)
+    def _files(self, table: IcebergHandle) -> IcebergFiles:
+        return IcebergFiles(self._folder, table)
 
 
 def _last(table: IcebergHandle, pipeline: str) -> BatchName | None:
@@ -470,27 +400,6 @@ def _keep_names(transaction: Transaction) -> None:
         transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
 
 
-def _readable(table: IcebergHandle, columns: pa.Schema) -> pa.Schema:
-    """Return columns such that they are found in files of any age and any writer."""
-    schema, mapping = table.schema(), table.metadata.name_mapping()
-    names = {one.field_id: one.names for one in mapping.root} if mapping else {}
-    ids = {field.name: field.field_id for field in schema.fields}
-    return pa.schema(
-        [
-            named(field, ids[field.name], names.get(ids[field.name], ()))
-            if field.name in ids
-            else field
-            for field in columns
-        ]
-    )
-
-
-def _columns(table: IcebergHandle) -> pa.Schema:
-    return merged(
-        table.name()[-1], None, schema_to_pyarrow(table.schema(), include_field_ids=False)
-    )
-
-
 def _plain(address: str) -> str:
     """Return an address in one of the ways in which catalogs write it."""
     return _SAME_SCHEMES.sub(lambda found: f"{found[0][:2]}:/", address).rstrip("/")
@@ -503,23 +412,6 @@ def _kept(name: str, columns: pa.Schema) -> pa.Schema:
         return merged(name, None, schema_to_pyarrow(found, include_field_ids=False))
     except (UnsupportedPyArrowTypeException, TypeError, ValueError) as error:
         raise ConfigError(f"table {name!r}: Iceberg cannot keep its columns: {error}") from error
-
-
-def _marks(task: FileScanTask | None) -> set[str]:
-    """Return the files that say which rows of a file are deleted."""
-    return {one.file_path for one in task.delete_files} if task else set()
-
-
-def _live_files(table: IcebergHandle) -> list[IcebergFile]:
-    snapshot = table.current_snapshot()
-    if snapshot is None:
-        return []
-    return [
-        entry.data_file
-        for manifest in snapshot.manifests(table.io)
-        if manifest.content == ManifestContent.DATA
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-    ]
 
 
 def _quiet() -> warnings.catch_warnings[None]:

@@ -1,0 +1,157 @@
+"""Data files of an Iceberg table, whoever wrote them: which there are, and their rows.
+
+Our files have no ids of columns, and are read by the table's mapping of names. Those of other
+engines have ids. Other engines may also mark rows as deleted, in files beside the data
+(merge-on-read).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.typedef import Record
+
+from rookery.clock import SystemRandom
+from rookery.errors import ConfigError
+from rookery.tables import staging, upserting
+from rookery.tables.folder import Folder
+from rookery.tables.port import DataFile, Run, Upsert
+from rookery.tables.schemas import fit, merged, named
+from rookery.tables.upserting import Swap
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergFiles:
+    """The files of a table, named below its folder."""
+
+    folder: Folder
+    table: Table
+    """As it was loaded: a later commit does not show."""
+
+    def live(self) -> list[DataFile]:
+        """Return the files of the current snapshot."""
+        return list(map(self.own, self.entries()))
+
+    def entries(self) -> list[IcebergFile]:
+        """Return the same as manifests have them."""
+        return [
+            entry.data_file
+            for manifest in self._manifests()
+            if manifest.content == ManifestContent.DATA
+            for entry in manifest.fetch_manifest_entry(self.table.io, discard_deleted=True)
+        ]
+
+    def by_partition(self) -> list[list[DataFile]]:
+        """Return the files, those of a partition together."""
+        parts: dict[tuple[int, Record], list[DataFile]] = {}
+        for file in self.entries():
+            parts.setdefault((file.spec_id, file.partition), []).append(self.own(file))
+        return list(parts.values())
+
+    def own(self, file: IcebergFile) -> DataFile:
+        """Return a file of a manifest as one of ours."""
+        path = self.folder.path_of(file.file_path)
+        return DataFile(path, file.record_count, file.file_size_in_bytes)
+
+    def rows(self, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of files, but not those that are marked as deleted."""
+        columns, foreign = columns_of(self.table), self._foreign(files)
+        schema = self.readable(columns)
+        for file in files:
+            if file.path in foreign:
+                table = self.table
+                scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+                for batch in scan.to_record_batches([foreign[file.path]]):
+                    yield fit(batch, columns)
+            else:
+                yield from staging.rows(self.folder, file, schema)
+
+    def readable(self, columns: pa.Schema) -> pa.Schema:
+        """Return columns such that they are found in files of any age and any writer."""
+        mapping = self.table.metadata.name_mapping()
+        names = {one.field_id: one.names for one in mapping.root} if mapping else {}
+        ids = {field.name: field.field_id for field in self.table.schema().fields}
+        return pa.schema(
+            [
+                named(field, ids[field.name], names.get(ids[field.name], ()))
+                if field.name in ids
+                else field
+                for field in columns
+            ]
+        )
+
+    def marks(self, files: Sequence[DataFile]) -> dict[str, set[str]]:
+        """Return by file those that mark rows of it as deleted."""
+        return {
+            path: {one.file_path for one in task.delete_files}
+            for path, task in self._foreign(files).items()
+        }
+
+    def upserted(
+        self, changes: Sequence[DataFile], columns: pa.Schema, upsert: Upsert, run: Run
+    ) -> Swap:
+        """Write the files that changes touch anew.
+
+        A row that is marked as deleted must not come back in a file that is written anew. So files
+        with such rows are copied without them first, and the copies are changed.
+        """
+        live = {file.path: file for file in self.live()}
+        foreign = self._foreign(list(live.values()))
+        copies = {path: self._copied(live[path]) for path in foreign}
+        read = [one for path, file in live.items() for one in copies.get(path, [file])]
+        schema = self.readable(columns)
+        swap = upserting.upserted(self.folder, read, changes, schema, upsert, run)
+        touched = {file.path for file in swap.removed}
+        removed = [file for path, file in live.items() if path in touched]
+        for path, parts in copies.items():
+            left = [one for one in parts if one.path not in touched]
+            if len(left) < len(parts):
+                removed.append(live[path])
+                swap.added.extend(left)
+        return Swap(removed, swap.added)
+
+    def _copied(self, file: DataFile) -> list[DataFile]:
+        attempt = f"copied-{SystemRandom().token(8).hex()}"
+        rows = self.rows([file])
+        return staging.stage(self.folder, rows, columns_of(self.table), attempt)
+
+    def _foreign(self, files: Sequence[DataFile]) -> dict[str, FileScanTask]:
+        """Return those files that only Iceberg's own reader can read.
+
+        Others have marked rows of them as deleted, or given them names that our stores do not take.
+        """
+        wanted = {file.path for file in files}
+        has_marks = any(one.content != ManifestContent.DATA for one in self._manifests())
+        if not has_marks and all(map(self.folder.is_path, wanted)):
+            return {}
+        try:
+            tasks = list(self.table.scan().plan_files())
+        except (NotImplementedError, ValueError) as error:
+            raise ConfigError(
+                f"table {self.table.name()[-1]!r}: another engine has deleted rows in a way that"
+                f" cannot be read here: {error}. Compact the table with that engine, or let it"
+                " write deletes as copy-on-write"
+            ) from error
+        found = {self.folder.path_of(task.file.file_path): task for task in tasks}
+        return {
+            path: task
+            for path, task in found.items()
+            if path in wanted and (task.delete_files or not self.folder.is_path(path))
+        }
+
+    def _manifests(self) -> list[ManifestFile]:
+        snapshot = self.table.current_snapshot()
+        return snapshot.manifests(self.table.io) if snapshot else []
+
+
+def columns_of(table: Table) -> pa.Schema:
+    """Return a table's columns."""
+    kept = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    return merged(table.name()[-1], None, kept)
