@@ -35,6 +35,19 @@ def test_a_node_id_has_one_holder_until_it_ends(tmp_path: Path) -> None:
     third.close()
 
 
+@pytest.mark.parametrize("boot_id", ["boot", ""])
+def test_the_last_holder_removes_a_temporary_file(tmp_path: Path, boot_id: str) -> None:
+    path = tmp_path / "lock"
+    first, second = lock(path, boot_id), lock(path, boot_id)
+    first.hold(1)
+    second.hold(2**31 - 1)
+    first.close()
+    assert path.exists()
+    assert lock(path, boot_id).can_judge(second.new_process_id())
+    second.close()
+    assert path.exists() is not bool(boot_id)
+
+
 def test_a_lock_judges_processes_of_the_same_file_alone(tmp_path: Path) -> None:
     first, same = lock(tmp_path / "lock"), lock(tmp_path / "lock")
     assert same.can_judge(first.new_process_id())
@@ -48,7 +61,7 @@ def test_a_lock_judges_processes_of_the_same_file_alone(tmp_path: Path) -> None:
         assert not other.can_judge(first.new_process_id())
         assert not first.can_judge(other.new_process_id())
         other.close()
-    (tmp_path / "lock").unlink()
+    (tmp_path / "lock").unlink(missing_ok=True)
     again = lock(tmp_path / "lock")
     assert not again.can_judge(first.new_process_id()), "a deleted file proves nothing"
     for one in (first, same, again):

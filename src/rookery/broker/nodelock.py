@@ -36,6 +36,8 @@ class NodeLock:
             random: makes the mark where there is no file.
         """
         self._file = -1 if path is None or _SET_LOCK is None else _open(path)
+        # Only a folder for temporary files needs to be tidied up.
+        self._path = path if boot_id else None
         self._random = random
         self._node_id = -1
         self._mark = random.token(_MARK_BYTES)
@@ -64,16 +66,28 @@ class NodeLock:
 
     def is_held(self, node_id: int) -> bool:
         """Return whether another process has locked a node id."""
-        if self._file < 0 or _GET_LOCK is None:
+        if self._file < 0:
             return False
-        found = fcntl.fcntl(self._file, _GET_LOCK, _flock(fcntl.F_WRLCK, node_id))
-        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+        return self._finds(_flock(fcntl.F_WRLCK, node_id))
 
     def close(self) -> None:
-        """Release what is held."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        """Release what is held; the last one that does so removes a temporary file.
+
+        A process that opens the file just then has one without a name. Others cannot judge it by
+        that file, and watch the cluster log instead.
+        """
+        if self._file < 0:
+            return
+        if self._path is not None and not self._finds(_flock(fcntl.F_WRLCK, 0, size=0)):
+            self._path.unlink(missing_ok=True)
+        os.close(self._file)
+        self._file = -1
+
+    def _finds(self, lock: bytes) -> bool:
+        if _GET_LOCK is None:
+            return True
+        found = fcntl.fcntl(self._file, _GET_LOCK, lock)
+        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
 
     def _set(self, kind: int, node_id: int) -> bool:
         assert _SET_LOCK is not None  # noqa: S101 (there would be no file)
@@ -86,8 +100,9 @@ class NodeLock:
         return True
 
 
-def _flock(kind: int, node_id: int) -> bytes:
-    return struct.pack(_FLOCK, kind, os.SEEK_SET, node_id, 1, 0)
+def _flock(kind: int, node_id: int, size: int = 1) -> bytes:
+    # A size of 0 reaches to the end, wherever that is.
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, node_id, size, 0)
 
 
 def _open(path: Path) -> int:
