@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from rookery.broker.looking import EXAMINED
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import FEATURE_LEVEL
@@ -196,6 +198,31 @@ async def test_a_waiting_reader_is_woken_by_the_commit(served: ServedBroker, top
         await producer.end(commit=True)
         answer = await waiting
     assert len(batches.fetched(bytes_of(answer))) == 2
+
+
+async def test_a_session_waits_idle_for_the_end_of_a_transaction(
+    served: ServedBroker, topic: str
+) -> None:
+    async with raw(served) as client, raw(served) as reader:
+        producer = await begun(client, topic, newer=True)
+        await producer.send(topic, b"a")
+        first = await reader.fetch_all({(topic, 0): 0}, session_epoch=0, isolation_level=COMMITTED)
+        options: dict[str, Any] = {
+            "session_id": first.session_id,
+            "isolation_level": COMMITTED,
+            "max_wait_ms": 15_000,
+        }
+        # The reader knows the end, and can read nothing: no fetch looks at the partition again.
+        quiet = await reader.fetch_all({}, session_epoch=1, **options | {"max_wait_ms": 0})
+        before = EXAMINED.value
+        waiting = asyncio.create_task(reader.fetch_all({}, session_epoch=2, **options))
+        await until_waiting(served, 1)
+        assert (quiet.responses, EXAMINED.value) == ([], before)
+
+        await producer.end(commit=True)
+        answer = await asyncio.wait_for(waiting, 5)
+    [part] = answer.responses[0].partitions
+    assert len(batches.fetched(bytes_of(part))) == 2
 
 
 # Refusals.
