@@ -72,8 +72,9 @@ async def test_rounds_go_on_after_a_read_that_failed_once(
 
     await wait_until_async(lambda: more(0))
     for _ in range(5):
-        await site.other.propose([BrokerBeat()])
+        # Armed first: the entry of the other process is read as soon as it is there.
         site.log.failing_reads = 1
+        await site.other.propose([BrokerBeat()])
         await wait_until_async(lambda: site.log.failing_reads == 0)
     done = len(reports)
     await wait_until_async(lambda: more(done + 1))
