@@ -178,11 +178,18 @@ class DeltaFormat:
 
     def _required(self) -> DeltaTable:
         try:
-            return DeltaTable(self._folder.name, storage_options=self._storage())
+            table = DeltaTable(self._folder.name, storage_options=self._storage())
         except TableNotFoundError:
             raise
         except (DeltaError, OSError) as error:
             raise Unavailable(f"table {self._name!r}: {error}") from error
+        if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+            raise ConfigError(
+                f"table {self._name!r}: its columns are mapped to other names in files"
+                " (delta.columnMapping.mode), which is not supported here. Drop the feature:"
+                " ALTER TABLE ... DROP FEATURE columnMapping"
+            )
+        return table
 
     def _created(self, schema: pa.Schema) -> DeltaTable:
         return DeltaTable.create(
@@ -280,6 +287,17 @@ def _write(
 
 
 def _live(table: DeltaTable) -> list[DataFile]:
+    """Return the files of the table.
+
+    Raises:
+        ConfigError: some of their rows may be deleted, and deltalake does not tell which.
+    """
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        raise ConfigError(
+            f"table {table.table_uri}: it has deletion vectors, which cannot be read here: batches"
+            " can be added, but no rows replaced, read for gold or compacted. Drop the feature:"
+            " ALTER TABLE ... DROP FEATURE deletionVectors"
+        )
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     # Other writers may leave the number of rows out.
     return [DataFile(one["path"], one["num_records"] or 0, one["size_bytes"]) for one in actions]
