@@ -17,7 +17,7 @@ from rookery.cluster.events.brokers import BrokerBeat, ClusterCreated, ProcessRe
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.errors import Corrupt
-from rookery.testing.cluster import FaultyLog
+from rookery.testing.cluster import Fault, FaultyLog
 from rookery.testing.wait import wait_until_async
 from rookery.wire.codec import encode_bytes
 
@@ -90,3 +90,21 @@ async def test_it_ends_when_its_replica_has_stopped(site: Site) -> None:
     with pytest.raises(Corrupt, match="start a newer Rookery"):
         async with asyncio.timeout(30):
             await site.rounds
+
+
+async def test_it_waits_for_a_log_that_takes_no_registration(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(caretaker, "_JOIN_SECONDS", 0.001)
+    site = Site(request.node.nodeid)
+    site.log.order(*[Fault.NOT_SENT] * 10, Fault.LOST_ANSWER)
+    await site.start()
+    try:
+        await wait_until_async(lambda: bool(capsys.readouterr().out))
+        assert site.log.arrived > 11
+        assert caplog.text.count("the registration of the caretaker fails") == 1
+    finally:
+        await site.close()

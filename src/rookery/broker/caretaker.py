@@ -28,12 +28,14 @@ from rookery.log.caretaker import Caretaker
 from rookery.log.lostlog import check_not_lost
 from rookery.log.uploads import Numbers
 from rookery.net.loop import run
+from rookery.outage import Outage
 from rookery.records import heap
 
 log = logging.getLogger("rookery.broker.caretaker")  # also where it runs as __main__
 
 OK, FAILED = 0, 1
 _LOOK_SECONDS = 1.0
+_JOIN_SECONDS = 5.0
 
 
 def main() -> int:
@@ -71,9 +73,10 @@ async def _work(settings: BrokerSettings) -> int:
 async def _rounds(
     settings: BrokerSettings, storage: Storage, replica: Replica, orders: Orders
 ) -> None:
-    random = SystemRandom()
-    registration = ProcessRegistered(process_id=random.token(16), purpose="caretaker")
-    numbers = Numbers(await replica.register(registration))
+    incarnation = await _join(replica, orders.stop)
+    if incarnation is None:
+        return
+    numbers = Numbers(incarnation)
     caretaker = storage.caretaker(settings, replica, SystemClock(), numbers)
     beating = asyncio.create_task(_beat(replica, settings.beat_interval_ms / 1000))
     try:
@@ -87,6 +90,22 @@ async def _rounds(
     finally:
         beating.cancel()
         await asyncio.gather(beating, return_exceptions=True)
+
+
+async def _join(replica: Replica, stop: asyncio.Event) -> int | None:
+    """Register, however long the cluster log is out of reach; None if it must stop meanwhile."""
+    outage = Outage(log, "the registration of the caretaker")
+    registration = ProcessRegistered(process_id=SystemRandom().token(16), purpose="caretaker")
+    while not stop.is_set():
+        try:
+            return await replica.register(registration)
+        except Unavailable as error:
+            # If it did get into the log, that incarnation expires.
+            outage.fail(error)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_JOIN_SECONDS):
+                await stop.wait()
+    return None
 
 
 async def _round(caretaker: Caretaker, stop: asyncio.Event) -> bool:
