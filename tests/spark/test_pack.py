@@ -60,8 +60,26 @@ def test_what_is_in_it(packed: Packed) -> None:
     # Spark's own packages come with Spark.
     assert not {"pyspark", "py4j"} & packed.packages.keys()
     assert not [name for name in names if "/lib/pyarrow/tests/" in name]
+    assert not [name for name in names if "flight" in name and "/lib/pyarrow/" in name]
+    assert not [name for name in names if "/lib/numpy/" in name and "/tests/test_" in name]
     tag = sys.implementation.cache_tag
     assert f"./lib/rookery/__pycache__/__init__.{tag}.pyc" in names
+
+
+def test_what_the_hosts_have_is_left_out(packed: Packed, tmp_path: Path) -> None:
+    names = ("pyarrow", "pandas")
+    small = pack(
+        tmp_path / "small.tgz",
+        extras=("etcd", "spark"),
+        also=_ALSO,
+        provided=names,
+        without=("uvloop",),
+    )
+
+    assert small.packages.keys().isdisjoint({"pyarrow", "pandas", "numpy", "pytz"})
+    assert small.provided.keys() >= {"pyarrow", "pandas", "numpy"}
+    assert packed.packages.keys() - {"uvloop"} == small.packages.keys() | small.provided.keys()
+    assert small.size < packed.size / 2
 
 
 def test_another_python_is_refused_with_a_remedy(packed: Packed, tmp_path: Path) -> None:

@@ -49,8 +49,27 @@ def _add_pack(nest: Subparsers) -> None:
         help="an installed package of yours, with what it needs; may be repeated",
     )
     parser.add_argument(
+        "--provided",
+        type=_names,
+        default=(),
+        metavar="PACKAGES",
+        help="packages that all hosts have in these versions, with commas between, such as "
+        "pyarrow,pandas: they are not packed",
+    )
+    parser.add_argument(
+        "--without",
+        type=_names,
+        default=(),
+        metavar="PACKAGES",
+        help="packages that your programs do not use, such as deltalake: they are not packed",
+    )
+    parser.add_argument(
         "--with-python", action="store_true", help="this Python, too, for hosts that have no such"
     )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _add_submit(nest: Subparsers) -> None:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -35,10 +35,13 @@ PYTHON: Final = f"./{FOLDER}/bin/python"
 EXTRAS: Final = ("etcd", "spark", "tables")
 
 _OURS: Final = ("rookery", "pyspark_rookery")
-# Spark brings its own, which fits the cluster.
-_LEFT_OUT: Final = frozenset({"pyspark", "py4j"})
+# Spark brings its own, which fits the cluster; DuckDB writes to a file of one host.
+_LEFT_OUT: Final = frozenset({"pyspark", "py4j", "duckdb"})
+_COMPRESSION: Final = 6
 # Whatever else is imported on a worker hangs on these.
-_TRIED: Final = "obstore, pyarrow, rookery.records.columns, rookery.spark.session"
+_TRIED: Final = (
+    "obstore, pyarrow.parquet, pyarrow.dataset, rookery.records.columns, rookery.spark.session"
+)
 _VERSION: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _LAUNCHER: Final = f"""#!/bin/sh
 # Start Python {_VERSION} with the packages beside this file: the packed one, or that of this host.
@@ -70,6 +73,8 @@ class Packed:
     size: int
     packages: dict[str, str]
     """The version of each."""
+    provided: dict[str, str]
+    """Likewise, of those that all hosts must have."""
 
 
 def pack(
@@ -77,6 +82,8 @@ def pack(
     *,
     extras: Iterable[str] = EXTRAS,
     also: Sequence[str] = (),
+    provided: Collection[str] = (),
+    without: Collection[str] = (),
     with_python: bool = False,
 ) -> Packed:
     """Write the archive.
@@ -85,6 +92,9 @@ def pack(
         target: the file, whose name ends in .tar.gz or .tgz, since Spark goes by that.
         extras: which of Rookery's optional needs to pack, as far as they are installed.
         also: more installed packages, with what they need.
+        provided: packages that the hosts have, in the versions of this one; they and what only
+            they need are not packed.
+        without: packages that are not used; they and what only they need are not packed.
         with_python: pack the interpreter and its library, for hosts that have no such Python.
 
     Raises:
@@ -92,19 +102,25 @@ def pack(
     """
     if not target.name.endswith((".tar.gz", ".tgz")):
         raise ConfigError(f"{target}: Spark unpacks only what is called .tar.gz or .tgz")
-    found = closure([f"rookery[{','.join(extras)}]", *also], left_out=_LEFT_OUT)
+    wanted = [f"rookery[{','.join(extras)}]", *also]
+    theirs = closure(provided, left_out=_LEFT_OUT)
+    found = closure(wanted, left_out={*_LEFT_OUT, *theirs, *without})
     with tempfile.TemporaryDirectory(prefix=".packing-", dir=target.absolute().parent) as folder:
         stage, whole = Path(folder) / FOLDER, Path(folder) / target.name
         _stage_packages(stage / "lib", found)
         _stage_launcher(stage / "bin" / "python")
         if with_python:
             _stage_python(stage / "python")
-        _try(stage / "bin" / "python")
-        with tarfile.open(whole, "w:gz", compresslevel=1) as archive:
+        _link_packages(Path(folder) / "provided", theirs)
+        _try(stage / "bin" / "python", Path(folder) / "provided")
+        with tarfile.open(whole, "w:gz", compresslevel=_COMPRESSION) as archive:
             archive.add(stage, arcname=".")
         whole.replace(target)
-    versions = {name: one.version for name, one in sorted(found.items())}
-    return Packed(target, target.stat().st_size, versions)
+    return Packed(target, target.stat().st_size, _versions(found), _versions(theirs))
+
+
+def _versions(found: Mapping[str, metadata.Distribution]) -> dict[str, str]:
+    return {name: one.version for name, one in sorted(found.items())}
 
 
 def _stage_packages(lib: Path, found: dict[str, metadata.Distribution]) -> None:
@@ -121,6 +137,16 @@ def _stage_packages(lib: Path, found: dict[str, metadata.Distribution]) -> None:
         shutil.copytree(place, lib / package, ignore=shutil.ignore_patterns("*.pyx", "*.c"))
     # An executor starts in an empty folder each time: compiling there would take seconds.
     compileall.compile_dir(lib, quiet=2, legacy=False)
+
+
+def _link_packages(folder: Path, found: Mapping[str, metadata.Distribution]) -> None:
+    """Make a folder in which packages of this host can be imported, and no others."""
+    folder.mkdir()
+    for one in found.values():
+        for file, place in files_of(one):
+            top = folder / file.partition("/")[0]
+            if not top.exists():
+                top.symlink_to(place.parents[file.count("/") - 1] if "/" in file else place)
 
 
 def _stage_launcher(path: Path) -> None:
@@ -143,9 +169,13 @@ def _stage_python(home: Path) -> None:
     )
 
 
-def _try(launcher: Path) -> None:
-    """See that what was staged can be imported, with nothing from this host's site-packages."""
-    environ = {"PATH": "/usr/bin:/bin", "ROOKERY_PYTHON": sys.executable}
+def _try(launcher: Path, provided: Path) -> None:
+    """See that what was staged can be imported, with no other packages than the provided ones."""
+    environ = {
+        "PATH": "/usr/bin:/bin",
+        "ROOKERY_PYTHON": sys.executable,
+        "PYTHONPATH": str(provided),
+    }
     done = subprocess.run(  # noqa: S603 (our own script)
         [str(launcher), "-S", "-c", f"import {_TRIED}"],
         env=environ,

@@ -13,9 +13,12 @@ from rookery.errors import ConfigError
 
 _REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
 _EXTRA: Final = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
-# Large, and imported by nobody who is not building or testing these packages.
-_NOT_NEEDED: Final = ("pandas/tests/", "pyarrow/tests/", "pyarrow/include/", "pyarrow/src/")
-_NOT_NEEDED_SUFFIXES: Final = (".pyi", ".pyx", ".pxd", ".pxi", ".h", ".hpp", ".a")
+# Large, and only for building or testing these packages, or for parts of Arrow that are not used.
+_NOT_NEEDED: Final = re.compile(
+    r"\.\./|.*/tests/(?!_natype)|pyarrow/(?:include|src)/"
+    r"|pyarrow/(?:__pycache__/)?[^/]*(?:flight|gandiva)"
+    r"|.*\.(?:pyi|pyx|pxd|pxi|h|hpp|a)$"
+)
 
 
 def closure(
@@ -94,7 +97,7 @@ def _needs(distribution: metadata.Distribution, extra: str) -> Iterator[str]:
 
 
 def _is_needed(file: str) -> bool:
-    if file.startswith(("..", *_NOT_NEEDED)) or file.endswith(_NOT_NEEDED_SUFFIXES):
+    if _NOT_NEEDED.match(file):
         return False
     # Compiled for this Python, or not compiled.
     return not file.endswith(".pyc") or f".{sys.implementation.cache_tag}." in file

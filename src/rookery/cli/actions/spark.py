@@ -14,12 +14,26 @@ from rookery.spark.submit import Submission
 
 def pack_environment(args: argparse.Namespace) -> int:
     """Write the archive and say what is in it."""
-    made = pack(args.output, also=args.add, with_python=args.with_python)
+    made = pack(
+        args.output,
+        also=args.add,
+        provided=args.provided,
+        without=args.without,
+        with_python=args.with_python,
+    )
     if args.json:
-        answer = {"path": str(made.path), "bytes": made.size, "packages": made.packages}
+        answer = {
+            "path": str(made.path),
+            "bytes": made.size,
+            "packages": made.packages,
+            "provided": made.provided,
+        }
         print_json(answer)
     else:
         print(f"{made.path}: {made.size / 1e6:.0f} MB, {len(made.packages)} packages")
+        if made.provided:
+            names = ", ".join(f"{name} {version}" for name, version in made.provided.items())
+            print(f"the hosts must have: {names}")
         print(f"run a program with it: rookery spark submit --archive {made.path} --master …")
     return 0
 
