@@ -15,7 +15,7 @@ from rookery.pipeline import names
 from rookery.pipeline.columns import COORDINATES, RAW, WATERMARK
 from rookery.pipeline.engine import Engine
 from rookery.pipeline.manifests import Manifests, Staged
-from rookery.pipeline.migration import migrations
+from rookery.pipeline.migration import migrations, rename_former
 from rookery.pipeline.spec import Pipeline
 from rookery.tables import reserved
 from rookery.tables.open import open_table
@@ -158,6 +158,20 @@ def test_iceberg_columns_keep_their_ids(tmp_path: Path) -> None:
     engine_of(wider).run(rows(3, 1))
     # The names of old files are still known after the schema has grown.
     assert offsets(wider) == [(one, 0, one) for one in range(4)]
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "duckdb", "parquet", "delta"])
+def test_gold_of_all_columns_is_renamed(tmp_path: Path, kind: str) -> None:
+    pipeline = declared(tmp_path, **sink_of(kind))
+    engine = engine_of(pipeline)
+    written_before(pipeline, engine, -1, range(3))
+    table = open_table(pipeline.sinks[3].table())
+
+    for _ in range(2):
+        rename_former(table, engine.plan.sinks[3])
+    rename_former(open_table(pipeline.sinks[1].table()), engine.plan.sinks[1])
+
+    assert offsets(pipeline) == [(one, 0, one) for one in range(3)]
 
 
 def test_the_command_migrates_all_tables(

@@ -20,6 +20,7 @@ from rookery.errors import ConfigError, Conflict
 from rookery.pipeline.engine import Engine, sink_key
 from rookery.pipeline.frames import arrow_schema, frame_of
 from rookery.pipeline.manifests import identities
+from rookery.pipeline.migration import rename_former
 from rookery.pipeline.sparktasks import on_spark
 from rookery.pipeline.spec import Gold, Pipeline, Sink, readable
 from rookery.spark.failures import own_errors
@@ -127,7 +128,9 @@ def _make(spark: SparkSession, gold: Gold, name: BatchName) -> bool:
         _Stage(gold.table(), name, schema), "path string, rows long, bytes long"
     )
     files = [DataFile(row["path"], row["rows"], row["bytes"]) for row in found.collect()]
-    return open_table(gold.table()).replace(name, files, schema, on_spark(spark))
+    table = open_table(gold.table())
+    rename_former(table, schema)
+    return table.replace(name, files, schema, on_spark(spark))
 
 
 @dataclass(frozen=True, slots=True)

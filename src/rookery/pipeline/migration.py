@@ -81,6 +81,16 @@ def migrations(pipeline: Pipeline, sinks: Mapping[int, pa.Schema]) -> Iterator[M
             yield Migration(sink, columns)
 
 
+def rename_former(table: Table, schema: pa.Schema) -> None:
+    """Rename the columns of a table that has former names of these, as gold of all of silver has.
+
+    A format may write all files anew for it, which is no more than to make gold once more.
+    """
+    there = table.schema()
+    if columns := renames(there.names, schema.names) if there is not None else {}:
+        table.rename(columns)
+
+
 def has_own_columns(sink: Sink) -> bool:
     """Whether a table has columns that the pipeline adds to rows, and can be renamed."""
     return sink.layer in ("silver", "late") and sink.format != "topic"
