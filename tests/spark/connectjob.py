@@ -30,6 +30,7 @@ def main(remote: str, data: str, topic: str, folder: str) -> None:
         "view": _values(_view(spark, data, topic)),
         "stream": _values(_stream(spark, data, topic, folder)),
         "written": _values(_written(spark, data, topic)),
+        "again": _again(spark, data),
         "streamed": _values(_streamed(spark, data, topic, folder)),
         "decoded": _decoded(spark, data, topic),
         "json": _json(spark),
@@ -69,6 +70,15 @@ def _written(spark: SparkSession, data: str, topic: str) -> DataFrame:
         rows = _read(spark, data, topic).select("key", "value")
         rows.write.format("rookery").options(**target).mode("append").save()
     return _read(spark, data, "written")
+
+
+def _again(spark: SparkSession, data: str) -> list[int]:
+    """Count a topic by one DataFrame, before and after a record is written."""
+    rows = _read(spark, data, "written")
+    before = rows.count()
+    one = spark.sql("SELECT 'k' AS key, 'v' AS value")
+    one.write.format("rookery").options(data=data, topic="written").mode("append").save()
+    return [before, rows.count()]
 
 
 def _streamed(spark: SparkSession, data: str, topic: str, folder: str) -> DataFrame:

@@ -41,6 +41,7 @@ def test_source_view_stream_and_sink_over_connect(tmp_path: Path) -> None:
     assert answer["view"] == values[1::2]
     assert answer["stream"] == values
     assert answer["written"] == values
+    assert answer["again"] == [300, 301]
     assert answer["streamed"] == values
     assert answer["decoded"] == values
     good, bad = answer["json"]

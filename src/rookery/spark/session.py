@@ -57,6 +57,12 @@ SQL_SETTINGS: Final = {
 }
 """Settings of SQL and streaming that hold everywhere."""
 
+CONNECT_SETTINGS: Final = {
+    # A server plans a source when it analyzes a DataFrame, and would keep that.
+    "spark.connect.session.planCache.enabled": "false",
+}
+"""Settings of a session at a Connect server."""
+
 LOCAL_SETTINGS: Final = {
     "spark.ui.enabled": "false",
     # On local disks the default manager starts a program for every file that it writes.
@@ -144,8 +150,8 @@ def _connect(
     builder: SparkSession.Builder, remote: str, settings: Mapping[str, str]
 ) -> SparkSession:
     # A server's processes are its own affair: only SQL can be set from here.
-    for name, value in {**SQL_SETTINGS, **settings}.items():
-        if _is_sql(name):
+    for name, value in {**SQL_SETTINGS, **CONNECT_SETTINGS, **settings}.items():
+        if _is_sql(name) or name in CONNECT_SETTINGS:
             builder.config(name, value)
     try:
         spark = builder.remote(remote).getOrCreate()
