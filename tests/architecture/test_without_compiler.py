@@ -38,7 +38,7 @@ json.dump({"from": sys.modules["rookery"].__file__, "warnings": [str(w.message) 
 
 
 @pytest.fixture(scope="module")
-def pure(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pure(own_processes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as `pip` builds it where the C compiler fails."""
     folder = tmp_path_factory.mktemp("pure")
     source = folder / "source"

@@ -7,6 +7,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from rookery.client import Client
 from rookery.testing.broker import BrokerProcess, is_alive
 from rookery.testing.wait import wait_until
@@ -50,6 +52,7 @@ def test_it_makes_segments_and_trims_the_log(tmp_path: Path) -> None:
         assert asyncio.run(read(broker.bootstrap)) == list(range(200))
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_one_that_dies_is_replaced(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", flags=FLAGS) as broker:
         wait_until(lambda: bool(children(broker.pid)))

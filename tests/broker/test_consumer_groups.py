@@ -106,6 +106,12 @@ def describe(bootstrap: str, group: str = GROUP) -> DescribedGroup:
     return described
 
 
+@pytest.fixture
+def broker(start: Start) -> ServedBroker:
+    """A broker whose members learn of a new assignment soon."""
+    return start(consumer_groups=ConsumerSettings(heartbeat_interval_ms=300))
+
+
 def test_a_second_member_gets_its_share_and_the_first_reads_on(broker: ServedBroker) -> None:
     create(broker, "t", 6)
     produce(broker.bootstrap, "t", range(60), 6)
@@ -208,6 +214,7 @@ def test_nobody_is_told_of_a_group_that_is_not_there(broker: ServedBroker) -> No
     assert listed.groups == []
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_a_stable_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", workers=3, flags=["--durability", "os"]) as broker:
         pids = {one["node_id"]: one["pid"] for one in broker.ready["brokers"]}

@@ -51,6 +51,7 @@ def member_ids(bootstrap: str, group: str) -> list[str]:
     return [member.member_id for member in answer.groups[0].members]
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_a_stable_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", workers=3, flags=["--durability", "os"]) as broker:
         pids = {one["node_id"]: one["pid"] for one in broker.ready["brokers"]}
@@ -84,6 +85,7 @@ def test_a_stable_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> 
                 one.close()
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_a_paused_coordinator_is_replaced_and_changes_nothing_when_it_wakes(
     tmp_path: Path,
 ) -> None:

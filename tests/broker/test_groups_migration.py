@@ -140,6 +140,7 @@ def close(readers: list[Reader]) -> None:
         reader.consumer.close()
 
 
+@pytest.mark.usefixtures("own_processes")
 @assignors
 def test_members_change_one_by_one_and_back_while_records_flow(start: Start, assignor: str) -> None:
     broker = start(consumer_groups=QUICK)
@@ -194,6 +195,7 @@ def test_one_may_be_of_each_protocol_and_both_commit(start: Start) -> None:
         assert kind_of(broker.bootstrap) == "consumer"
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_a_mixed_group_survives_the_kill_of_its_coordinator(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", workers=3, flags=["--durability", "os"]) as broker:
         pids = {one["node_id"]: one["pid"] for one in broker.ready["brokers"]}

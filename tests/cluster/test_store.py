@@ -95,7 +95,7 @@ async def test_killed_writers_lose_and_double_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("store:", "store '': not a URL"),
+        ("store:", "store '': neither a folder nor a URL"),
         ("store:nowhere:x", "no backend called 'nowhere'"),
         ("store:memory:x?poll=", "poll='' is no time"),
         ("store:memory:x?poll=0ms", "poll='0ms' is no time"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from rookery.testing.broker import BrokerProcess
@@ -86,6 +87,7 @@ class Writers:
             self.acknowledged.add((message.value(), message.partition(), message.offset()))
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "logs", {"t": [[]] * PARTITIONS})
     flags = ["--log-dir", str(folder)]

@@ -156,7 +156,7 @@ sources = st.lists(
 
 
 @given(sources=sources, reading=readings)
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_reading(
     sources: list[tuple[Fetched, list[Row], Codec, int, int, list[tuple[int, bytes]], int]],
     reading: Reading,
@@ -185,7 +185,7 @@ def test_reading(
     some=rows, place=st.integers(0, 2**20), change=st.binary(max_size=9), reading=readings,
     attributes=st.sampled_from([0, 8]),
 )  # fmt: skip
-@settings(max_examples=800, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_reading_many_at_once(
     some: list[Row], place: int, change: bytes, reading: Reading, attributes: int
 ) -> None:

@@ -202,7 +202,7 @@ def test_upserts_replace_rows_of_the_same_key(spec: TableSpec, table: Table) -> 
 Row = tuple[int, str | None, bool, int]
 
 
-@pytest.mark.parametrize("bucket_bytes", [500, 1 << 20])
+@pytest.mark.parametrize("bucket_bytes", [2000, 1 << 20])
 def test_large_upserts_are_done_in_parts(spec: TableSpec, table: Table, bucket_bytes: int) -> None:
     """Against a dictionary: several files a batch, many keys, some of them deleted."""
     upsert = Upsert(("id",), ("at",), "_deleted", bucket_bytes)
