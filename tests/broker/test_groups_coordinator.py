@@ -460,7 +460,7 @@ async def test_a_group_whose_deletion_counts_unnoticed_can_be_committed_to_again
     who = Committer("g", "", -1, None)
     assert await commit(site.coordinator, site.replica, who, [OFFSET]) == [ErrorCode.NONE]
     group = site.replica.state.groups.by_id["g"]
-    # As DeleteGroups does, but its caller was told that the outcome is not known.
+    # As DeleteGroups does, but its caller got an unknown outcome.
     event = GroupDeleted(group_id="g", epoch=group.epoch, version=group.version)
     [outcome] = await site.replica.propose([event])
     assert outcome.error is ErrorCode.NONE

@@ -38,7 +38,7 @@ async def test_a_start_reports_what_it_waits_for(
     stop = Stop()
     serving = asyncio.create_task(serve(settings(), stop, never_ready))
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while "Connection refused" not in caplog.text:  # noqa: ASYNC110 (a log tells nobody)
+        while "Connection refused" not in caplog.text:  # noqa: ASYNC110 (a log has no event)
             await asyncio.sleep(0.01)
     stop.wanted.set()
     assert await asyncio.wait_for(serving, PATIENCE_SECONDS) == OK

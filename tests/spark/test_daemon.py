@@ -67,7 +67,7 @@ def test_a_worker_whose_daemon_has_gone_already_does_not_begin() -> None:
 _WORKER = """
 def main(infile, outfile):
     infile.read()  # until the other side has gone
-    outfile.write(b"rows that nobody waits for")
+    outfile.write(b"rows that no reader awaits")
 """
 
 

@@ -55,7 +55,7 @@ class Membership:
     def __init__(
         self, replica: Replica, clock: Clock, settings: BrokerSettings, reach: Reacher
     ) -> None:
-        """Know of nobody yet; `reach` finds out whether the process of a broker exists."""
+        """Know no broker yet; `reach` finds out whether the process of a broker exists."""
         self._replica = replica
         self._reach = reach
         self._clock = clock

@@ -58,7 +58,7 @@ def decided(partition: Partition) -> int:
 
 
 def filled(partition: Partition, first: int, stop: int, limit: int) -> int:
-    """Return the end of the rows from one on that fit a segment of so many bytes, or are one."""
+    """Return the end of the rows from one on that fit a segment of the given bytes, or are one."""
     sizes, total = partition.sizes, partition.sizes[first]
     bases = partition.base_offsets
     most = bases[first] + MAX_MESSAGES

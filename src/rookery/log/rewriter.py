@@ -177,7 +177,7 @@ class Rewriter:
             self.quarantine.release(("segment", *job.range.owner))
 
     def _row_case(self, one: Range) -> Key:
-        """Return the key of a row, or of its partition if the row lies in no object."""
+        """Return the key of a row, or of its partition if the row has no object."""
         partition = self.replica.state.topics.partition(*one.owner)
         span = partition.span(one.base_offset, one.end_offset) if partition else None
         row = partition.row(span.start) if partition and span else None

@@ -108,7 +108,7 @@ class Manifest:
     rebuilt: Offsets = field(default_factory=dict)
     """Up to where the last rebuild has decoded dead letters again (`deadletters.Marks`)."""
     figures: Figures | None = None
-    """For whoever commits it; None in manifests of earlier releases and in those of rebuilds."""
+    """For the process that commits it; None in manifests of earlier releases and of rebuilds."""
 
     @property
     def reached(self) -> Reached:

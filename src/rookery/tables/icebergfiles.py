@@ -1,4 +1,4 @@
-"""Data files of an Iceberg table, whoever wrote them: which there are, and their rows.
+"""Data files of an Iceberg table, of any writer: which there are, and their rows.
 
 Our files have no ids of columns, and are read by the table's mapping of names. Those of other
 engines have ids. Other engines may also mark rows as deleted, in files beside the data

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
     pipeline = load(Path(args.file))
     checked = Plan.of(pipeline)
-    prove_tables(checked)  # What is wrong is told before Spark has started.
+    prove_tables(checked)  # Report faults before Spark starts.
     spark = _spark(args, pipeline)
     prove_gold(spark, checked)
     progress = _Progress(pipeline, is_json=args.json)
