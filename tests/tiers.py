@@ -63,6 +63,9 @@ PEERS: Final = frozenset(
         "own_spark",
     }
 )
+# With Spark, the source and the sink are tested with every change; most jobs and pipelines run
+# with the peers, since what they add to it is tested without Spark too.
+_SPARK_CORE: Final = ("tests/spark/", "tests/pipeline/test_run.py", "tests/jobs/test_upkeep.py")
 _PEER_CHOICES: Final = frozenset({("make", "Java")})
 FAULTS: Final = frozenset({"victim", "members", "own_victim"})
 FAULT_FOLDERS: Final = ("tests/consumer/hard/", "tests/crash/", "tests/faults/")
@@ -80,6 +83,8 @@ def find_tier(item: pytest.Item) -> Tier:
     if fixtures & FAULTS or item.nodeid.startswith(FAULT_FOLDERS):
         return Tier.FAULTS
     if fixtures & PEERS or len(_groups(item)) > 1 or _is_second_half(item):
+        return Tier.PEERS
+    if fixtures & SERVERS[Group.SPARK] and not item.nodeid.startswith(_SPARK_CORE):
         return Tier.PEERS
     return Tier.TEST
 

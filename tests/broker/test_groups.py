@@ -110,6 +110,7 @@ def test_two_members_share_and_one_takes_over(broker: ServedBroker, strategy: st
         until_shared(one, counts=[8])
 
 
+@pytest.mark.usefixtures("own_victim")
 def test_a_member_that_dies_is_noticed_by_its_session(broker: ServedBroker) -> None:
     create(broker, "t", 2)
     with consumer(broker) as one:

@@ -124,10 +124,10 @@ class ClusterLogContract:
     async def test_racing_writers_get_numbers_of_their_own(self, opened: Opener) -> None:
         logs = [opened() for _ in range(4)]
         acked = await asyncio.gather(
-            *(append_many(log, f"writer {index}", 50) for index, log in enumerate(logs))
+            *(append_many(log, f"writer {index}", 25) for index, log in enumerate(logs))
         )
         expected = {number: data for part in acked for number, data in part.items()}
-        assert sorted(expected) == list(range(1, 201))
+        assert sorted(expected) == list(range(1, 101))
         for log in logs:
             assert dict(await read_all(log)) == expected
 
@@ -155,7 +155,7 @@ class ClusterLogContract:
 
     async def test_the_head_counts_every_finished_append(self, opened: Opener) -> None:
         first, second = opened(), opened()
-        for _ in range(100):
+        for _ in range(40):
             number = await first.append(b"x")
             assert await second.head() == number
             number = await second.append(b"y")
@@ -171,7 +171,7 @@ class ClusterLogContract:
 
     async def test_every_handle_is_woken(self, opened: Opener) -> None:
         logs = [opened() for _ in range(3)]
-        for number in range(1, 20):
+        for number in range(1, 8):
             waiting = [asyncio.create_task(log.wait(number - 1)) for log in logs]
             await asyncio.sleep(0)
             assert await logs[number % 3].append(b"x") == number
@@ -237,7 +237,7 @@ class ClusterLogContract:
 
         async def follow() -> int:
             after = seen = 0
-            while after < 300:
+            while after < 150:
                 await reader.wait(after)
                 try:
                     entries = await reader.read(after, 20)
@@ -251,13 +251,13 @@ class ClusterLogContract:
             return seen
 
         follower, trimming = asyncio.create_task(follow()), asyncio.create_task(trim())
-        assert sorted(await append_many(writer, "a", 300)) == list(range(1, 301))
+        assert sorted(await append_many(writer, "a", 150)) == list(range(1, 151))
         assert await follower > 0
         trimming.cancel()
         await asyncio.gather(trimming, return_exceptions=True)
         # However far it came: what it began can be ended.
-        await trimmer.trim(290)
-        assert await reader.floor() >= 289
+        await trimmer.trim(140)
+        assert await reader.floor() >= 139
 
     async def test_a_floor_never_sinks(self, opened: Opener) -> None:
         log = opened()

@@ -8,6 +8,8 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -71,13 +73,22 @@ def main(infile, outfile):
 """
 
 
-def test_a_worker_without_a_reader_ends_and_prints_nothing(tmp_path: Path) -> None:
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """Make a folder whose sockets have names that the kernel accepts: 107 bytes at most."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def test_a_worker_without_a_reader_ends_and_prints_nothing(
+    tmp_path: Path, short_path: Path
+) -> None:
     (tmp_path / "pyspark_cancelled.py").write_text(_WORKER)
     environ = {
         **os.environ,
         "PYTHONPATH": str(tmp_path),
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(short_path),
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
     }
     daemon = subprocess.Popen(
