@@ -40,7 +40,9 @@ USERS = {"alice": "alice-secret", "admin": "admin-secret"}
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaServer]:
     """One server with a PLAINTEXT listener."""
-    with KafkaServer() as server:
+    # Many tests write records of years ago, which Kafka would delete every five minutes.
+    properties = {"log.retention.check.interval.ms": str(24 * 3600 * 1000)}
+    with KafkaServer(KafkaSettings(properties=properties)) as server:
         yield server
 
 

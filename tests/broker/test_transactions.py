@@ -131,7 +131,7 @@ def test_what_is_read_and_what_is_written_move_together(served: ServedBroker, to
     source, group = f"{topic}-source", f"{topic}-group"
     create(served, source, 2)
     plain = Producer({"bootstrap.servers": served.bootstrap})
-    values = [f"v{number}" for number in range(20)]
+    values = [f"v{number}" for number in range(10)]
     send(plain, source, *values)
     is_bad = True
     copied = 0

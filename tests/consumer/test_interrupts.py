@@ -8,7 +8,7 @@ import sys
 from rookery.testing.kafkalogs import NOON, Logs, rows
 
 WITHIN = 120
-ROWS = 2000
+ROWS = 600
 
 # Sends a process an interrupt every millisecond, about. It is a process itself, since a
 # thread would do it only while the other one waits.
