@@ -85,8 +85,11 @@ def test_a_run_that_is_killed_goes_on(log: Log, tmp_path: Path, capsys: Any) -> 
     values[13] = values[77] = b"{broken"
     log.write("birds", [Message(value) for value in values])
     path = declared(tmp_path, log)
-    assert main(["pipeline", "plan", str(path), "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    planned = subprocess.run(
+        command("plan", str(path), "--json"), capture_output=True, timeout=600, check=False
+    )
+    assert planned.returncode == 0, planned.stderr.decode()
+    plan = json.loads(planned.stdout)
     assert plan["waiting records"] == {"birds-0": RECORDS // 2, "birds-1": RECORDS // 2}
 
     _killed_after_batches(path, tmp_path / ".rookery/birds/batches")
