@@ -203,20 +203,28 @@ def _text(*, flag: bool) -> str:
     return "true" if flag else "false"
 
 
+def _check_values(
+    kind: str, keys: Mapping[str, ConfigKey], values: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Check each setting of a topic or group by itself."""
+    checked: dict[str, str] = {}
+    for name, value in values.items():
+        key = keys.get(name)
+        if key is None:
+            raise invalid(f"Unknown {kind} config name: {name}")
+        if value is None:
+            raise invalid(f"Null value not supported for {kind} configs: {name}")
+        checked[name] = _check_value(name, key, value)
+    return checked
+
+
 def check_topic(values: Mapping[str, str | None]) -> dict[str, str]:
     """Check a topic's settings, all together; return them.
 
     Raises:
         ApiError: INVALID_CONFIG, with the name and what is wrong.
     """
-    checked: dict[str, str] = {}
-    for name, value in values.items():
-        key = TOPIC_KEYS.get(name)
-        if key is None:
-            raise invalid(f"Unknown topic config name: {name}")
-        if value is None:
-            raise invalid(f"Null value not supported for topic configs: {name}")
-        checked[name] = _check_value(name, key, value)
+    checked = _check_values("topic", TOPIC_KEYS, values)
     _check_together(checked)
     return checked
 
@@ -247,14 +255,7 @@ def check_group(values: Mapping[str, str | None], settings: BrokerSettings) -> d
     Raises:
         ApiError: INVALID_CONFIG, with the name and what is wrong.
     """
-    checked: dict[str, str] = {}
-    for name, value in values.items():
-        key = GROUP_KEYS.get(name)
-        if key is None:
-            raise invalid(f"Unknown group config name: {name}")
-        if value is None:
-            raise invalid(f"Null value not supported for group configs: {name}")
-        checked[name] = _check_value(name, key, value)
+    checked = _check_values("group", GROUP_KEYS, values)
     session_ms, heartbeat_ms = (
         int(group_synonyms(GROUP_KEYS[name], checked, settings)[0].value or "")
         for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")

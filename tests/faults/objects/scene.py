@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from time import sleep
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from rookery.broker.settings import BrokerSettings
 from rookery.log.settings import RewriteSettings
@@ -21,8 +21,6 @@ from rookery.testing.wait import wait_until
 from tests.crash.load import Load
 
 _names = count(1)
-_PATIENCE: Final = 60.0
-_LOOK_SECONDS: Final = 0.05
 
 T = TypeVar("T")
 
