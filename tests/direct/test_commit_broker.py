@@ -19,11 +19,17 @@ from tests.direct.logs import Cluster, Sent, create, read_all, send
 from tests.direct.sinking import faults, rows, stage, write
 
 
-def consume(bootstrap: str, count: int, partitions: int = 1) -> list[tuple[int, int, bytes]]:
-    """Read from the beginning with librdkafka: partition, offset and value."""
+def consume(
+    bootstrap: str, count: int, partitions: int = 1, wait_ms: int = 500
+) -> list[tuple[int, int, bytes]]:
+    """Read from the beginning with librdkafka: partition, offset and value.
+
+    librdkafka has one fetch in flight per broker. A fetch that was sent before the beginning of
+    another partition was known keeps that partition waiting for `wait_ms`.
+    """
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False,
-         "fetch.wait.max.ms": 60_000, "check.crcs": True}
+         "fetch.wait.max.ms": wait_ms, "check.crcs": True}
     )  # fmt: skip
     try:
         places = [TopicPartition("t", index, OFFSET_BEGINNING) for index in range(partitions)]
@@ -56,7 +62,7 @@ def test_a_waiting_consumer_gets_a_commit_at_once(
         send(broker, "t", [Sent(b"first")])
         # It has read all there is, and its fetch waits at the broker for a minute.
         with ThreadPoolExecutor() as pool:
-            reading = pool.submit(consume, broker.bootstrap, 101)
+            reading = pool.submit(consume, broker.bootstrap, 101, wait_ms=59_000)
 
             async def commit_rows() -> None:
                 async with DirectLog.open(cluster.place) as log:
