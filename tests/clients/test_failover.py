@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic, sleep
 from typing import Protocol
 
 import pytest
@@ -18,6 +17,7 @@ from rookery.testing.broker import BrokerProcess
 from rookery.testing.java import TOOLS, Java
 from rookery.testing.probe import brokers_seen
 from rookery.testing.process import Process
+from rookery.testing.wait import wait_until
 from tests.clients.peers import new_topic
 
 WORKERS = 3
@@ -151,17 +151,21 @@ def ordeal(cluster: BrokerProcess, topic: str, numbers: Numbers) -> None:
 
 
 def _wait_for(numbers: Numbers, count: int) -> None:
-    deadline = monotonic() + PATIENCE
-    while (got := len(numbers.read())) < count:
-        assert monotonic() < deadline, f"the consumer has got {got} of {count}"
-        sleep(0.05)
+    wait_until(
+        lambda: len(numbers.read()),
+        f"the consumer gets {count} records",
+        accepts=lambda got: got >= count,
+        seconds=PATIENCE,
+    )
 
 
 def _wait_for_all(ports: list[int]) -> None:
-    deadline = monotonic() + PATIENCE
-    while any(len(brokers_seen(port)) != WORKERS for port in ports):
-        assert monotonic() < deadline, "not all brokers came back"
-        sleep(0.05)
+    wait_until(
+        lambda: {port: len(brokers_seen(port)) for port in ports},
+        "all brokers come back",
+        accepts=lambda seen: set(seen.values()) == {WORKERS},
+        seconds=PATIENCE,
+    )
 
 
 @pytest.mark.timeout(120)

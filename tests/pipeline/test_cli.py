@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from rookery.cli.actions.pipeline import ended_by_signals
 from rookery.cli.main import main
 from rookery.pipeline.load import load
 from rookery.pipeline.run import Pace
+from rookery.testing.wait import wait_until
 from tests.pipeline.logs import Log, Message
 from tests.tables.independent import rows_of
 
@@ -68,11 +68,12 @@ def _killed_after_batches(path: Path, manifests: Path) -> None:
     running = subprocess.Popen(
         command("run", str(path), *FLAGS), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    deadline = monotonic() + 300
-    while len(list(manifests.glob("*.json"))) < 3:
-        assert running.poll() is None, "it ended by itself"
-        assert monotonic() < deadline
-        sleep(0.01)
+    wait_until(
+        lambda: len(list(manifests.glob("*.json"))) >= 3 or running.poll() is not None,
+        "three batches",
+        seconds=300,
+    )
+    assert running.poll() is None, "it ended by itself"
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
     assert len(list(manifests.glob("*.json"))) < RECORDS // 40
@@ -85,11 +86,7 @@ def test_a_run_that_is_killed_goes_on(log: Log, tmp_path: Path, capsys: Any) -> 
     values[13] = values[77] = b"{broken"
     log.write("birds", [Message(value) for value in values])
     path = declared(tmp_path, log)
-    planned = subprocess.run(
-        command("plan", str(path), "--json"), capture_output=True, timeout=600, check=False
-    )
-    assert planned.returncode == 0, planned.stderr.decode()
-    plan = json.loads(planned.stdout)
+    plan = json.loads(_plan(path, "--json"))
     assert plan["waiting records"] == {"birds-0": RECORDS // 2, "birds-1": RECORDS // 2}
 
     _killed_after_batches(path, tmp_path / ".rookery/birds/batches")
@@ -120,11 +117,10 @@ def test_a_run_ends_after_its_batch_when_it_is_told_to(log: Log, tmp_path: Path)
     with subprocess.Popen(
         command("run", str(path), *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
-        deadline = monotonic() + 300
-        while not told.exists():
-            assert running.poll() is None, "it ended by itself"
-            assert monotonic() < deadline
-            sleep(0.01)
+        wait_until(
+            lambda: told.exists() or running.poll() is not None, "the first batch", seconds=300
+        )
+        assert running.poll() is None, "it ended by itself"
         running.send_signal(signal.SIGTERM)
         answer, words = running.communicate(timeout=300)
     assert running.returncode == 0, words.decode()
@@ -153,8 +149,7 @@ def _ask_for_the_rest(path: Path, folder: Path, capsys: Any) -> None:
     assert "rows, silver: " in told
     assert "records not read then: 0\n" in told
     assert told.endswith(f"written: {page}\n")
-    assert main(["pipeline", "plan", str(path)]) == 0
-    assert f"gold: parquet {folder / 'gold'}" in capsys.readouterr().out
+    assert f"gold: parquet {folder / 'gold'}" in _plan(path)
     assert main(["pipeline", "upkeep", str(path), "--json"]) == 0
     done = json.loads(capsys.readouterr().out)
     assert done[str(folder / "silver")]["files_compacted"] > 0
@@ -165,6 +160,15 @@ def _ask_for_the_rest(path: Path, folder: Path, capsys: Any) -> None:
         "CREATE MATERIALIZED VIEW total AS"
         in (folder / "project/transformations/total.sql").read_text()
     )
+
+
+def _plan(path: Path, *flags: str) -> str:
+    """Plan in a process of its own: the Spark of this one may run with other settings."""
+    planned = subprocess.run(
+        command("plan", str(path), *flags), capture_output=True, text=True, timeout=600, check=False
+    )
+    assert planned.returncode == 0, planned.stderr
+    return planned.stdout
 
 
 def _digest(data: object) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from threading import enumerate as enumerate_threads
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from rookery.pipeline.spec import Pipeline
 from rookery.pipeline.upkeep import keep_up
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName
+from rookery.testing.wait import wait_until
 from tests.pipeline.localrows import LocalRows, bird, raw
 from tests.tables.independent import rows_of
 
@@ -301,10 +302,11 @@ def test_a_task_that_fails_leaves_no_thread_waiting(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         engine.run(rows(0, 5))
     assert engine.manifests.last() is None
-    deadline = monotonic() + 60
-    while any("_run" in thread.name for thread in enumerate_threads()):
-        assert monotonic() < deadline
-        sleep(0.01)
+    wait_until(
+        lambda: [thread.name for thread in enumerate_threads() if "_run" in thread.name],
+        "the other sinks end",
+        accepts=operator.not_,
+    )
     (tmp_path / "second/data").unlink()
     engine.run(rows(0, 5))
     assert ids(pipeline) == ids(pipeline, 3) == list(range(5))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 from pyspark.sql import SparkSession
@@ -23,6 +21,7 @@ from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.run import Pace, run_pipeline
 from rookery.pipeline.spec import Pipeline
 from rookery.testing.brokers import Host
+from rookery.testing.wait import wait_until
 from tests.pipeline.logs import Log, Message
 from tests.tables.independent import rows_of
 
@@ -132,10 +131,10 @@ def test_a_pipeline_goes_on_until_it_is_stopped(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run_pipeline, spark, pipeline, pace, told.append)
         for round_ in range(1, 4):
-            _wait(partial(_has, told, 10 * round_, running))
+            wait_until(partial(_has, told, 10 * round_, running), seconds=200)
             assert not running.done(), running.result()
             log.write("birds", birds(10 * round_, 10))
-        _wait(partial(_has, told, 40, running))
+        wait_until(partial(_has, told, 40, running), seconds=200)
         pace.end.set()
         running.result(timeout=120)
 
@@ -187,10 +186,3 @@ def test_damage_is_told_as_what_it_is(spark: SparkSession, log: Log, tmp_path: P
 
 def _has(told: list[BatchMetrics], rows: int, running: Future[Engine]) -> bool:
     return sum(one.rows["bronze"] for one in told) >= rows or running.done()
-
-
-def _wait(is_so: Callable[[], bool]) -> None:
-    deadline = monotonic() + 200
-    while not is_so():
-        assert monotonic() < deadline
-        sleep(0.05)
