@@ -1,10 +1,11 @@
-"""Avro against fastavro; the kernel against its twin; damaged bytes against both."""
+"""Avro by the compiled kernel and by fastavro, which stands in for it; damaged bytes."""
 
 from __future__ import annotations
 
 import io
 import json
 import random
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -15,8 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.decode import _avro, _avro_twin, avroschema
-from rookery.decode.avrocolumns import Translation
+from rookery.decode import _avro, avrocolumns, avrofallback, avroschema
+from rookery.decode.avrocolumns import KernelTranslation, open_translation
+from rookery.decode.avrofallback import FastavroTranslation
+from rookery.decode.avroplan import plan
 from rookery.decode.port import Decoded
 from rookery.decode.rows import to_list
 from rookery.errors import ConfigError
@@ -44,14 +47,27 @@ def written(schema: Any, *values: Any) -> list[bytes]:
     return found
 
 
-def both(writer: Any, reader: Any, values: list[bytes]) -> Decoded:
-    """Decode by the compiled kernel and by its twin, which must agree in everything."""
+def by_kernel(writer: Any, reader: Any, values: list[bytes]) -> Decoded:
     types = avroschema.parse(json.dumps(writer)), avroschema.parse(json.dumps(reader))
-    compiled = Translation(*types, kernel=_avro.Program).run(column(*values))
-    twin = Translation(*types, kernel=_avro_twin.Program).run(column(*values))
-    compiled.values.validate(full=True)
-    assert compiled.bad == twin.bad
-    assert compiled.values.equals(twin.values) or str(compiled.values) == str(twin.values)
+    found = KernelTranslation(plan(*types), _avro.Program).run(column(*values))
+    found.values.validate(full=True)
+    return found
+
+
+def by_fastavro(writer: Any, reader: Any, values: list[bytes]) -> Decoded:
+    types = avroschema.parse(json.dumps(writer)), avroschema.parse(json.dumps(reader))
+    return FastavroTranslation(plan(*types)).run(column(*values))
+
+
+def both(writer: Any, reader: Any, values: list[bytes]) -> Decoded:
+    """Decode by both; what the kernel can read, fastavro reads as well and as the same."""
+    compiled, other = by_kernel(writer, reader, values), by_fastavro(writer, reader, values)
+    damaged = reasons(compiled)
+    assert reasons(other).keys() <= damaged.keys()
+    whole = pa.array([row for row in range(len(values)) if row not in damaged], pa.int64())
+    one, two = compiled.values.take(whole), other.values.take(whole)
+    assert one.type == two.type
+    assert one.equals(two) or str(one) == str(two)
     return compiled
 
 
@@ -152,8 +168,57 @@ def test_damaged_values_never_raise_and_leave_others_whole(
 )  # fmt: skip
 def test_bad_values_have_reasons(schema: Any, data: bytes, reason: str) -> None:
     whole = record(("v", schema))
-    found = both(whole, whole, [data])
+    found = by_kernel(whole, whole, [data])
     assert reason in found.bad[0].reason
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "reason"),
+    [
+        ("long", b"", "ends too early"),
+        ("int", zigzag(2**31), "longer than it may be"),
+        ("string", zigzag(2**62), "ends too early"),
+        ("string", b"\x02\xff", "not UTF-8"),
+        ("boolean", b"\x02", "neither 0 nor 1"),
+        ("int", b"\x02\x02", "left over"),
+        (["null", "int"], b"\x04", "branch does not exist"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02", "symbol is not known"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 2}, b"\x02\x64", "does not fit"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, zigzag(2**62), "does not fit"),
+    ],
+)
+def test_bad_values_have_reasons_without_the_kernel(schema: Any, data: bytes, reason: str) -> None:
+    whole = record(("v", schema))
+    found = by_fastavro(whole, whole, [data])
+    assert found.values.to_pylist() == [None]
+    assert reason in found.bad[0].reason
+
+
+def test_fastavro_stands_in_for_a_missing_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(avrocolumns, "_module", avrofallback)
+    schema = avroschema.parse(json.dumps(record(("v", "int"))))
+    found = open_translation(schema, schema).run(column(b"\x0e"))
+    assert found.values.to_pylist() == [{"v": 7}]
+
+
+def test_neither_kernel_nor_fastavro_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(avrocolumns, "_module", avrofallback)
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(ConfigError, match=r"install rookery\[decode\]"):
+        opened("avro", schema='"int"')
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        record(("v", {"type": "array", "items": "null"})),
+        record(("v", {"type": "map", "values": "int"}), ("next", ["null", "R"])),
+    ],
+)
+def test_what_fastavro_cannot_read_safely_needs_the_kernel(schema: Any) -> None:
+    reader = record() if len(schema["fields"]) > 1 else schema
+    with pytest.raises(ConfigError, match="needs the compiled module"):
+        by_fastavro(schema, reader, [])
 
 
 def test_blocks_with_sizes_are_read() -> None:
@@ -269,9 +334,9 @@ def test_types_that_hold_themselves_are_refused_as_columns_but_can_be_skipped() 
     with pytest.raises(ConfigError, match="'R' holds itself"):
         opened("avro", schema=json.dumps(LINKED))
     data = written(LINKED, {"x": 1, "next": {"x": 2, "next": None}})
-    assert both(LINKED, record(("x", "int")), data).values.to_pylist() == [{"x": 1}]
+    assert by_kernel(LINKED, record(("x", "int")), data).values.to_pylist() == [{"x": 1}]
     endless = b"\x02" * 100_000
-    assert "nested too deeply" in both(LINKED, record(("x", "int")), [endless]).bad[0].reason
+    assert "nested too deeply" in by_kernel(LINKED, record(("x", "int")), [endless]).bad[0].reason
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ _USERS_OF_NATIVE = (
     "rookery.records.columns",
     "rookery.records.sieve",
     "rookery.records.murmur",
-    "rookery.decode.avrokernel",
+    "rookery.decode.avrocolumns",
     "rookery.consumer.gather",
 )
 

@@ -1,4 +1,4 @@
-"""The contract of the Avro kernel, kept by `_avro.pyx` and `_avro_twin.py` alike."""
+"""The contract of the Avro kernel."""
 
 from collections.abc import Sequence
 from typing import TypeAlias

@@ -1,32 +1,52 @@
-"""What the Avro kernel built, as Arrow arrays; and a plan with its kernel, ready to run."""
+"""Plans with what runs them: the compiled kernel where it was built, else fastavro."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from rookery.decode import avrokernel
-from rookery.decode.avroplan import Column, plan
+from rookery import native
+from rookery.decode import avrofallback, avrokernel
+from rookery.decode.avroplan import Column, Plan, plan
 from rookery.decode.avroschema import AvroType
 from rookery.decode.port import Array, Decoded, bad_row
 from rookery.decode.rows import nulls
 
+_module: ModuleType = native.load("rookery.decode._avro", "rookery.decode.avrofallback")
 
-class Translation:
+
+class Translation(Protocol):
     """Turns values of one writer's schema into a column of one reader's."""
 
-    def __init__(
-        self, writer: AvroType, reader: AvroType, kernel: type[Any] = avrokernel.Program
-    ) -> None:
-        made = plan(writer, reader)
+    def run(self, column: Array) -> Decoded:
+        """Decode a binary column without nulls."""
+
+
+def open_translation(writer: AvroType, reader: AvroType) -> Translation:
+    """Return what turns values of a writer's schema into a column of a reader's.
+
+    Raises:
+        ConfigError: the reader's schema cannot be used; or there is neither kernel nor fastavro.
+    """
+    made = plan(writer, reader)
+    if _module is avrofallback:
+        return avrofallback.FastavroTranslation(made)
+    return KernelTranslation(made, _module.Program)
+
+
+class KernelTranslation:
+    """Runs a plan by the compiled kernel."""
+
+    def __init__(self, plan: Plan, kernel: type[Any]) -> None:
         builders = [
-            (int(one.kind), one.width, [child.index for child in one.children])
-            for one in made.columns
+            (int(column.kind), column.width, [child.index for child in column.children])
+            for column in plan.columns
         ]
-        self._root = made.root
-        self._program = kernel(builders, made.nodes)
+        self._root = plan.root
+        self._program = kernel(builders, plan.nodes)
 
     def run(self, column: Array) -> Decoded:
         """Decode a binary column without nulls."""

@@ -1,23 +1,9 @@
-"""The loop over Avro values: compiled if it was built, else its Python twin.
-
-    built, faults = Program(builders, nodes).run(data, offsets, first, count)
-
-`_avro.pyi` is the contract of both modules.
-"""
+"""What the numbers mean that the Avro kernel (`_avro.pyx`) takes and returns."""
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
-
-from rookery import native
-
-if TYPE_CHECKING:
-    from rookery.decode import _avro as _module
-else:
-    _module = native.load("rookery.decode._avro", "rookery.decode._avro_twin")
-
-Program = _module.Program
+from typing import Final
 
 
 class Op(IntEnum):

@@ -8,7 +8,7 @@ names them), of which one is set.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -60,6 +60,9 @@ _READS: Final = {
     "string": Op.BYTES,
 }
 
+NodeSpec: TypeAlias = tuple[int, int, int, list[int], list[int], bytes]
+"""A node as the kernel takes it: op, builder, size, children, table, constant (see `_avro.pyi`)."""
+
 
 @dataclass(slots=True, eq=False)
 class Column:
@@ -79,7 +82,7 @@ class Plan:
 
     root: Column
     columns: list[Column]
-    nodes: list[tuple[int, int, int, list[int], list[int], bytes]]
+    nodes: list[NodeSpec]
 
 
 def columns_of(reader: AvroType) -> list[Column]:
@@ -220,7 +223,7 @@ class _Planner:
         if reader.kind == "union":
             return self._read_to_union(writer, reader, out)
         if not _matches(writer, reader):
-            return _Node(Op.FAIL)
+            return self._fail(writer)
         if writer.kind == "record":
             return self._read_record(writer, reader, out)
         if writer.kind in {"array", "map"}:
@@ -233,11 +236,11 @@ class _Planner:
 
     def _read_to_union(self, writer: AvroType, reader: AvroType, out: Column) -> _Node:
         if writer.kind == "null":
-            return _Node(Op.NULL if _has_null(reader) else Op.FAIL, out)
+            return _Node(Op.NULL, out) if _has_null(reader) else self._fail(writer)
         branches = _values(reader)
         at = _chosen(writer, branches)
         if at is None:
-            return _Node(Op.FAIL)
+            return self._fail(writer)
         if len(branches) == 1:
             return self.read(writer, branches[0], out)
         inner = self.read(writer, branches[at], out.children[at])
@@ -276,6 +279,10 @@ class _Planner:
         children = [_Node(Op.BYTES, key), self.read(writer.items, reader.items, value)]
         return _Node(Op.ARRAY, out, children=[_Node(Op.RECORD, inner, children=children)])
 
+    def _fail(self, writer: AvroType) -> _Node:
+        """Make a node for a type that does not fit; its child tells which bytes it has."""
+        return _Node(Op.FAIL, children=[self._skip(writer)])
+
     def _skip(self, writer: AvroType) -> _Node:
         if writer in self._skips:
             return self._skips[writer]
@@ -295,7 +302,7 @@ class _Planner:
             node.children = [entry if is_map else inner]
         return node
 
-    def ordered(self, root: _Node) -> list[tuple[int, int, int, list[int], list[int], bytes]]:
+    def ordered(self, root: _Node) -> list[NodeSpec]:
         """Number the nodes, the root first, and write them as the kernel wants them."""
         numbers, order = {root: 0}, [root]
         for node in order:

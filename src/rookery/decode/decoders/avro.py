@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from rookery.decode import avroschema
-from rookery.decode.avrocolumns import Translation
+from rookery.decode.avrocolumns import Translation, open_translation
 from rookery.decode.avroplan import columns_of
 from rookery.decode.avroschema import AvroType
 from rookery.decode.framing import decode_framed
@@ -20,7 +20,7 @@ class _Avro:
 
     def __init__(self, schema: AvroType) -> None:
         self._type = columns_of(schema)[0].type
-        self._translation = Translation(schema, schema)
+        self._translation = open_translation(schema, schema)
 
     @property
     def type(self) -> pa.DataType:
@@ -55,7 +55,7 @@ class _Registered:
             schema = self._registry.schema(schema_id)
             try:
                 writer = _parsed(schema, self._registry)
-                translation = Translation(writer, self._reader)
+                translation = open_translation(writer, self._reader)
             except ConfigError as error:
                 # Whoever registered it, and named it in a row, is at fault: not our settings.
                 raise UnknownSchema(f"schema {schema_id} cannot be used: {error}") from None
