@@ -5,17 +5,30 @@ Nothing else in the package asks the operating system for the time or for random
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 import sys
 import time
-from typing import NewType, Protocol
+from typing import Final, NewType, Protocol
 
 # Not the module's own: who has seeded that gets his numbers, whatever threads of ours do.
 _CHANCE = random.SystemRandom()
 
 Time = NewType("Time", int)
 """Wall time: milliseconds since 1970-01-01 UTC, as in Kafka's timestamps."""
+
+stopwatch: Final = time.perf_counter
+"""Seconds for a measurement that is only reported. No decision may depend on it."""
+
+
+def loop_seconds() -> float:
+    """Return the time of the running event loop: the clock that its timers and timeouts use.
+
+    A deadline that ends in a timer is computed from it; any other asks its `Clock`. A test moves
+    it by running on a loop of virtual time.
+    """
+    return asyncio.get_running_loop().time()
 
 
 class Clock(Protocol):

@@ -28,7 +28,7 @@ from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.stalls import LOOK_MS, StallWatch
 from rookery.broker.waiting import Waiting
-from rookery.clock import Clock, Random, SystemClock, SystemRandom
+from rookery.clock import Clock, Random, SystemClock, SystemRandom, loop_seconds
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
 from rookery.cluster.state.state import FEATURE_LEVEL, GROUP_RESOURCE, Applied, resource_key
@@ -221,10 +221,9 @@ class Broker:
 
         A client that finds the port closed instead waits before it tries again, up to ten seconds.
         """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _SEND_ON_SECONDS
+        end = loop_seconds() + _SEND_ON_SECONDS
         seen = -1
-        while loop.time() < end and seen != self.services.requests:
+        while loop_seconds() < end and seen != self.services.requests:
             has_clients = any(listener.connections for listener in self.listeners)
             if not has_clients or not self.replica.state.brokers.by_node:
                 return

@@ -19,7 +19,7 @@ from functools import partial
 from rookery.broker import logs
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage import Storage
-from rookery.clock import SystemClock, SystemRandom
+from rookery.clock import SystemClock, SystemRandom, loop_seconds
 from rookery.cluster.events.brokers import BrokerBeat, BrokerLeft, ProcessRegistered
 from rookery.cluster.replica import Replica
 from rookery.errors import Error, Unavailable
@@ -140,9 +140,9 @@ async def _rest(caretaker: Caretaker, stop: asyncio.Event, seconds: float) -> bo
 
     The log is looked at in between: a restart would have to read all that no snapshot covers.
     """
-    until = asyncio.get_running_loop().time() + seconds
+    until = loop_seconds() + seconds
     while not stop.is_set() and not await _is_behind(caretaker):
-        left = until - asyncio.get_running_loop().time()
+        left = until - loop_seconds()
         if left <= 0:
             break
         with suppress(TimeoutError):

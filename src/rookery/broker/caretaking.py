@@ -20,6 +20,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from rookery.broker.settings import BrokerSettings
+from rookery.clock import loop_seconds
 from rookery.errors import Error
 
 log = logging.getLogger(__name__)
@@ -147,10 +148,10 @@ class Caretaking:
             await process.stdin.drain()
         listening = asyncio.create_task(self._listen(process.stdout, process.stdin))
         try:
-            self._heard = self._now()
+            self._heard = loop_seconds()
             while not listening.done() and self._is_wanted():
                 await asyncio.wait([listening], timeout=_LOOK_SECONDS)
-                if self._now() - self._heard > _SILENCE_SECONDS:
+                if loop_seconds() - self._heard > _SILENCE_SECONDS:
                     log.error("the caretaker has said nothing for %.0f s", _SILENCE_SECONDS)
                     break
             await self._dismiss()
@@ -162,7 +163,7 @@ class Caretaking:
         confirmed = 0
         while line := await reports.readline():
             self.take(json.loads(line))
-            self._heard = self._now()
+            self._heard = loop_seconds()
             snapshot = int(self.report["snapshot"])
             if snapshot > confirmed and await self._is_confirmed(snapshot):
                 confirmed = snapshot
@@ -176,9 +177,6 @@ class Caretaking:
         except Error as error:
             log.warning("snapshot %d cannot be read back now: %s", snapshot, error)
             return False
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
 
     async def _dismiss(self) -> None:
         """Let the child end in order, or kill it."""

@@ -7,10 +7,10 @@ and a walk over the error codes of the answer, whose places are known from the m
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any, Final
 
 from rookery import metrics
+from rookery.clock import stopwatch
 from rookery.errors import ErrorCode
 from rookery.wire.message import Api, Message
 from rookery.wire.table import element_class, shape_of
@@ -46,12 +46,12 @@ class Meter:
     def start() -> float:
         """Count a request in; return what `finish` wants to know."""
         IN_FLIGHT.value += 1
-        return perf_counter()
+        return stopwatch()
 
     def finish(self, started: float, answer: Message | None) -> None:
         """Count a request out, with the errors that it is answered with."""
         IN_FLIGHT.value -= 1
-        self._observe(perf_counter() - started)
+        self._observe(stopwatch() - started)
         if answer is not None:
             self._visit(answer, self._note)
 

@@ -28,6 +28,7 @@ from typing import Any, Final
 from rookery.broker import logs
 from rookery.broker.serve import FAILED, OK, Served, Stop, check_folder, serve
 from rookery.broker.settings import BrokerSettings
+from rookery.clock import loop_seconds
 from rookery.errors import ConfigError, Error
 from rookery.model.address import Address, parse_address
 from rookery.net.loop import run
@@ -147,9 +148,8 @@ class Workers:
 
     async def _keep(self, worker: _Worker, stop: Stop) -> None:
         """Run a worker again and again."""
-        loop = asyncio.get_running_loop()
         while not stop.wanted.is_set():
-            began = loop.time()
+            began = loop_seconds()
             code = await self._live(worker, stop)
             if stop.wanted.is_set():
                 self._code = self._code or (FAILED if code else OK)
@@ -159,7 +159,7 @@ class Workers:
                 self._code = code if code in {FAILED, BAD_SETTING} else FAILED
                 stop.wanted.set()
                 return
-            if loop.time() - began > _HEALTHY_SECONDS:
+            if loop_seconds() - began > _HEALTHY_SECONDS:
                 worker.pause = _FIRST_PAUSE
             log.error(
                 "worker %d died and is restarted in %.1f s",

@@ -16,11 +16,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from time import perf_counter
 from typing import Final
 
 from rookery import metrics
-from rookery.clock import Clock
+from rookery.clock import Clock, stopwatch
 from rookery.cluster.entry import (
     Entry,
     Writer,
@@ -418,7 +417,7 @@ class Replica:
         """Append until the entry is known to be in the log, then apply up to it."""
         attempt = 0
         while True:
-            started = perf_counter()
+            started = stopwatch()
             try:
                 number = await self._log.append(data)
             except Unavailable as error:
@@ -428,7 +427,7 @@ class Replica:
                 if await self._is_settled(entry):
                     return
                 continue
-            APPEND_SECONDS.observe(perf_counter() - started)
+            APPEND_SECONDS.observe(stopwatch() - started)
             self.trouble = ""
             self._outage.end()
             self.log_bytes += len(data)

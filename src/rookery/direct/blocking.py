@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from queue import SimpleQueue
-from time import perf_counter
 from typing import Any, Final, Generic, TypeVar
 
+from rookery.clock import SystemClock
 from rookery.direct.log import DirectLog
 from rookery.direct.place import Place
 from rookery.net.loop import loop_factory
@@ -237,9 +237,10 @@ class Kept(Generic[T]):
     def _finish_all(self) -> None:
         if self._pid != os.getpid():
             return
-        end = perf_counter() + _LAST_SECONDS
+        clock = SystemClock()
+        end = clock.monotonic_ms() + _LAST_SECONDS * 1000
         for thread in [self._finish(one) for one in self._made.values()]:
-            thread.join(max(end - perf_counter(), 0))
+            thread.join(max(end - clock.monotonic_ms(), 0) / 1000)
 
 
 def _at_end(work: Callable[[], None]) -> None:

@@ -6,10 +6,10 @@ is another partition's, and what comes behind a segment lies in another object.
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from typing import Final, Protocol
 
+from rookery.clock import loop_seconds
 from rookery.cluster.state.partition import Partition, Row
 from rookery.formats.keys import is_stored
 from rookery.log.runs import body
@@ -85,7 +85,7 @@ class Ahead:
         Else the first of them would have all the room, and the others wait for every block.
         """
         objects, active = self._objects, self._active
-        now = asyncio.get_running_loop().time()
+        now = loop_seconds()
         active[id(partition)] = now
         active.move_to_end(id(partition))
         while next(iter(active.values())) < now - _ACTIVE_S:

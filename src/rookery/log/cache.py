@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+from rookery.clock import loop_seconds
 from rookery.errors import ConfigError, Corrupt
 from rookery.formats.keys import is_stored, journal_name, object_key
 from rookery.log.queues import Block, Key, TwoQueues
@@ -158,7 +159,7 @@ class BlockCache:
             if not self._has_room():
                 return
             self.ahead += 1
-            self._unasked[key] = asyncio.get_running_loop().time()
+            self._unasked[key] = loop_seconds()
             self._start(key, 0)
 
     def drop(self, object_id: int, position: int, size: int) -> None:
@@ -278,7 +279,7 @@ class BlockCache:
         """Whether one more block of the store may be read ahead."""
         unasked = self._unasked
         if len(unasked) >= self._max_unasked:
-            old = asyncio.get_running_loop().time() - _ABANDONED_S
+            old = loop_seconds() - _ABANDONED_S
             for key, since in list(unasked.items()):
                 if since < old or (key not in self._blocks and key not in self._loads):
                     del unasked[key]

@@ -16,10 +16,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
-from time import perf_counter
 from typing import Any, Final
 
 from rookery import metrics
+from rookery.clock import loop_seconds, stopwatch
 from rookery.cluster.entry import MAX_EVENTS, Entry
 from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.replica import Replica
@@ -128,11 +128,11 @@ class Writer:
             size = sum(work.size for work in works)
             self.flushed_bytes += size
             FLUSH_BYTES.observe(size)
-            works[0].started = perf_counter()
+            works[0].started = stopwatch()
             if size <= self._settings.inline_bytes and not self._writes:
                 self._commit(works, object_id=0, position=0)
             else:
-                self._last_write = self._loop.time()
+                self._last_write = loop_seconds()
                 write = _Write(works)
                 self._writes.append(write)
                 write.task = self._loop.create_task(self._write(write))
@@ -147,7 +147,7 @@ class Writer:
             return False
         if not self._writes or self._pending_bytes >= settings.flush_bytes:
             return True
-        rest = self._last_write + settings.interval_ms / 1000 - self._loop.time()
+        rest = self._last_write + settings.interval_ms / 1000 - loop_seconds()
         if rest <= 0:
             return True
         if self._timer is None:
@@ -215,7 +215,7 @@ class Writer:
 
     def _committed(self, works: list[_Work], object_id: int, done: asyncio.Future[Any]) -> None:
         self._commits -= 1
-        FLUSH_SECONDS.observe(perf_counter() - works[0].started)
+        FLUSH_SECONDS.observe(stopwatch() - works[0].started)
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
             self._medium.doubt(object_id)

@@ -14,6 +14,8 @@ import logging
 from collections import deque
 from typing import Final, NamedTuple, Protocol
 
+from rookery.clock import loop_seconds
+
 log = logging.getLogger(__name__)
 
 DEFAULT_BYTES: Final = 256 * 1024 * 1024
@@ -118,9 +120,9 @@ class AnswerBudget:
         grown = self.used - self._counted
         if (
             grown * _RECOUNT_SHARE >= self.limit
-            or loop.time() - self._counted_at >= _RECOUNT_SECONDS
+            or loop_seconds() - self._counted_at >= _RECOUNT_SECONDS
         ):
-            self._count(loop.time())
+            self._count(loop_seconds())
         if self.used > self.limit and self._timer is None:
             self._timer = loop.call_later(_LOOK_SECONDS, self._look)
 
@@ -132,9 +134,9 @@ class AnswerBudget:
         """See who reads, cut off who does not, and let in who waits."""
         loop = asyncio.get_running_loop()
         self._timer = None
-        self._count(loop.time())
+        self._count(loop_seconds())
         if self.used > self.limit:
-            self._cut_off(loop.time())
+            self._cut_off(loop_seconds())
         else:
             self._marks.clear()
         self._wake()

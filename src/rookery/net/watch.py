@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rookery.clock import loop_seconds
+
 
 class Wait(NamedTuple):
     """What a connection waits for at present."""
@@ -37,12 +39,12 @@ class Watch:
         self._expire = expire
         self._step = step_ms / 1000
         self._loop = asyncio.get_running_loop()
-        self._since = self._loop.time()
+        self._since = loop_seconds()
         self._timer: asyncio.TimerHandle | None = None
 
     def touch(self) -> None:
         """Begin a new wait."""
-        self._since = self._loop.time()
+        self._since = loop_seconds()
 
     def begin(self) -> None:
         """Begin a new wait, and to watch."""
@@ -67,7 +69,7 @@ class Watch:
         self._expire = _ignore
 
     def _look(self) -> None:
-        now = self._loop.time()
+        now = loop_seconds()
         next_look = now + self._step
         wait = self._present()
         if wait is not None:

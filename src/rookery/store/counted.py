@@ -5,9 +5,9 @@ from __future__ import annotations
 from builtins import list as List  # noqa: N812 (the port has a method of that name)
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Final, TypeVar
 
+from rookery.clock import stopwatch
 from rookery.errors import Error
 from rookery.store.meter import (
     COST_DOLLARS,
@@ -128,7 +128,7 @@ class CountedStore:
 
     async def _count(self, kind: str, key: str, request: Awaitable[T]) -> T:
         REQUESTS.labels(kind).inc()
-        began = perf_counter()
+        began = stopwatch()
         try:
             with self._calls.call(f"{kind} {key!r}"):
                 return await request
@@ -136,4 +136,4 @@ class CountedStore:
             ERRORS.labels(kind, type(error).__name__).inc()
             raise
         finally:
-            REQUEST_SECONDS.labels(kind).observe(perf_counter() - began)
+            REQUEST_SECONDS.labels(kind).observe(stopwatch() - began)

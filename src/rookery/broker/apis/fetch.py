@@ -23,6 +23,7 @@ from rookery.broker.looking import Look, Wanted
 from rookery.broker.registry import handles
 from rookery.broker.sessions import Session, Sessions, Watched
 from rookery.broker.waiting import FetchWait, Waiting
+from rookery.clock import loop_seconds
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.log.rereads import SureReader
 from rookery.log.traffic import READ
@@ -133,14 +134,14 @@ class _Fetch:
 
     def _may_wait(self, found: Look) -> bool:
         """Whether a fetch that has waited already must go on waiting."""
-        is_late = asyncio.get_running_loop().time() >= self.deadline
+        is_late = loop_seconds() >= self.deadline
         return self._is_too_little(found) and not is_late
 
     def _park(self, found: Look) -> None:
         """Wait until enough is there."""
         loop = asyncio.get_running_loop()
         if self.deadline < 0:
-            self.deadline = loop.time() + self.request.max_wait_ms / 1000
+            self.deadline = loop_seconds() + self.request.max_wait_ms / 1000
             self.future: Future = loop.create_future()
             self.undo = self.call.connection.when_lost(self._lost)
         self.session.follow(found.sightings)
@@ -150,7 +151,7 @@ class _Fetch:
             self.call.services.waiting,
             self.session,
             missing,
-            self.deadline - loop.time(),
+            self.deadline - loop_seconds(),
             self._wake,
         )
 

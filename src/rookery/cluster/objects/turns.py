@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from rookery.clock import Random
+from rookery.clock import Random, loop_seconds
 
 # A rest in round trips: one for a loser's answer and its look at who won, one for its next try.
 _REST: Final = 2.0
@@ -33,7 +33,6 @@ class Turns:
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._loop = asyncio.get_running_loop()
         self._round_trip = 0.0
         self._next_at = 0.0
         self._in_a_row = 0
@@ -49,7 +48,7 @@ class Turns:
 
     def won(self, number: int) -> None:
         """Note that this writer has written an entry."""
-        now = self._loop.time()
+        now = loop_seconds()
         # Whoever came later than it might have has rested already.
         has_rested = now - self._next_at > 2 * self._round_trip
         self._in_a_row = 1 if has_rested else self._in_a_row + 1
@@ -58,14 +57,14 @@ class Turns:
     @contextmanager
     def timed(self) -> Iterator[None]:
         """Learn from a create that is answered how long a round trip takes."""
-        began = self._loop.time()
+        began = loop_seconds()
         yield
-        seconds = min(self._loop.time() - began, _LONGEST)
+        seconds = min(loop_seconds() - began, _LONGEST)
         self._round_trip += (seconds - self._round_trip) / (4 if self._round_trip else 1)
 
     async def wait(self) -> None:
         """Return when the rest is over; at once if there is none."""
-        left = self._next_at - self._loop.time()
+        left = self._next_at - loop_seconds()
         if left > 0:
             await asyncio.sleep(left)
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from rookery.clock import loop_seconds
 from rookery.errors import Unavailable
 
 SLOWEST: Final = 10
@@ -31,7 +32,7 @@ class Waiters:
         self._loop = asyncio.get_running_loop()
         self._futures: dict[asyncio.Future[int], int] = {}
         self._poller: asyncio.Task[None] | None = None
-        self._grown_at = self._loop.time()
+        self._grown_at = loop_seconds()
         self._looked_at = float("-inf")
         self._moved = asyncio.Event()
 
@@ -48,7 +49,7 @@ class Waiters:
 
     def wake(self, head: int) -> None:
         """Tell those who wait for it that the log has grown."""
-        self._grown_at = self._loop.time()
+        self._grown_at = loop_seconds()
         self._moved.set()
         for future, after in self._futures.items():
             if after < head and not future.done():
@@ -56,7 +57,7 @@ class Waiters:
 
     def looked(self) -> None:
         """Note that someone has just looked: the next look can wait."""
-        self._looked_at = self._loop.time()
+        self._looked_at = loop_seconds()
 
     def fail(self, error: Exception) -> None:
         """Tell all who wait that it is no use."""
@@ -79,8 +80,8 @@ class Waiters:
                 failing_since = None
             except Unavailable as error:
                 self.looked()
-                failing_since = failing_since or self._loop.time()
-                if self._loop.time() - failing_since >= self._patience:
+                failing_since = failing_since or loop_seconds()
+                if loop_seconds() - failing_since >= self._patience:
                     self.fail(error)
                     return
             except Exception as error:  # noqa: BLE001 (a task's root: whoever waits shall see it)
@@ -89,7 +90,7 @@ class Waiters:
 
     async def _pause(self) -> None:
         """Wait until the next look is due; an entry that is met meanwhile makes that sooner."""
-        while (left := self._looked_at + self._interval() - self._loop.time()) > 0:
+        while (left := self._looked_at + self._interval() - loop_seconds()) > 0:
             self._moved.clear()
             try:
                 async with asyncio.timeout(left):
@@ -98,6 +99,6 @@ class Waiters:
                 return
 
     def _interval(self) -> float:
-        quiet = self._loop.time() - self._grown_at
+        quiet = loop_seconds() - self._grown_at
         wanted = max(self._poll_seconds, quiet / _QUIET_SHARE)
         return min(wanted, self._poll_seconds * SLOWEST)

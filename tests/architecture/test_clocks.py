@@ -1,0 +1,100 @@
+"""Time comes from `rookery.clock`: lint bans `time.time`, this finds the ways that lint cannot see.
+
+`loop.time()` is a method call, and `perf_counter` is allowed for measurements alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rookery
+
+SOURCE = Path(rookery.__file__).parent
+READINGS = frozenset(
+    f"{name}{unit}"
+    for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+    for unit in ("", "_ns")
+)
+ALLOWED = {
+    "clock.py": "the one place",
+    "testing/": "tests may measure real time",
+    "cli/": "commands print how long their work took",
+    "net/upstream.py": "becomes a state table with a passed-in clock",
+    "net/http": "becomes h11",
+}
+"""Where time is read directly, by the beginning of the path; and why."""
+METERS = ("/meter.py", "cluster/replica.py", "log/writer.py", "store/counted.py")
+"""Modules that feed a metric with durations, by the end of the path."""
+SIGNS = ("from time import", "import time", ".time(")
+"""A module without any of these is not worth parsing."""
+
+
+def readings(text: str) -> Iterator[tuple[int, str]]:
+    """Find where a module reads a clock of the system or of an event loop."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            for name in READINGS.intersection(alias.name for alias in node.names):
+                yield node.lineno, f"from time import {name}"
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "time":
+            if node.attr in READINGS:
+                yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.Call) and not node.args and is_loop_time(node.func):
+            yield node.lineno, ast.unparse(node)
+
+
+def is_loop_time(function: ast.expr) -> bool:
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr == "time"
+        and "loop" in ast.unparse(function.value).lower()
+    )
+
+
+def modules() -> Iterator[tuple[str, str]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield str(path.relative_to(SOURCE)), path.read_text("utf-8")
+
+
+def test_only_the_clock_module_reads_clocks() -> None:
+    direct = [
+        f"{name}:{line} {reading}"
+        for name, text in modules()
+        if not name.startswith(tuple(ALLOWED)) and any(sign in text for sign in SIGNS)
+        for line, reading in readings(text)
+    ]
+
+    assert direct == []
+
+
+def test_only_meters_use_the_stopwatch() -> None:
+    users = {
+        name for name, text in modules() if "import stopwatch" in text or ", stopwatch" in text
+    }
+
+    assert {name for name in users if not name.endswith(METERS)} == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "asyncio.get_running_loop().time()",
+        "loop.time()",
+        "self._loop.time()",
+        "time.perf_counter()",
+        "time.monotonic_ns()",
+        "from time import perf_counter",
+    ],
+)
+def test_reading_is_found(line: str) -> None:
+    assert [reading for _, reading in readings(f"if True:\n    {line}\n")] == [
+        line.removesuffix("()") if line.startswith("time.") else line
+    ]
+
+
+@pytest.mark.parametrize("line", ["moment.time()", "time.sleep(1)", "loop.call_later(1, work)"])
+def test_anything_else_is_not(line: str) -> None:
+    assert list(readings(line)) == []
