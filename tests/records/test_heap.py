@@ -32,3 +32,19 @@ def _faults(tune: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries are left alone")
 def test_large_blocks_are_used_again() -> None:
     assert _faults("heap.keep()") < _faults("") / 10
+
+
+@pytest.mark.parametrize(("tune", "calls"), [("", []), ("heap.keep()", [0])])
+def test_only_a_process_of_ours_gives_memory_back(tune: str, calls: list[int]) -> None:
+    program = (
+        "from rookery.records import heap\n"
+        f"{tune}\n"
+        "calls = []\n"
+        "heap._of_the_library = lambda _: calls.append\n"
+        "heap.give_back()\n"
+        "print(calls)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(calls)

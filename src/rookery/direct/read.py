@@ -31,7 +31,6 @@ from rookery.log.payloads import EntryReader
 from rookery.log.refine import Refined, refine
 from rookery.log.runs import body
 from rookery.records import batch as batches
-from rookery.records import heap
 from rookery.records.batch import BatchHeader
 from rookery.records.columns import decode
 from rookery.records.kernel import Buffer
@@ -81,8 +80,6 @@ class RangeReader:
         Raises:
             ConfigError, Unavailable: as `Handles`.
         """
-        # Each load is as large as the last one: the system would clear new pages for every one.
-        heap.keep(2 * _LOAD_BYTES)
         self._place = place
         self._thread = LoopThread("rookery-read")
         # Only what hints tell: what the segments are called that are read.
