@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import ProtocolError
+from rookery.wire import frame
 from rookery.wire.frame import CHUNK_BYTES, Chunks, Frame, Splitter, renumbered
 
 LIMIT = 1_000_000
@@ -227,3 +228,12 @@ def test_a_smaller_frame_does_not_take_much_larger_memory() -> None:
     chunks.give_large(bytearray(1_000_000))
     assert chunks.take_large(20_000) is None
     assert chunks.take_large(900_000) is not None
+
+
+def test_memory_is_not_used_again_where_references_cannot_be_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(frame, "_CAN_COUNT", False)
+    chunks = Chunks()
+    chunks.give_large(bytearray(1_000_000))
+    assert chunks.take_large(900_000) is None

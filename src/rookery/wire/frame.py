@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import struct
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from sys import getrefcount
+from sys import getrefcount, implementation
+from sysconfig import get_config_var
 from typing import Final, NewType, TypeAlias
 
 from rookery.errors import ProtocolError
@@ -63,6 +64,8 @@ def _references(memories: list[Memory], number: int) -> int:
 
 # The count for memory that nothing but the list refers to.
 _UNSEEN: Final = _references([bytearray()], 0)
+# Without the GIL, counts are split among threads and late; other interpreters have none.
+_CAN_COUNT: Final = implementation.name == "cpython" and not get_config_var("Py_GIL_DISABLED")
 
 
 class Chunks:
@@ -76,7 +79,7 @@ class Chunks:
         self._kept = kept
         self._large: list[Memory] = []
         self._large_bytes = 0
-        self._large_limit = large_bytes
+        self._large_limit = large_bytes if _CAN_COUNT else 0
 
     def take(self) -> memoryview:
         """Hand out a chunk for one splitter's own use."""
