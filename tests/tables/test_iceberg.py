@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyiceberg
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -195,3 +196,17 @@ def test_a_commit_that_lost_a_race_is_not_repeated_blindly(
 def loaded(folder: Path) -> IcebergHandle:
     catalog = load_catalog("rookery", type="sql", uri=f"sqlite:///{folder / 'catalog.db'}")
     return catalog.load_table("default.birds")
+
+
+def test_a_pyiceberg_of_another_version_commits_without_our_memory_of_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = TableSpec("iceberg", str(tmp_path / "birds"), "birds")
+    monkeypatch.setattr(pyiceberg, "__version__", "0.99.0")
+    table = open_table(spec)
+    add(table, 0)
+    add(table, 1)
+
+    assert rows_of(spec) == [(0,), (1,)]
+    assert [line for line in caplog.messages if "pyiceberg 0.99.0 is not known" in line] != []
+    assert len(caplog.messages) == 1
