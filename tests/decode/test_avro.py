@@ -194,6 +194,15 @@ def test_bad_values_have_reasons_without_the_kernel(schema: Any, data: bytes, re
     assert reason in found.bad[0].reason
 
 
+def test_a_skipped_type_that_is_used_often_costs_little() -> None:
+    inner: Any = "int"
+    for level in range(40):
+        name = f"L{level}"
+        inner = record(("a", inner), ("b", inner if level == 0 else f"L{level - 1}"), name=name)
+    writer = record(("v", "int"), ("w", ["null", inner]))
+    assert both(writer, record(("v", "int")), [b"\x0e\x00"]).values.to_pylist() == [{"v": 7}]
+
+
 def test_fastavro_stands_in_for_a_missing_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avrocolumns, "_module", avrofallback)
     schema = avroschema.parse(json.dumps(record(("v", "int"))))
@@ -213,6 +222,8 @@ def test_neither_kernel_nor_fastavro_is_a_config_error(monkeypatch: pytest.Monke
     [
         record(("v", {"type": "array", "items": "null"})),
         record(("v", {"type": "map", "values": "int"}), ("next", ["null", "R"])),
+        record(("v", "int"), ("w", {"type": "array", "items": "R"})),
+        record(("v", "int"), ("w", {"type": "array", "items": record(("n", "N"), name="N")})),
     ],
 )
 def test_what_fastavro_cannot_read_safely_needs_the_kernel(schema: Any) -> None:

@@ -41,7 +41,6 @@ _PLAIN: Final[dict[int, Any]] = {
 _CUT_OFF, _BAD_VARINT, _BAD_BRANCH, _BAD_SYMBOL, _BAD_BOOLEAN = 1, 2, 4, 5, 6
 _BAD_TEXT, _OUT_OF_RANGE, _UNRESOLVED, _TRAILING = 7, 8, 12, 13
 
-
 _Place: TypeAlias = Callable[[Any], Any]
 
 
@@ -62,6 +61,8 @@ class FastavroTranslation:
         self._columns, self._nodes = plan.columns, plan.nodes
         self._schemas = _Schemas(plan.nodes)
         self._read = self._schemas.reader(0)
+        # By node, since one that is skipped may be the child of many.
+        self._placers: dict[int, _Place] = {}
         self._place = self._placer(0)
 
     def run(self, column: Array) -> Decoded:
@@ -85,7 +86,12 @@ class FastavroTranslation:
         return next(filter(None, map(self._target, children)), None)
 
     def _placer(self, at: int) -> _Place:
-        """Make what turns a node's value, as fastavro reads it, into the column's."""
+        """Return what turns a node's value, as fastavro reads it, into the column's."""
+        if at not in self._placers:
+            self._placers[at] = self._new_placer(at)
+        return self._placers[at]
+
+    def _new_placer(self, at: int) -> _Place:
         op, _, size, children, table, constant = self._nodes[at]
         column = self._target(at)
         if op == Op.RECORD:
@@ -130,11 +136,14 @@ class _Schemas:
 
     def __init__(self, nodes: list[NodeSpec]) -> None:
         self._nodes = nodes
+        self._names: Iterator[str] = iter(())
+        self._records: dict[int, str] = {}
 
     def reader(self, at: int) -> Callable[[bytes], Any]:
         """Return what reads the bytes of a node."""
-        fastavro, names = _fastavro(), (f"T{number}" for number in count())
-        schema = fastavro.parse_schema(self._of(at, names, ()))
+        fastavro = _fastavro()
+        self._names, self._records = (f"T{number}" for number in count()), {}
+        schema = fastavro.parse_schema(self._of(at, ()))
 
         def read(data: bytes) -> Any:
             stream = io.BytesIO(data)
@@ -150,7 +159,7 @@ class _Schemas:
 
         return read
 
-    def _of(self, at: int, names: Iterator[str], above: tuple[int, ...]) -> Any:
+    def _of(self, at: int, above: tuple[int, ...]) -> Any:
         op, _, size, children, _, _ = self._nodes[at]
         if at in above:
             raise ConfigError("Avro schema: a type that holds itself" + _NEEDS_KERNEL)
@@ -158,19 +167,29 @@ class _Schemas:
         if op in _PLAIN:
             return _PLAIN[op]
         if op in {Op.FIXED, Op.BOOLEAN}:
-            return {"type": "fixed", "name": next(names), "size": 1 if op == Op.BOOLEAN else size}
+            size = 1 if op == Op.BOOLEAN else size
+            return {"type": "fixed", "name": next(self._names), "size": size}
         if op == Op.UNION:
-            inner = [self._of(child, names, below) for child in children]
-            return [_record(names, [(f"{_BRANCH}{i}", kind)]) for i, kind in enumerate(inner)]
+            inner = [self._of(child, below) for child in children]
+            return [self._record([(f"{_BRANCH}{i}", kind)]) for i, kind in enumerate(inner)]
         if op == Op.RECORD:
-            written = [child for child in children if _is_written(self._nodes[child])]
-            fields = [(f"f{i}", self._of(child, names, below)) for i, child in enumerate(written)]
-            return _record(names, fields)
+            return self._records.get(at) or self._of_record(at, below)
         if op == Op.ARRAY:
+            items = self._of(children[0], below)
             if self._is_empty(children[0]):
                 raise ConfigError("Avro schema: an array of items without bytes" + _NEEDS_KERNEL)
-            return {"type": "array", "items": self._of(children[0], names, below)}
-        return self._of(children[0], names, below)
+            return {"type": "array", "items": items}
+        return self._of(children[0], below)
+
+    def _of_record(self, at: int, below: tuple[int, ...]) -> dict[str, Any]:
+        written = [child for child in self._nodes[at][3] if _is_written(self._nodes[child])]
+        made = self._record([(f"f{i}", self._of(child, below)) for i, child in enumerate(written)])
+        self._records[at] = made["name"]
+        return made
+
+    def _record(self, fields: list[tuple[str, Any]]) -> dict[str, Any]:
+        listed = [{"name": name, "type": kind} for name, kind in fields]
+        return {"type": "record", "name": next(self._names), "fields": listed}
 
     def _is_empty(self, at: int) -> bool:
         """Whether values take no bytes: an array may then claim any number of them."""
@@ -192,11 +211,6 @@ def _fastavro() -> Any:
             " for it, is not installed; install rookery[decode]"
         ) from None
     return fastavro
-
-
-def _record(names: Iterator[str], fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    listed = [{"name": name, "type": kind} for name, kind in fields]
-    return {"type": "record", "name": next(names), "fields": listed}
 
 
 def _is_written(node: NodeSpec) -> bool:
