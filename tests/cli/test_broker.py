@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rookery.broker.logs import KeyValues
 from rookery.broker.serve import Served
 from rookery.cli import main as cli
 from rookery.cli.broker import _tell
@@ -129,19 +126,3 @@ def test_the_greeting_for_scripts_is_one_line(capsys: pytest.CaptureFixture[str]
     line = capsys.readouterr().out
     assert line.count("\n") == 1
     assert json.loads(line)["bootstrap"] == "127.0.0.1:9093"
-
-
-def test_log_lines_are_pairs_that_can_be_parted_again() -> None:
-    stream = io.StringIO()
-    logger = logging.getLogger("rookery.broker.test")
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(KeyValues(worker=2))
-    logger.addHandler(handler)
-
-    logger.warning('said "no"\nand left', extra={"topic": "a b", "error": 5})
-
-    logger.removeHandler(handler)
-    line = stream.getvalue()
-    assert line.count("\n") == 1
-    assert "level=warning logger=broker.test worker=2 " in line
-    assert r'msg="said \"no\"\nand left" topic="a b" error=5' in line

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from rookery.broker import memory
 from rookery.broker.call import Services
 from rookery.broker.caretaking import Caretaking
 from rookery.broker.chores import Chores
@@ -44,6 +43,7 @@ from rookery.model.uuid import uuid_text
 from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
 from rookery.net.listener import Listener, ListenerSettings
+from rookery.service import memory
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from rookery.broker import logs
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage import Storage
 from rookery.clock import SystemClock, SystemRandom, loop_seconds
@@ -30,6 +29,7 @@ from rookery.log.uploads import Numbers
 from rookery.net.loop import run
 from rookery.outage import Outage
 from rookery.records import heap
+from rookery.service import logs
 
 log = logging.getLogger("rookery.broker.caretaker")  # also where it runs as __main__
 

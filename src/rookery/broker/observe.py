@@ -12,7 +12,6 @@ from typing import Final
 from rookery import metrics
 from rookery.broker.broker import Broker
 from rookery.broker.groups.lag import GroupLag
-from rookery.broker.processmetrics import process_numbers
 from rookery.clock import SystemClock
 from rookery.errors import Error
 from rookery.log import traffic
@@ -21,6 +20,7 @@ from rookery.model.address import parse_address
 from rookery.net.http import Checks, HttpServer, Routes, health_route, metrics_route
 from rookery.net.httpsession import HttpSettings
 from rookery.net.httptext import Request, Response
+from rookery.service.processmetrics import process_numbers
 from rookery.store.counted import cost_of
 
 MAX_LAG: Final = 1_000

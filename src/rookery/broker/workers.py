@@ -25,13 +25,13 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from rookery.broker import logs
 from rookery.broker.serve import FAILED, OK, Served, Stop, check_folder, serve
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import loop_seconds
 from rookery.errors import ConfigError, Error
 from rookery.model.address import Address, parse_address
 from rookery.net.loop import run
+from rookery.service import logs
 
 log = logging.getLogger("rookery.broker.workers")  # also where it runs as __main__
 

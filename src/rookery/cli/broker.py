@@ -81,8 +81,8 @@ def _print_config(loaded: Loaded[BrokerSettings], *, as_json: bool) -> int:
 
 def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
     # Heavy, and not wanted for `rookery --help`.
-    from rookery.broker import logs  # noqa: PLC0415
     from rookery.net.loop import run as run_loop  # noqa: PLC0415
+    from rookery.service import logs  # noqa: PLC0415
 
     logs.set_up(settings.log_level)
     return run_loop((_serve_one if settings.workers == 1 else _serve_several)(settings, as_json))

@@ -10,7 +10,7 @@ import pytest
 # In a process of its own: in one that has run other tests, freed memory is taken again first.
 _SCRIPT = """
 import asyncio
-from rookery.broker.memory import Memory, resident_bytes
+from rookery.service.memory import Memory, resident_bytes
 
 async def main():
     memory, mebibyte = Memory(), 1024 * 1024
