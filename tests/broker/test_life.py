@@ -200,7 +200,7 @@ async def test_an_expired_broker_comes_back_though_the_log_fails_it(
 async def kill(broker: Broker) -> None:
     """End a broker as kill -9 does: its locks are released, and the cluster hears nothing."""
     stopped.add(id(broker))
-    await broker.chores.stop()
+    await broker.periodic_tasks.stop()
     await asyncio.gather(*(listener.stop(grace_ms=0) for listener in broker.listeners))
     await broker.replica.close()
     broker.node_lock.close()

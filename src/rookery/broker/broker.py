@@ -11,7 +11,6 @@ from typing import Final
 
 from rookery.broker.call import Services
 from rookery.broker.caretaking import Caretaking
-from rookery.broker.chores import Chores
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.coordinator import Coordinator
@@ -44,6 +43,7 @@ from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
 from rookery.net.listener import Listener, ListenerSettings
 from rookery.service import memory
+from rookery.service.periodic import PeriodicTasks
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Broker:
         self._reading = self.storage.reading(settings, self.replica, self.tail)
         self.cache = self._reading.cache
         self.waiting = Waiting()
-        self.chores = Chores()
+        self.periodic_tasks = PeriodicTasks()
         self.membership = Membership(
             self.replica, self._clock, settings, lambda other: reach_broker(self.node_lock, other)
         )
@@ -150,7 +150,7 @@ class Broker:
         await self._join(node_id)
         await self.storage.begin(self.replica)
         await self._survey()
-        self._begin_chores()
+        self._start_tasks()
 
     def waits_for(self) -> str:
         """Return what a start that has not ended waits for."""
@@ -183,7 +183,7 @@ class Broker:
         grace_ms = self.settings.drain_timeout_ms
         end_ms = self._clock.monotonic_ms() + grace_ms
         caretaking = asyncio.create_task(self.caretaking.stop())
-        await self.chores.stop()
+        await self.periodic_tasks.stop()
         await self.stalls.stop()
         if self._rejoining is not None:
             self._rejoining.cancel()
@@ -365,22 +365,22 @@ class Broker:
             self.lost_records = await survey.run()
         survey.remember()
 
-    def _begin_chores(self) -> None:
-        settings, chores = self.settings, self.chores
-        chores.every(settings.beat_interval_ms, "beat", self.membership.beat)
+    def _start_tasks(self) -> None:
+        settings, tasks = self.settings, self.periodic_tasks
+        tasks.every(settings.beat_interval_ms, "beat", self.membership.beat)
         look_ms = min(settings.beat_interval_ms, MEMBERS_MS)
-        chores.every(look_ms, "looking for the dead", self.membership.look)
-        chores.every(LOOK_MS, "looking for what is stuck", self.stalls.look)
-        chores.every(1000, "upkeep of what this broker writes", self._look_after)
+        tasks.every(look_ms, "looking for the dead", self.membership.look)
+        tasks.every(LOOK_MS, "looking for what is stuck", self.stalls.look)
+        tasks.every(1000, "upkeep of what this broker writes", self._look_after)
         if not settings.read_only:
-            chores.every(1000, "ending transactions that take too long", self.overdue.look)
-            chores.every(1000, "forgetting transactional ids", self.overdue.forget)
+            tasks.every(1000, "ending transactions that take too long", self.overdue.look)
+            tasks.every(1000, "forgetting transactional ids", self.overdue.forget)
             claims = GroupClaims(self.groups, self.replica, self._clock)
-            chores.every(_CLAIMS_INTERVAL_MS, "claiming of groups", claims.run)
+            tasks.every(_CLAIMS_INTERVAL_MS, "claiming of groups", claims.run)
         if not settings.read_only and self.storage.expires_offsets:
-            chores.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self.offset_retention.run)
-        chores.every(memory.INTERVAL_MS, "giving memory back", memory.Memory().tidy)
-        self.storage.employ(chores, self.replica, self._clock)
+            tasks.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self.offset_retention.run)
+        tasks.every(memory.INTERVAL_MS, "giving memory back", memory.Memory().tidy)
+        self.storage.employ(tasks, self.replica, self._clock)
         if not self.storage.has_caretaker:
             return
         if settings.caretaker == "process":
@@ -389,7 +389,7 @@ class Broker:
             self.caretaker = self.storage.caretaker(
                 settings, self.replica, self._clock, self._next_id
             )
-            chores.every(settings.upkeep_interval_ms, "upkeep of the log", self._round)
+            tasks.every(settings.upkeep_interval_ms, "upkeep of the log", self._round)
 
     def _group_configs(self, group_id: str) -> Mapping[str, str]:
         return self.replica.state.broker_configs.get(resource_key(GROUP_RESOURCE, group_id), {})

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from rookery.broker import configs
-from rookery.broker.chores import Chores
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage import Reading
 from rookery.clock import Clock, SystemClock, SystemRandom
@@ -30,6 +29,7 @@ from rookery.logdir.serving.replica import DirectoryReplica
 from rookery.logdir.serving.retention import describe
 from rookery.logdir.serving.service import DirectoryService, Options
 from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from rookery.service.periodic import PeriodicTasks
 from rookery.store.pending import PendingCalls
 from rookery.wire.messages.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
 from rookery.wire.messages.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
@@ -192,7 +192,7 @@ class DirectoryStorage:
         for event in self.service.unfinished():
             await replica.propose([event])
 
-    def employ(self, chores: Chores, replica: Replica, clock: Clock) -> None:
+    def employ(self, tasks: PeriodicTasks, replica: Replica, clock: Clock) -> None:
         """Have checkpoints written and old segments deleted, now and then."""
         if self.service.is_read_only:
             return
@@ -210,8 +210,8 @@ class DirectoryStorage:
                 await replica.propose([one.event])
             await retention.expire_producers(self._settings.producer_expiration_ms)
 
-        chores.every(_CHECKPOINT_MS, "checkpoints of the directory", checkpoint)
-        chores.every(self._settings.upkeep_interval_ms, "retention of segments", retain)
+        tasks.every(_CHECKPOINT_MS, "checkpoints of the directory", checkpoint)
+        tasks.every(self._settings.upkeep_interval_ms, "retention of segments", retain)
 
     async def close(self) -> None:
         """Leave the directory as Kafka does when it is stopped in order."""

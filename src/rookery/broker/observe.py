@@ -241,7 +241,7 @@ def _numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]
         (_WAITING, lambda: len(broker.waiting)),
         (_TOPICS, lambda: len(replica.state.topics.by_name)),
         (_BROKERS, lambda: len(replica.state.brokers.by_node)),
-        (_FAILING, lambda: len(broker.chores.failing)),
+        (_FAILING, lambda: len(broker.periodic_tasks.failing)),
         (_TAIL_HITS, lambda: tail.hits),
         (_TAIL_MISSES, lambda: tail.misses),
         (_TAIL_BYTES, lambda: tail.used),

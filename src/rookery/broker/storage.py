@@ -15,7 +15,6 @@ from tempfile import gettempdir
 from typing import Final, NamedTuple
 
 from rookery.broker import configs
-from rookery.broker.chores import Chores
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES
@@ -43,6 +42,7 @@ from rookery.log.survey import BOOT_ID
 from rookery.log.sweeper import Sweeper
 from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers, Uploads
+from rookery.service.periodic import PeriodicTasks
 from rookery.store.open import name_of
 from rookery.store.pending import PendingCalls
 from rookery.store.probe import probe
@@ -128,7 +128,7 @@ class Storage(Handles):
     async def begin(self, replica: Replica) -> None:
         """Do nothing more when the broker has joined."""
 
-    def employ(self, chores: Chores, replica: Replica, clock: Clock) -> None:
+    def employ(self, tasks: PeriodicTasks, replica: Replica, clock: Clock) -> None:
         """Have nothing done beside what every broker does."""
 
     async def shorten_next_start(self, replica: Replica) -> None:

@@ -133,7 +133,7 @@ def test_a_list_yields_by_time_and_decodes_each_group_once(tmp_path: Path) -> No
     async def end(turns: asyncio.Task[None]) -> None:
         turns.cancel()
 
-    # Without chores: they would claim the groups meanwhile.
+    # Without periodic tasks: they would claim the groups meanwhile.
     with ServedBroker(tmp_path, BrokerSettings(durability="os", read_only=True)) as served:
         turns = served.do(prepare(served.broker))
         answers = [ask(served.bootstrap, LIST_GROUPS, 5, ListGroupsRequest()) for _ in range(2)]

@@ -1,7 +1,6 @@
-"""What a broker does beside answering clients, each in its own rhythm: one task for all.
+"""Periodic tasks of a process, each with its own interval.
 
-A chore that fails is logged and tried again the next time; one that would harm is not possible,
-since everything it decides goes through the cluster log.
+A task that fails is logged and runs again at its next turn. Its failure is kept until it succeeds.
 """
 
 from __future__ import annotations
@@ -16,33 +15,33 @@ from rookery.outage import Outage
 log = logging.getLogger(__name__)
 
 
-class Chores:
-    """Runs functions again and again."""
+class PeriodicTasks:
+    """Runs functions at fixed intervals, one asyncio task for each."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
         self.failing: dict[str, str] = {}
-        """Why a chore failed the last time, by its name."""
+        """Why a task failed at its last turn, by its name."""
 
-    def every(self, interval_ms: int, name: str, chore: Callable[[], Awaitable[object]]) -> None:
-        """Run a chore in so many milliseconds, and so on."""
-        self._tasks.append(asyncio.create_task(self._repeat(interval_ms, name, chore)))
+    def every(self, interval_ms: int, name: str, run: Callable[[], Awaitable[object]]) -> None:
+        """Run a function at this interval; the first time after one interval."""
+        self._tasks.append(asyncio.create_task(self._repeat(interval_ms, name, run)))
 
     async def stop(self) -> None:
-        """Run nothing any more."""
+        """Cancel all tasks and wait until they have ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _repeat(
-        self, interval_ms: int, name: str, chore: Callable[[], Awaitable[object]]
+        self, interval_ms: int, name: str, run: Callable[[], Awaitable[object]]
     ) -> None:
         outage = Outage(log, name)
         while True:
             await asyncio.sleep(interval_ms / 1000)
             try:
-                await chore()
-            except Exception as error:  # noqa: BLE001 (it is tried again, whatever it was)
+                await run()
+            except Exception as error:  # noqa: BLE001 (it runs again, whatever the error was)
                 outage.fail(error)
                 self.failing[name] = str(error) if isinstance(error, Error) else repr(error)
             else:
