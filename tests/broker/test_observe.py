@@ -1,4 +1,4 @@
-"""What a broker says of its health, and which errors it counts."""
+"""What a broker says of its health and of its traffic."""
 
 from __future__ import annotations
 
@@ -13,22 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rookery.broker import observe
 from rookery.broker.broker import Broker
-from rookery.broker.meter import ERRORS, IN_FLIGHT, SECONDS, Meter
 from rookery.broker.observe import Observer
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import SystemClock
-from rookery.errors import ErrorCode, Unavailable
+from rookery.errors import Unavailable
 from rookery.log.traffic import Traffic
 from rookery.metrics import Registry
 from rookery.net.httptext import Request
-from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsResponse
-from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataRequestTopic
-from rookery.wire.messages.produce import (
-    PRODUCE,
-    PartitionProduceResponse,
-    ProduceResponse,
-    TopicProduceResponse,
-)
 
 
 @pytest.fixture
@@ -122,55 +113,6 @@ async def test_a_broker_that_failed_is_not_alive(broker: Broker) -> None:
 
     assert Observer(broker).live_checks()["broker"]() == "the replica stopped"
     assert (await problems(broker))["broker"] == "the replica stopped"
-
-
-def test_errors_are_found_wherever_an_answer_has_them() -> None:
-    meter = Meter(PRODUCE)
-    before = ERRORS.labels("Produce", "CORRUPT_MESSAGE").value
-    parts = [
-        PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
-        for index, code in enumerate((ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE))
-    ]
-    topics = [TopicProduceResponse(name=name, partition_responses=parts) for name in "ab"]
-
-    meter.finish(meter.start(), ProduceResponse(responses=topics))
-
-    assert ERRORS.labels("Produce", "CORRUPT_MESSAGE").value == before + 2
-
-
-def test_an_error_of_the_whole_answer_is_found() -> None:
-    meter = Meter(API_VERSIONS)
-    before = ERRORS.labels("ApiVersions", "UNSUPPORTED_VERSION").value
-    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[])
-
-    meter.finish(meter.start(), answer)
-    meter.finish(meter.start(), answer)
-
-    assert ERRORS.labels("ApiVersions", "UNSUPPORTED_VERSION").value == before + 2
-
-
-def test_refusals_of_every_place_are_walked() -> None:
-    meter = Meter(METADATA)
-    before = ERRORS.labels("Metadata", "REQUEST_TIMED_OUT").value
-    topics = [MetadataRequestTopic(name=name) for name in ("a", "b")]
-
-    for request in (MetadataRequest(topics=None), MetadataRequest(topics=topics)):
-        meter.finish(meter.start(), METADATA.refuse(request, ErrorCode.REQUEST_TIMED_OUT))
-
-    # One for each answer, and one for each of the two topics.
-    assert ERRORS.labels("Metadata", "REQUEST_TIMED_OUT").value == before + 4
-
-
-def test_time_and_requests_in_flight_are_counted() -> None:
-    meter, histogram = Meter(PRODUCE), SECONDS.labels("Produce")
-    in_flight, count = IN_FLIGHT.value, histogram.count
-
-    started = meter.start()
-    during = IN_FLIGHT.value
-    meter.finish(started, None)
-
-    assert (during, IN_FLIGHT.value) == (in_flight + 1, in_flight)
-    assert histogram.count == count + 1
 
 
 def test_traffic_of_a_topic_that_is_gone_is_told_no_more() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,10 +11,7 @@ import pytest
 from rookery.broker.broker import Broker
 from rookery.broker.observe import Observer
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.stalls import _SECONDS, _STALLS, StallWatch
-from rookery.errors import Conflict, Unavailable
 from rookery.store.pending import PendingCalls
-from rookery.testing.clock import ManualClock
 from rookery.testing.wait import PATIENCE_SECONDS
 
 
@@ -29,83 +24,6 @@ async def begin(calls: PendingCalls, answer: asyncio.Event) -> asyncio.Task[None
     task = asyncio.create_task(hang(calls, answer))
     await asyncio.sleep(0)
     return task
-
-
-def fail(calls: PendingCalls, clock: ManualClock) -> None:
-    with suppress(Unavailable), calls.call("read 'a'"):
-        clock.advance(4_000)
-        raise Unavailable("no answer in time")
-
-
-async def test_a_call_without_an_answer_is_logged_once_at_its_beginning_and_end(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    clock, answer = ManualClock(), asyncio.Event()
-    calls = PendingCalls("store s3://b", clock)
-    watch = StallWatch({"store": calls}, 5_000)
-    before = _STALLS.labels("store").value
-    task = await begin(calls, answer)
-
-    clock.advance(4_999)
-    await watch.look()
-    assert watch.problem("store") == ""
-    assert not caplog.records
-    for _ in range(3):
-        clock.advance(1_000)
-        await watch.look()
-
-    assert watch.problem("store") == "no answer to create 'a' for 8.0 s"
-    assert _SECONDS.labels("store").value == pytest.approx(7.999)
-    assert _STALLS.labels("store").value == before + 1
-    answer.set()
-    await task
-    await watch.look()
-    assert watch.problem("store") == ""
-    assert _SECONDS.labels("store").value == 0
-    assert [record.message for record in caplog.records] == [
-        "the store s3://b is stuck: no answer to create 'a' for 6.0 s",
-        "the store s3://b answers again, after 8.0 s",
-    ]
-
-
-async def test_calls_that_fail_one_after_the_other_are_one_stall() -> None:
-    clock = ManualClock()
-    calls = PendingCalls("store", clock)
-    for _ in range(3):
-        fail(calls, clock)
-
-    assert str(calls.stall(5_000)) == "no answer to read 'a' for 12.0 s: no answer in time"
-
-
-@pytest.mark.parametrize("refusal", [None, Conflict("it is there")])
-async def test_any_answer_ends_a_series_of_failures(refusal: Exception | None) -> None:
-    clock = ManualClock()
-    calls = PendingCalls("store", clock)
-    fail(calls, clock)
-
-    with suppress(Conflict), calls.call("create 'a'"):
-        if refusal is not None:
-            raise refusal
-
-    assert calls.stall(0) is None
-
-
-async def test_after_failures_without_calls_the_dependency_is_asked() -> None:
-    clock = ManualClock()
-    calls = PendingCalls("store", clock)
-    asked = asyncio.Event()
-
-    async def probe() -> None:
-        with calls.call("size"):
-            asked.set()
-
-    watch = StallWatch({"store": calls}, 1, {"store": probe})
-    fail(calls, clock)
-    await watch.look()
-    await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
-    assert watch.problem("store") == ""
-    await watch.stop()
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from rookery.broker.opening import open_storage
 from rookery.broker.overdue import Overdue
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.stalls import LOOK_MS, StallWatch
 from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random, SystemClock, SystemRandom, loop_seconds
 from rookery.cluster.entry import Entry
@@ -44,8 +43,11 @@ from rookery.net.budget import Budget
 from rookery.net.listener import Listener, ListenerSettings
 from rookery.service import memory
 from rookery.service.periodic import PeriodicTasks
+from rookery.service.stalls import LOOK_MS, StallMetrics, StallWatch
 
 log = logging.getLogger(__name__)
+
+STALLS: Final = StallMetrics("broker")
 
 # How often offsets are looked for that nobody uses (Kafka's offsets.retention.check.interval.ms).
 _OFFSETS_INTERVAL_MS: Final = 600_000
@@ -122,7 +124,8 @@ class Broker:
     def stalls(self) -> StallWatch:
         """What the broker depends on and gets no answer from."""
         probes = {"store": self.storage.ask_store}
-        return StallWatch(self.storage.dependencies, self.settings.stall_timeout_ms, probes)
+        least_ms = self.settings.stall_timeout_ms
+        return StallWatch(self.storage.dependencies, least_ms, STALLS, probes)
 
     async def start(self) -> None:
         """Join the cluster and serve."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rookery.broker.call import Call, Services
-from rookery.broker.meter import Meter
 from rookery.broker.registry import Route, routes
 from rookery.cluster.replica import Fenced
 from rookery.errors import ApiError, Conflict, Corrupt, Error, ErrorCode, ProtocolError, Unavailable
 from rookery.net.connection import Connection
 from rookery.net.request import Answer
+from rookery.service.meter import ApiMeter, RequestMetrics
 from rookery.wire.frame import Frame
 from rookery.wire.header import (
     API_VERSIONS_KEY,
@@ -27,12 +27,14 @@ from rookery.wire.messages.produce import ProduceRequest
 
 log = logging.getLogger(__name__)
 
+REQUESTS: Final = RequestMetrics("broker")
+
 
 class _Served(NamedTuple):
     """An API in one version."""
 
     route: Route
-    meter: Meter
+    meter: ApiMeter
 
 
 class _Work:
@@ -103,7 +105,7 @@ class Dispatcher:
         for key, route in routes().items():
             if key in services.hidden:
                 continue
-            meter = Meter(route.api)
+            meter = ApiMeter(REQUESTS, route.api)
             for version in route.versions:
                 self._served[key, version] = _Served(route, meter)
 

@@ -1,4 +1,4 @@
-"""Reports what a broker depends on and gets no answer from: in the log, metrics and readiness."""
+"""Reports dependencies that do not answer, in the log and in metrics; health asks for them."""
 
 from __future__ import annotations
 
@@ -15,36 +15,50 @@ from rookery.store.pending import PendingCalls
 log = logging.getLogger(__name__)
 
 LOOK_MS: Final = 1_000
-
-_SECONDS: Final = metrics.gauges(
-    "rookery_broker_stalled_seconds",
-    "How long a dependency has not answered a call; 0 while it answers.",
-    ("dependency",),
-)
-_STALLS: Final = metrics.counters(
-    "rookery_broker_stalls_total", "Times that a dependency stopped answering.", ("dependency",)
-)
+"""How often to call `StallWatch.look`."""
 
 Probe = Callable[[], Awaitable[object]]
 
 
+class StallMetrics:
+    """The metrics of dependencies that do not answer."""
+
+    __slots__ = ("seconds", "stalls")
+
+    def __init__(self, server: str, registry: metrics.Registry = metrics.REGISTRY) -> None:
+        """Declare the metrics; their names begin with `rookery_<server>_`."""
+        self.seconds = registry.gauges(
+            f"rookery_{server}_stalled_seconds",
+            "How long a dependency has not answered a call; 0 while it answers.",
+            ("dependency",),
+        )
+        self.stalls = registry.counters(
+            f"rookery_{server}_stalls_total",
+            "Times that a dependency stopped answering.",
+            ("dependency",),
+        )
+
+
 class StallWatch:
-    """Watches the calls to all dependencies of a broker."""
+    """Watches the calls to all dependencies of a process."""
 
     def __init__(
         self,
         dependencies: Mapping[str, PendingCalls],
         least_ms: int,
+        stall_metrics: StallMetrics,
         probes: Mapping[str, Probe] | None = None,
     ) -> None:
-        """Watch nothing yet; `look` does it.
+        """Prepare to watch; `look` checks all dependencies once.
 
         Args:
             dependencies: their calls, by the names that are reported.
             least_ms: a call that waits this long counts as a stall.
+            stall_metrics: where stalls are counted.
             probes: make a small call. One is made after failures if no other call is under way:
                 without clients it would stay unknown that the dependency answers again.
         """
+        self._metrics = stall_metrics
         self._dependencies = dependencies
         self._least_ms = least_ms
         self._probes = probes or {}
@@ -52,18 +66,18 @@ class StallWatch:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def problem(self, name: str) -> str:
-        """Return what is stuck and for how long; empty while the dependency answers."""
+        """Return which call has no answer and for how long; empty while the dependency answers."""
         calls = self._dependencies.get(name)
         return str((calls.stall(self._least_ms) if calls is not None else None) or "")
 
     async def look(self) -> None:
-        """Log each stall once when it begins and once when it ends, and set the metrics."""
+        """Log each stall once when it begins and once when it ends; set the metrics."""
         for name, calls in self._dependencies.items():
             stall = calls.stall(self._least_ms)
-            _SECONDS.labels(name).value = stall.ms / 1000 if stall is not None else 0
+            self._metrics.seconds.labels(name).value = stall.ms / 1000 if stall is not None else 0
             if stall is not None:
                 if name not in self._stalled:
-                    _STALLS.labels(name).inc()
+                    self._metrics.stalls.labels(name).inc()
                     log.warning("the %s is stuck: %s", calls.name, stall)
                 self._stalled[name] = stall.ms
                 self._probe(name, calls)
@@ -71,7 +85,7 @@ class StallWatch:
                 log.info("the %s answers again, after %.1f s", calls.name, lasted_ms / 1000)
 
     async def stop(self) -> None:
-        """End the probes that are under way."""
+        """Cancel the probes that are under way."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
