@@ -12,7 +12,6 @@ import pytest
 from rookery.broker import broker as broker_module
 from rookery.broker import liveness
 from rookery.broker.broker import Broker
-from rookery.broker.serve import give_up
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage import Storage
 from rookery.client import Client, TopicPartition
@@ -73,7 +72,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
             try:
                 await broker.start()
             except BaseException:
-                await give_up(broker, None)
+                await broker.abandon()
                 raise
             stack.push_async_callback(stop, broker)
             client = Client(f"127.0.0.1:{broker.listener.port}")

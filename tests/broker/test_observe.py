@@ -20,6 +20,7 @@ from rookery.errors import Unavailable
 from rookery.log.traffic import Traffic
 from rookery.metrics import Registry
 from rookery.net.httptext import Request
+from rookery.service.health import HealthEndpoints
 
 
 @pytest.fixture
@@ -43,12 +44,12 @@ async def test_a_running_broker_is_ready(broker: Broker) -> None:
 
 
 async def test_a_broker_that_is_still_starting_is_not_ready(broker: Broker) -> None:
-    observer = Observer(broker)
+    endpoints = HealthEndpoints(Observer(broker))
     request = Request("GET", "/health/ready")
 
-    before = await observer.routes()["/health/ready"](request)
-    observer.is_started = True
-    after = await observer.routes()["/health/ready"](request)
+    before = await endpoints.routes()["/health/ready"](request)
+    endpoints.is_started = True
+    after = await endpoints.routes()["/health/ready"](request)
 
     assert before.status == HTTPStatus.SERVICE_UNAVAILABLE
     assert b"the broker is still starting: reading the cluster log, at entry" in before.body
@@ -56,9 +57,9 @@ async def test_a_broker_that_is_still_starting_is_not_ready(broker: Broker) -> N
 
 
 async def test_metrics_of_the_process_are_those_of_this_process(broker: Broker) -> None:
-    observer = Observer(broker)
-    observer.is_started = True
-    body = (await observer.routes()["/metrics"](Request("GET", "/metrics"))).body.decode()
+    endpoints = HealthEndpoints(Observer(broker))
+    endpoints.is_started = True
+    body = (await endpoints.routes()["/metrics"](Request("GET", "/metrics"))).body.decode()
     found = {
         sample.name: sample.value
         for family in text_string_to_metric_families(body)
@@ -134,12 +135,13 @@ def test_traffic_of_a_topic_that_is_gone_is_told_no_more() -> None:
 
 async def test_upkeep_that_fails_is_a_warning_and_the_broker_stays_ready(broker: Broker) -> None:
     observer = Observer(broker)
-    observer.is_started = True
+    endpoints = HealthEndpoints(observer)
+    endpoints.is_started = True
     broker.caretaking.take(
         {"quarantined": 1, "failures": 3, "problems": ["rewrite of topic t: bad"], "snapshot": 0}
     )
 
-    answer = await observer.routes()["/health/ready"](Request("GET", "/health/ready"))
+    answer = await endpoints.routes()["/health/ready"](Request("GET", "/health/ready"))
     await observer.refresh()
 
     assert answer.status == HTTPStatus.OK

@@ -11,9 +11,10 @@ from contextlib import suppress
 import pytest
 
 from rookery.broker import broker as broker_module
-from rookery.broker import serve as serve_module
-from rookery.broker.serve import OK, Served, Stop, serve
+from rookery.broker.serve import BrokerInfo, serve
 from rookery.broker.settings import BrokerSettings
+from rookery.service import process
+from rookery.service.process import OK, StopRequest
 from rookery.testing.ports import free_port
 from rookery.testing.wait import PATIENCE_SECONDS
 
@@ -24,18 +25,18 @@ def settings() -> BrokerSettings:
     return BrokerSettings(store=store, listen="127.0.0.1:0", http_listen="")
 
 
-def never_ready(_: Served) -> None:
+def never_ready(_: BrokerInfo) -> None:
     pytest.fail("there is no store")
 
 
 async def test_a_start_reports_what_it_waits_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(serve_module, "_FIRST_REPORT_SECONDS", 0.1)
-    monkeypatch.setattr(serve_module, "_REPORT_SECONDS", 0.1)
+    monkeypatch.setattr(process, "_FIRST_REPORT_SECONDS", 0.1)
+    monkeypatch.setattr(process, "_REPORT_SECONDS", 0.1)
     monkeypatch.setattr(broker_module, "_WAIT_MS", 1)
     caplog.set_level(logging.INFO)
-    stop = Stop()
+    stop = StopRequest()
     serving = asyncio.create_task(serve(settings(), stop, never_ready))
     async with asyncio.timeout(PATIENCE_SECONDS):
         while "Connection refused" not in caplog.text:  # noqa: ASYNC110 (a log has no event)
@@ -54,10 +55,10 @@ async def test_the_first_signal_ends_a_start(monkeypatch: pytest.MonkeyPatch) ->
         await start(self)
 
     monkeypatch.setattr(broker_module.Broker, "start", begin)
-    serving = asyncio.create_task(serve(settings(), Stop(), never_ready))
+    serving = asyncio.create_task(serve(settings(), StopRequest(), never_ready))
     await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
     assert await asyncio.wait_for(serving, PATIENCE_SECONDS) == OK
-    for one in serve_module.SIGNALS:
+    for number in process.SIGNALS:
         with suppress(ValueError):
-            asyncio.get_running_loop().remove_signal_handler(one)
+            asyncio.get_running_loop().remove_signal_handler(number)

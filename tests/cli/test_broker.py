@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.broker.serve import Served
+from rookery.broker.serve import BrokerInfo
 from rookery.cli import main as cli
 from rookery.cli.broker import _tell
 
@@ -20,8 +20,8 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("ROOKERY_CONFIG", raising=False)
 
 
-def served(node_id: int, http: str = "127.0.0.1:9644") -> Served:
-    return Served(
+def served(node_id: int, http: str = "127.0.0.1:9644") -> BrokerInfo:
+    return BrokerInfo(
         node_id=node_id,
         address=f"127.0.0.1:{9092 + node_id}",
         http=http,

@@ -202,6 +202,13 @@ class Broker:
         await self.storage.close()
         self.node_lock.close()
 
+    async def abandon(self) -> None:
+        """Close what a start that failed or was cancelled has opened."""
+        await asyncio.gather(*(listener.stop(grace_ms=0) for listener in self.listeners))
+        await self.replica.close()
+        await self.cluster_log.close()
+        self.node_lock.close()
+
     async def _hand_over(self) -> None:
         """Commit what is in flight, then leave: the others lead and coordinate from now on."""
         handover = self.services.handover = asyncio.Event()

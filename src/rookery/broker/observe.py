@@ -1,6 +1,6 @@
-"""What a broker tells of itself over HTTP: its numbers, and whether it lives and is ready.
+"""What a broker reports over HTTP: its metrics, and the checks for liveness and readiness.
 
-The parts count in plain attributes; those are copied into the metrics when somebody asks.
+The parts count in plain attributes, which are copied into the metrics when these are read.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from rookery.clock import SystemClock
 from rookery.errors import Error
 from rookery.log import traffic
 from rookery.metrics import Counter, Gauge
-from rookery.model.address import parse_address
-from rookery.net.http import Checks, HttpServer, Routes, health_route, metrics_route
-from rookery.net.httpsession import HttpSettings
-from rookery.net.httptext import Request, Response
+from rookery.net.http import Checks
 from rookery.service.processmetrics import process_numbers
 from rookery.store.counted import cost_of
 
@@ -111,38 +108,21 @@ _PROPOSALS: Final = metrics.gauge(
 
 
 class Observer:
-    """Copies a broker's numbers into the metrics, and says how it is."""
+    """Copies a broker's numbers into the metrics, and checks its health (`HealthSource`)."""
+
+    name = "broker"
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.is_started = False
-        """To be set when the broker has joined the cluster; until then it is not ready."""
         self._unreachable = ""
         self._numbers = _numbers(broker)
         self._lag = GroupLag(
             broker.groups, broker.replica, SystemClock(), broker.settings.group_lag_partitions
         )
 
-    def routes(self) -> Routes:
-        """Return what is served: metrics and health."""
-        tell_metrics, tell_live = metrics_route(), health_route(self.live_checks())
-        tell_ready = health_route(self.ready_checks(), self.warnings())
-        tell_starting = health_route(
-            {"start": lambda: f"the broker is still starting: {self._broker.waits_for()}"}
-        )
-
-        async def metrics_now(request: Request) -> Response:
-            if self.is_started:
-                await self.refresh()
-            return await tell_metrics(request)
-
-        async def ready_now(request: Request) -> Response:
-            if not self.is_started:
-                return await tell_starting(request)
-            await self.probe()
-            return await tell_ready(request)
-
-        return {"/metrics": metrics_now, "/health/live": tell_live, "/health/ready": ready_now}
+    def waits_for(self) -> str:
+        """Return what a start under way waits for."""
+        return self._broker.waits_for()
 
     def live_checks(self) -> Checks:
         """Return the checks that only a restart can mend."""
@@ -215,21 +195,6 @@ class Observer:
         replica = self._broker.replica
         is_member = replica.incarnation in replica.state.brokers.sequences
         return "" if is_member else "the broker was expired and is joining again"
-
-
-async def serve_http(observer: Observer, listen: str) -> HttpServer | None:
-    """Serve metrics and health, if an address is given.
-
-    Raises:
-        ConfigError: the address cannot be listened on.
-    """
-    if not listen:
-        return None
-    address = parse_address(listen, "http_listen", lowest_port=0)
-    settings = HttpSettings(host=address.host, port=address.port)
-    server = HttpServer(observer.routes(), settings)
-    await server.start()
-    return server
 
 
 def _numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]]:

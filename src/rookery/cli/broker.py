@@ -14,7 +14,7 @@ from rookery.cli.command import Subparsers, add_command, print_json
 from rookery.config.flags import add_config_flags, add_flags
 
 if TYPE_CHECKING:
-    from rookery.broker.serve import Served
+    from rookery.broker.serve import BrokerInfo
     from rookery.config.load import Loaded
 
 SECTION = "broker"
@@ -89,44 +89,44 @@ def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
 
 
 async def _serve_one(settings: BrokerSettings, as_json: bool) -> int:  # noqa: FBT001 (of two alike)
-    from rookery.broker.serve import Stop, serve  # noqa: PLC0415
+    from rookery.broker.serve import serve  # noqa: PLC0415
+    from rookery.service.process import StopRequest  # noqa: PLC0415
 
-    stop = Stop()
-    return await serve(settings, stop, lambda served: _tell([served], as_json=as_json))
+    return await serve(settings, StopRequest(), lambda info: _tell([info], as_json=as_json))
 
 
 async def _serve_several(settings: BrokerSettings, as_json: bool) -> int:  # noqa: FBT001
-    from rookery.broker.serve import Stop  # noqa: PLC0415
-    from rookery.broker.workers import Workers  # noqa: PLC0415
+    from rookery.broker.workers import BrokerWorkers  # noqa: PLC0415
+    from rookery.service.process import StopRequest  # noqa: PLC0415
 
-    def ready(served: Sequence[Served]) -> None:
-        _tell(served, workers.bootstrap.text, as_json=as_json)
+    def ready(brokers: Sequence[BrokerInfo]) -> None:
+        _tell(brokers, workers.bootstrap.text, as_json=as_json)
 
-    stop, workers = Stop(), Workers(settings, ready)
+    stop, workers = StopRequest(), BrokerWorkers(settings, ready)
     stop.on_signals()
     return await workers.run(stop)
 
 
-def _tell(served: Sequence[Served], bootstrap: str = "", *, as_json: bool) -> None:
-    """Say that clients may come, and where."""
-    bootstrap = bootstrap or served[0].address
+def _tell(brokers: Sequence[BrokerInfo], bootstrap: str = "", *, as_json: bool) -> None:
+    """Print that clients can connect, and where."""
+    bootstrap = bootstrap or brokers[0].address
     if as_json:
-        brokers = [one.as_json() for one in served]
-        print(json.dumps({"bootstrap": bootstrap, "brokers": brokers}), flush=True)
+        infos = [info.as_json() for info in brokers]
+        print(json.dumps({"bootstrap": bootstrap, "brokers": infos}), flush=True)
         return
-    print("\n".join(_lines(served, bootstrap)), flush=True)
+    print("\n".join(_lines(brokers, bootstrap)), flush=True)
 
 
-def _lines(served: Sequence[Served], bootstrap: str) -> list[str]:
-    first = served[0]
-    http = [f"http://{one.http}" for one in served if one.http]
-    nodes = ", ".join(f"{one.node_id} on {one.address}" for one in served)
+def _lines(brokers: Sequence[BrokerInfo], bootstrap: str) -> list[str]:
+    first = brokers[0]
+    http = [f"http://{info.http}" for info in brokers if info.http]
+    nodes = ", ".join(f"{info.node_id} on {info.address}" for info in brokers)
     return [
-        f"Rookery is ready: brokers {nodes}" if len(served) > 1 else "Rookery is ready.",
+        f"Rookery is ready: brokers {nodes}" if len(brokers) > 1 else "Rookery is ready.",
         f"  clients     {bootstrap}",
         f"  data        {first.data}: {_DURABILITY[first.durability]}",
-        f"  metrics     {' '.join(f'{one}/metrics' for one in http) or 'off'}",
-        f"  health      {' '.join(f'{one}/health/ready' for one in http) or 'off'}",
+        f"  metrics     {' '.join(f'{url}/metrics' for url in http) or 'off'}",
+        f"  health      {' '.join(f'{url}/health/ready' for url in http) or 'off'}",
         f"  cluster id  {first.cluster_id}",
         "Try it:",
         *_attempts(bootstrap, is_read_only=first.durability == "none"),

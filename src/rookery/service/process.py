@@ -1,0 +1,158 @@
+"""The life of one server process: serve until told to stop, then drain and exit.
+
+    start ──► ready ──► a signal, or the server cannot go on ──► drain ──► close ──► exit code
+
+A second signal ends the process at once. A server must be able to survive that, like any crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from rookery.service.interpreter import tune_interpreter
+
+log = logging.getLogger(__name__)
+
+OK: Final = 0
+FAILED: Final = 1
+BAD_SETTING: Final = 2
+# As for Kafka, whose JVM shuts down in order after each of these.
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# Time for what follows the drain: the last entry, the last sync.
+_CLOSE_SECONDS: Final = 0.8
+_ABANDON_SECONDS: Final = 3.0
+# A start that takes longer reports what it waits for, first after this and then at this interval.
+_FIRST_REPORT_SECONDS: Final = 3.0
+_REPORT_SECONDS: Final = 15.0
+
+
+class Server(Protocol):
+    """What a process serves."""
+
+    name: str
+    """For log lines: "the broker cannot go on"."""
+    failed: asyncio.Future[None]
+    """Gets an exception when the server cannot go on."""
+
+    async def start(self) -> None:
+        """Start to serve; may be cancelled, then `abandon` follows."""
+
+    def waits_for(self) -> str:
+        """Return what a start under way waits for."""
+
+    async def stop(self) -> None:
+        """Drain, then close everything."""
+
+    async def abandon(self) -> None:
+        """Close what a failed or cancelled start has opened."""
+
+
+class StopRequest:
+    """A request to stop this process, from a signal or from code."""
+
+    def __init__(self) -> None:
+        self.wanted = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def on_signals(self) -> None:
+        """Stop at the usual signals; the second one ends the process at once."""
+        for number in SIGNALS:
+            # `nohup` has the process ignore the end of its terminal.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._loop.add_signal_handler(number, self._signalled, number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if self.wanted.is_set():
+            log.warning("stopping at once, after a second signal", extra={"signal": number.name})
+            os._exit(FAILED)
+        log.info("stopping", extra={"signal": number.name})
+        self.wanted.set()
+
+
+async def run_server(
+    server: Server, stop: StopRequest, when_ready: Callable[[], None], drain_ms: int
+) -> int:
+    """Run a server until it is asked to stop or cannot go on; return the exit code.
+
+    Args:
+        server: not started yet.
+        stop: signals are connected to it here: before this, they have their default effect.
+        when_ready: called once the server is started.
+        drain_ms: how long `Server.stop` may drain.
+
+    Raises:
+        Exception: the start failed; what it had opened is closed.
+    """
+    stop.on_signals()
+    try:
+        if not await _start(server, stop):
+            await _abandon(server)
+            return OK
+    except BaseException:
+        await _abandon(server)
+        raise
+    tune_interpreter()
+    when_ready()
+    code = await _run(server, stop)
+    return max(code, await _stop(server, drain_ms / 1000 + _CLOSE_SECONDS))
+
+
+async def _start(server: Server, stop: StopRequest) -> bool:
+    """Start a server; return False if it was asked to stop before it was ready."""
+    start = asyncio.create_task(server.start())
+    report = asyncio.create_task(_report_start(server))
+    stopped = asyncio.create_task(stop.wanted.wait())
+    try:
+        await asyncio.wait({start, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if start.done():
+            await start
+        return start.done()
+    finally:
+        for task in (start, report, stopped):
+            task.cancel()
+        await asyncio.gather(start, report, stopped, return_exceptions=True)
+
+
+async def _report_start(server: Server) -> None:
+    seconds = _FIRST_REPORT_SECONDS
+    while True:
+        await asyncio.sleep(seconds)
+        log.warning("still starting: %s", server.waits_for())
+        seconds = _REPORT_SECONDS
+
+
+async def _run(server: Server, stop: StopRequest) -> int:
+    server.failed.add_done_callback(lambda _: stop.wanted.set())
+    await stop.wanted.wait()
+    if not server.failed.done():
+        return OK
+    log.error("the %s cannot go on: %s", server.name, server.failed.exception())
+    return FAILED
+
+
+async def _abandon(server: Server) -> None:
+    # An open port could keep the loop from closing.
+    try:
+        async with asyncio.timeout(_ABANDON_SECONDS):
+            await server.abandon()
+    except TimeoutError:
+        log.critical("could not close what the start had opened; ending all the same")
+        os._exit(FAILED)
+
+
+async def _stop(server: Server, seconds: float) -> int:
+    """Stop in order, within a bound: a disk that hangs must not keep the process forever."""
+    try:
+        async with asyncio.timeout(seconds):
+            await server.stop()
+    except TimeoutError:
+        log.critical("could not stop in order within %.1f s; ending all the same", seconds)
+        # Not by returning: the loop would wait for the thread that hangs.
+        os._exit(FAILED)
+    log.info("stopped")
+    return OK

@@ -1,0 +1,163 @@
+"""Worker processes under one supervisor: started, restarted when they die, stopped together.
+
+The supervisor writes a worker's orders as a line of JSON to its standard input. The worker writes a
+line of JSON to its standard output when it is ready. The input stays open: when it closes, the
+supervisor is gone, and the worker stops. `service.worker` is the worker's side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from rookery.clock import Clock, SystemClock
+from rookery.service.process import BAD_SETTING, FAILED, OK, StopRequest
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 10.0
+# A worker that lived this long before it died is restarted after the first pause again.
+_HEALTHY_MS: Final = 30_000
+# Beyond the drain: what a worker itself allows for closing, and some more.
+_GRACE_SECONDS: Final = 1.5
+
+Orders = Mapping[str, object]
+"""What a worker is told, as JSON: its settings."""
+Report = dict[str, Any]
+"""What a worker that is ready reports, from JSON."""
+OrdersOf = Callable[[Report | None], Orders]
+"""Returns a worker's orders for its next life, given the report of an earlier one."""
+
+
+class _Worker:
+    """One worker, in all its lives."""
+
+    def __init__(self, number: int, orders_of: OrdersOf) -> None:
+        self.number = number
+        self._orders_of = orders_of
+        self.report: Report | None = None
+        self.process: Process | None = None
+        self.pause = _FIRST_PAUSE
+
+    def orders(self) -> bytes:
+        """Return the line that a new life begins with."""
+        orders = {"number": self.number, "orders": dict(self._orders_of(self.report))}
+        return json.dumps(orders).encode() + b"\n"
+
+
+class Supervisor:
+    """Keeps worker processes alive."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        workers: Sequence[OrdersOf],
+        drain_ms: int,
+        when_ready: Callable[[list[Report]], None],
+        clock: Clock | None = None,
+    ) -> None:
+        """Prepare to start the workers; `run` does it.
+
+        Args:
+            command: starts a worker.
+            workers: one function for each worker, which returns its orders.
+            drain_ms: how long a worker may drain when it is stopped.
+            when_ready: called once, when all workers are ready for the first time.
+            clock: tells how long a worker lived.
+        """
+        self._command = command
+        self._workers = [_Worker(index + 1, orders_of) for index, orders_of in enumerate(workers)]
+        self._stop_seconds = drain_ms / 1000 + _GRACE_SECONDS
+        self._when_ready = when_ready
+        self._clock = clock or SystemClock()
+        self._code = OK
+        self._is_announced = False
+
+    async def run(self, stop: StopRequest) -> int:
+        """Keep the workers alive until they are asked to stop; return the exit code."""
+        lives = [asyncio.create_task(self._keep(worker, stop)) for worker in self._workers]
+        await stop.wanted.wait()
+        for worker in self._workers:
+            _signal(worker.process)
+        _, late = await asyncio.wait(lives, timeout=self._stop_seconds)
+        if late:
+            log.error(
+                "%d workers did not stop within %.1f s; killing them", len(late), self._stop_seconds
+            )
+            self._code = self._code or FAILED
+            for worker in self._workers:
+                _signal(worker.process, kill=True)
+        await asyncio.gather(*lives)
+        return self._code
+
+    async def _keep(self, worker: _Worker, stop: StopRequest) -> None:
+        """Run a worker, and restart it when it dies."""
+        while not stop.wanted.is_set():
+            began_ms = self._clock.monotonic_ms()
+            code = await self._live(worker, stop)
+            if stop.wanted.is_set():
+                self._code = self._code or (FAILED if code else OK)
+                return
+            if worker.report is None:
+                # It never was ready: another attempt would fail in the same way.
+                self._code = code if code in {FAILED, BAD_SETTING} else FAILED
+                stop.wanted.set()
+                return
+            if self._clock.monotonic_ms() - began_ms > _HEALTHY_MS:
+                worker.pause = _FIRST_PAUSE
+            log.error(
+                "worker %d died and is restarted in %.1f s",
+                worker.number,
+                worker.pause,
+                extra={"error": _death(code)},
+            )
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wanted.wait(), worker.pause)
+            worker.pause = min(worker.pause * 2, _LONGEST_PAUSE)
+
+    async def _live(self, worker: _Worker, stop: StopRequest) -> int:
+        """Run a worker once; return its exit code."""
+        process = worker.process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=PIPE,
+            stdout=PIPE,
+            # Of its own: an interrupt from the keyboard is for the supervisor, which passes it on.
+            start_new_session=True,
+        )
+        if process.stdin is None or process.stdout is None:  # pragma: no cover (both are pipes)
+            raise RuntimeError("a worker without pipes")
+        if stop.wanted.is_set():
+            _signal(process)
+        with suppress(ConnectionError):
+            process.stdin.write(worker.orders())
+            await process.stdin.drain()
+        line = await process.stdout.readline()
+        if line:
+            self._ready(worker, json.loads(line))
+        code = await process.wait()
+        process.stdin.close()
+        return code
+
+    def _ready(self, worker: _Worker, report: Report) -> None:
+        worker.report = report
+        reports = [one.report for one in self._workers if one.report is not None]
+        if len(reports) == len(self._workers) and not self._is_announced:
+            self._is_announced = True
+            self._when_ready(reports)
+
+
+def _death(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _signal(process: Process | None, *, kill: bool = False) -> None:
+    if process is None or process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.kill() if kill else process.terminate()
