@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from rookery import metrics
 from rookery.broker import configs
 from rookery.broker.call import Call
+from rookery.broker.fetchsession import Sighting, WatchedPartition, WatchingSession
 from rookery.broker.leaders import other_leader
-from rookery.broker.sessions import Session, Sighting, Watched
 from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.topics import Topic
@@ -93,15 +93,15 @@ class Look:
         "request", "sent", "session", "sightings", "size",
     )  # fmt: skip
 
-    def __init__(self, call: Call, request: FetchRequest, session: Session) -> None:
+    def __init__(self, call: Call, request: FetchRequest, session: WatchingSession) -> None:
         """Look at the partitions of a session that are not idle."""
         self.call = call
         self.request = request
         self.session = session
-        self.answers: list[tuple[Watched, PartitionData]] = []
+        self.answers: list[tuple[WatchedPartition, PartitionData]] = []
         self.sightings: list[Sighting] = []
         """Where the partitions are that the session does not follow yet."""
-        self._idle: list[Watched] = []
+        self._idle: list[WatchedPartition] = []
         self.cold: list[Wanted] = []
         self.sent: list[tuple[bytes, int, int]] = []
         """Topic id, records and bytes of what memory had."""
@@ -136,7 +136,7 @@ class Look:
             else:
                 self._look_at(watched, topic)
 
-    def _look_at(self, watched: Watched, topic: Topic) -> None:
+    def _look_at(self, watched: WatchedPartition, topic: Topic) -> None:
         partition = topic.partitions[watched.index]
         end, stable, offset = partition.next_offset, partition.last_stable_offset, watched.offset
         readable = stable if self.request.isolation_level else end
@@ -166,7 +166,7 @@ class Look:
         if offset < readable and (self.left > 0 or not self.size):
             self._take(answer, topic, watched)
 
-    def _is_told(self, watched: Watched, partition: Partition) -> bool:
+    def _is_told(self, watched: WatchedPartition, partition: Partition) -> bool:
         """Whether the client knows the partition's end and start."""
         return (
             self.session.is_incremental
@@ -174,7 +174,7 @@ class Look:
             and watched.log_start == partition.log_start
         )
 
-    def _take(self, answer: PartitionData, topic: Topic, watched: Watched) -> None:
+    def _take(self, answer: PartitionData, topic: Topic, watched: WatchedPartition) -> None:
         """Take records from memory, or note that they must be read."""
         key, partition = (topic.id, watched.index), topic.partitions[watched.index]
         limit = min(self.left, watched.max_bytes)
@@ -203,7 +203,7 @@ class Look:
         self.size += size
         self.left -= size
 
-    def _refuse(self, watched: Watched, code: ErrorCode) -> PartitionData:
+    def _refuse(self, watched: WatchedPartition, code: ErrorCode) -> PartitionData:
         answer = PartitionData(
             partition_index=watched.index, error_code=code, high_watermark=-1, records=b""
         )
@@ -213,7 +213,7 @@ class Look:
         self.answers.append((watched, answer))
         return answer
 
-    def _send_on(self, watched: Watched, topic: Topic) -> None:
+    def _send_on(self, watched: WatchedPartition, topic: Topic) -> None:
         """Send the client on: this broker is stopping."""
         answer = self._refuse(watched, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         found = other_leader(self.call, topic, watched.index)

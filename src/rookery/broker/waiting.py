@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from rookery.log.tail import Key
 
 if TYPE_CHECKING:
-    from rookery.broker.sessions import Session
+    from rookery.broker.fetchsession import WatchingSession
 
 
 class Subscriber(Protocol):
@@ -87,7 +87,7 @@ class FetchWait:
     def __init__(
         self,
         waiting: Waiting,
-        session: Session,
+        session: WatchingSession,
         missing: int,
         seconds: float,
         wake: Callable[[], None],

@@ -19,9 +19,9 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from rookery.broker.call import Call
+from rookery.broker.fetchsession import WatchedPartition, WatchingSession, WatchingSessions
 from rookery.broker.looking import Look, Wanted
 from rookery.broker.registry import handles
-from rookery.broker.sessions import Session, Sessions, Watched
 from rookery.broker.waiting import FetchWait, Waiting
 from rookery.clock import loop_seconds
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
@@ -51,7 +51,7 @@ class Readers:
 
     def __init__(self, call: Call) -> None:
         services = call.services
-        self.sessions = Sessions(services.waiting, services.clock, services.random)
+        self.sessions = WatchingSessions(services.waiting, services.clock, services.random)
         self.reader = SureReader(services.reader, services.replica)
         self.disk = asyncio.Semaphore(_READS_AT_ONCE)
         self.tasks: set[asyncio.Task[None]] = set()
@@ -85,7 +85,7 @@ class _Fetch:
 
     __slots__ = ("call", "deadline", "future", "request", "session", "undo", "wait")
 
-    def __init__(self, call: Call, request: FetchRequest, session: Session) -> None:
+    def __init__(self, call: Call, request: FetchRequest, session: WatchingSession) -> None:
         self.call = call
         self.request = request
         self.session = session
@@ -274,7 +274,7 @@ class _Fetch:
             self._count(topic_id, records, size)
         session = self.session
         responses: list[FetchableTopicResponse] = []
-        served: list[Watched] = []
+        served: list[WatchedPartition] = []
         last: object = None
         for watched, answer in found.answers:
             if session.id and not self._is_news(watched, answer, served):
@@ -291,7 +291,9 @@ class _Fetch:
             node_endpoints=list(found.endpoints.values()),
         )
 
-    def _is_news(self, watched: Watched, answer: PartitionData, served: list[Watched]) -> bool:
+    def _is_news(
+        self, watched: WatchedPartition, answer: PartitionData, served: list[WatchedPartition]
+    ) -> bool:
         """Whether a partition belongs into the answer of a session."""
         if answer.error_code is not _NONE:
             # So that it is told again when it is well again.
@@ -308,7 +310,7 @@ def _nothing() -> None:
     """Undo what was undone."""
 
 
-def _topic_response(watched: Watched) -> FetchableTopicResponse:
+def _topic_response(watched: WatchedPartition) -> FetchableTopicResponse:
     topic = watched.topic
     if isinstance(topic, bytes):
         return FetchableTopicResponse(topic_id=topic, partitions=[])

@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 
 from rookery.broker.looking import EXAMINED
-from rookery.broker.sessions import Sessions, SessionSettings, Watched
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.waiting import Waiting
-from rookery.clock import SystemRandom
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
-from rookery.errors import ApiError, ErrorCode
-from rookery.testing.clock import ManualClock
+from rookery.errors import ErrorCode
 from rookery.testing.served import ServedBroker
 from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.message import Message
@@ -26,7 +22,6 @@ from tests.broker.raw import (
     batch,
     bytes_of,
     create,
-    fetch_request,
     raw,
     until_examined,
     until_waiting,
@@ -319,54 +314,3 @@ async def test_everything_is_looked_at_when_the_state_was_replaced(
         await until_examined(served, before + 3)
         await until_waiting(served, 3)
         waiting.cancel()
-
-
-class TestBounds:
-    def setup_method(self) -> None:
-        self.clock = ManualClock()
-        settings = SessionSettings(max_sessions=3, eviction_ms=1000)
-        self.sessions = Sessions(Waiting(), self.clock, SystemRandom(), settings)
-
-    def open(self, partitions: int = 1) -> int:
-        offsets = {("t", index): 0 for index in range(partitions)}
-        return self.sessions.resume(fetch_request(offsets, session_epoch=0), 12).id
-
-    def use(self, session: int, epoch: int) -> list[Watched]:
-        request = fetch_request({}, session_id=session, session_epoch=epoch)
-        return list(self.sessions.resume(request, 12).partitions.values())
-
-    def test_a_new_session_waits_until_another_is_idle(self) -> None:
-        first, second, _ = (self.open() for _ in range(3))
-        assert self.open() == 0
-        self.clock.advance(999)
-        self.use(first, 1)
-        assert self.open() == 0
-        self.clock.advance(1)
-        assert self.open() > 0
-        assert len(self.sessions) == 3
-        assert self.use(first, 2)
-        with pytest.raises(ApiError):
-            self.use(second, 1)
-
-    def test_a_larger_session_takes_the_place_of_a_smaller_one(self) -> None:
-        ids = [self.open(3), self.open(2), self.open(3)]
-        self.clock.advance(999)
-        for session in ids:
-            self.use(session, 1)
-        assert self.open(5) == 0
-        self.clock.advance(1)
-        for session in ids:
-            self.use(session, 2)
-        assert self.open(2) == 0
-        assert self.open(3) > 0
-        with pytest.raises(ApiError):
-            self.use(ids[1], 3)
-
-    def test_epochs_wrap_round(self) -> None:
-        session = self.open()
-        self.sessions._by_id[session].epoch = 2**31 - 1
-        self.use(session, 2**31 - 1)
-        assert self.use(session, 1)
-
-    def test_an_empty_fetch_opens_none(self) -> None:
-        assert self.open(0) == 0
