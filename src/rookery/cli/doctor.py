@@ -51,6 +51,7 @@ _LIBRARIES = (
     _Library("numpy", "numpy", "order of rows by time"),
     _Library("obstore", "obstore", "object stores: S3, Google, Azure"),
     _Library("pyarrow", "pyarrow", "records as Arrow columns"),
+    _Library("re2", "google-re2", "topic patterns of consumer groups"),
     _Library("rich", "rich", "tables in the terminal"),
     _Library("uvloop", "uvloop", "fast event loop; else asyncio's own"),
     _Library("zstandard", "zstandard", "zstd compression"),

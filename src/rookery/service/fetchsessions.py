@@ -120,9 +120,10 @@ class FetchSession(Generic[P]):
 
 
 S = TypeVar("S", bound=FetchSession[Any])
+S_co = TypeVar("S_co", bound=FetchSession[Any], covariant=True)
 
 
-class SessionFactory(Protocol[P, S]):
+class SessionFactory(Protocol[P, S_co]):
     """Makes the sessions and partitions of a server, which may know more than the protocol."""
 
     def partition(self, topic: TopicKey, part: FetchPartition) -> P:
@@ -130,7 +131,7 @@ class SessionFactory(Protocol[P, S]):
 
     def session(
         self, session_id: int, partitions: SessionPartitions[P], now_ms: int, *, uses_ids: bool
-    ) -> S:
+    ) -> S_co:
         """Make a session; `session_id` is 0 for a single fetch."""
 
 

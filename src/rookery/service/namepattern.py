@@ -93,7 +93,7 @@ def _load() -> Any:
 
 
 def _encode(text: str) -> bytes:
-    # RE2 refuses what is no UTF-8, so a stray surrogate becomes an error or matches nothing.
+    # No client can send a lone surrogate; one from elsewhere is no reason to fail.
     return text.encode(errors="surrogatepass")
 
 

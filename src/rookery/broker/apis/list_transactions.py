@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call
-from rookery.broker.groups.regex import Regex
 from rookery.broker.registry import handles
 from rookery.cluster.state.groups import coordinator_of
 from rookery.cluster.state.txns import Transaction
 from rookery.cluster.state.txns import TransactionState as States
 from rookery.errors import ErrorCode
+from rookery.service.namepattern import NamePattern
 from rookery.wire.messages.list_transactions import (
     LIST_TRANSACTIONS,
     ListTransactionsRequest,
@@ -36,7 +36,7 @@ async def list_transactions(
     found = {one.id: one for one in call.state.transactions if _passes(call, request, one)}
     names = list(found)
     if request.transactional_id_pattern:
-        names = Regex(request.transactional_id_pattern).matching(names)
+        names = NamePattern(request.transactional_id_pattern).matching(names)
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=[one for one in request.state_filters if one not in _KNOWN],

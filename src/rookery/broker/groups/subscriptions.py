@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from rookery.broker.groups.consumermember import Member
 from rookery.broker.groups.machine import TopicInfo, Topics
-from rookery.broker.groups.regex import Regex
 from rookery.errors import ApiError
+from rookery.service.namepattern import NamePattern
 
 
 class Subscriptions:
@@ -18,7 +18,7 @@ class Subscriptions:
         """The topics that a member reads and that are there, by name."""
         self._matches: dict[str, frozenset[str]] = {}
         """The topics that each expression matches."""
-        self._regexes: dict[str, Regex] = {}
+        self._regexes: dict[str, NamePattern] = {}
         self._watched: dict[str, TopicInfo | None] | None = None
         """All that somebody wants to read, as it was at the last look; None before the first."""
         self._mark: object = None
@@ -36,9 +36,9 @@ class Subscriptions:
             ApiError: INVALID_REGULAR_EXPRESSION.
         """
         if regex and regex not in self._matches:
-            made = Regex(regex)
-            self._matches[regex] = frozenset(made.matching(topics.names()))
-            self._regexes[regex] = made
+            pattern = NamePattern(regex)
+            self._matches[regex] = frozenset(pattern.matching(topics.names()))
+            self._regexes[regex] = pattern
 
     def refresh(self, members: Iterable[Member], topics: Topics) -> bool:
         """Work out what the members read now; return whether that changed."""
@@ -67,8 +67,8 @@ class Subscriptions:
         names = self.names_of(member)
         return frozenset(self.topics[name].id for name in names if name in self.topics)
 
-    def _compiled(self, regex: str) -> Regex:
-        return self._regexes.get(regex) or Regex(regex)
+    def _compiled(self, regex: str) -> NamePattern:
+        return self._regexes.get(regex) or NamePattern(regex)
 
     def _match(self, regex: str, topics: Topics) -> frozenset[str]:
         try:
