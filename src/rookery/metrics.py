@@ -105,7 +105,7 @@ class Gauge:
                 value = self._read()
             except Exception:
                 # Whoever looks at the metrics now wants the other numbers all the more.
-                log.exception("cannot read the gauge %s", name, extra={"key": name})
+                log.exception("cannot read the gauge %s", name, extra={"metric": name})
                 return
         yield _sample(name, labels, value)
 

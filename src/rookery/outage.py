@@ -28,12 +28,23 @@ class Outage:
         if type(error) is not self._kind:
             # An error of another class than ours is a bug: its origin is worth the lines.
             origin = None if isinstance(error, Error) else error
-            self._log.warning("%s fails: %s", self._subject, error, exc_info=origin)
+            self._log.warning(
+                "%s fails: %s",
+                self._subject,
+                error,
+                exc_info=origin,
+                extra={"subject": self._subject, "error": str(error)},
+            )
         self._kind = type(error)
         self.failures += 1
 
     def end(self) -> None:
         """Note that a call succeeded."""
         if self.failures:
-            self._log.info("%s works again after %d failures", self._subject, self.failures)
+            self._log.info(
+                "%s works again after %d failures",
+                self._subject,
+                self.failures,
+                extra={"subject": self._subject, "failures": self.failures},
+            )
             self._kind, self.failures = None, 0

@@ -67,6 +67,8 @@ async def test_stall_is_logged_once_when_it_begins_and_once_when_it_ends(
         "the store s3://b is stuck: no answer to create 'a' for 6.0 s",
         "the store s3://b answers again, after 8.0 s",
     ]
+    keys = [(vars(record)["dependency"], vars(record)["duration_ms"]) for record in caplog.records]
+    assert keys == [("store", 5_999), ("store", 7_999)]
 
 
 async def test_consecutive_failures_are_one_stall() -> None:

@@ -142,7 +142,7 @@ class Appender:
             level,
             "abandoning a journal file after a failed write: %s",
             error,
-            extra={"key": file.path},
+            extra={"file": file.path},
         )
         if file.end and self._durability == "os":
             # Earlier appends to it were acknowledged unsynced. One sync tells what became of them.

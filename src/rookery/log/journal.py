@@ -222,7 +222,7 @@ class Journal:
         except Error as error:
             self._tell(partial(_fail, answers, error))
         except Exception as error:
-            log.exception("the journal failed", extra={"key": str(self._folder)})
+            log.exception("the journal failed", extra={"file": str(self._folder)})
             failure = Unavailable(f"the journal in {self._folder} failed: {error!r}")
             self._tell(partial(_fail, answers, failure))
         else:

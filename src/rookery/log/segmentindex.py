@@ -117,7 +117,7 @@ class Layouts:
                 _FAILED.labels(name.rpartition(".")[2]).inc()
                 log.warning(
                     "the segment is read without %s, more slowly, until it is rewritten: %s",
-                    name, error, extra={"key": name},
+                    name, error, extra={"object": name},
                 )  # fmt: skip
         layout = await walk(self._read, row.object_id, _file_bytes(row), key)
         _check(layout, row)

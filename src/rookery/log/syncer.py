@@ -43,7 +43,7 @@ class Syncer:
             log.exception(
                 "a journal file could not be synced; after a power loss records in it may be"
                 " missing; check the disk",
-                extra={"key": file.path, "error": error.errno},
+                extra={"file": file.path, "error": error.errno},
             )
         if not self._failed:
             self.end = Place(file.identity, file.end)

@@ -7,15 +7,15 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
-# What every record has; anything else in it was given as `extra`.
+# Attributes that every record has; all others were given as `extra`.
 _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-class KeyValues(logging.Formatter):
-    """Writes a record on one line, its stack trace behind it."""
+class LogfmtFormatter(logging.Formatter):
+    """Writes a record on one line, followed by its stack trace; `logkeys` lists the keys."""
 
     def __init__(self, **always: object) -> None:
-        """Prepare to write lines, each with these keys too."""
+        """Prepare to write lines; each has these keys, too."""
         super().__init__()
         self._always = always
 
@@ -37,7 +37,7 @@ class KeyValues(logging.Formatter):
 def set_up(level: str, **always: object) -> None:
     """Write log lines of this level and above to the standard error stream."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(KeyValues(**always))
+    handler.setFormatter(LogfmtFormatter(**always))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
@@ -46,5 +46,5 @@ def _quoted(text: str) -> str:
     if is_plain:
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in escaped)
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in escaped)
     return f'"{shown}"'

@@ -122,7 +122,7 @@ async def _report_start(server: Server) -> None:
     seconds = _FIRST_REPORT_SECONDS
     while True:
         await asyncio.sleep(seconds)
-        log.warning("still starting: %s", server.waits_for())
+        log.warning("still starting: %s", server.waits_for(), extra={"server": server.name})
         seconds = _REPORT_SECONDS
 
 
@@ -131,7 +131,13 @@ async def _run(server: Server, stop: StopRequest) -> int:
     await stop.wanted.wait()
     if not server.failed.done():
         return OK
-    log.error("the %s cannot go on: %s", server.name, server.failed.exception())
+    error = server.failed.exception()
+    log.error(
+        "the %s cannot go on: %s",
+        server.name,
+        error,
+        extra={"server": server.name, "error": str(error)},
+    )
     return FAILED
 
 
@@ -141,7 +147,10 @@ async def _abandon(server: Server) -> None:
         async with asyncio.timeout(_ABANDON_SECONDS):
             await server.abandon()
     except TimeoutError:
-        log.critical("could not close what the start had opened; ending all the same")
+        log.critical(
+            "could not close what the start had opened; ending all the same",
+            extra={"server": server.name, "duration_ms": int(_ABANDON_SECONDS * 1000)},
+        )
         os._exit(FAILED)
 
 
@@ -151,8 +160,12 @@ async def _stop(server: Server, seconds: float) -> int:
         async with asyncio.timeout(seconds):
             await server.stop()
     except TimeoutError:
-        log.critical("could not stop in order within %.1f s; ending all the same", seconds)
+        log.critical(
+            "could not stop in order within %.1f s; ending all the same",
+            seconds,
+            extra={"server": server.name, "duration_ms": int(seconds * 1000)},
+        )
         # Not by returning: the loop would wait for the thread that hangs.
         os._exit(FAILED)
-    log.info("stopped")
+    log.info("stopped", extra={"server": server.name})
     return OK

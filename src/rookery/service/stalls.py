@@ -10,7 +10,7 @@ from typing import Final
 
 from rookery import metrics
 from rookery.errors import Error
-from rookery.store.pending import PendingCalls
+from rookery.store.pending import PendingCalls, Stall
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +77,28 @@ class StallWatch:
             self._metrics.seconds.labels(name).value = stall.ms / 1000 if stall is not None else 0
             if stall is not None:
                 if name not in self._stalled:
-                    self._metrics.stalls.labels(name).inc()
-                    log.warning("the %s is stuck: %s", calls.name, stall)
+                    self._report_begin(name, calls, stall)
                 self._stalled[name] = stall.ms
                 self._probe(name, calls)
-            elif (lasted_ms := self._stalled.pop(name, None)) is not None:
-                log.info("the %s answers again, after %.1f s", calls.name, lasted_ms / 1000)
+            elif name in self._stalled:
+                self._report_end(name, calls, self._stalled.pop(name))
+
+    def _report_begin(self, name: str, calls: PendingCalls, stall: Stall) -> None:
+        self._metrics.stalls.labels(name).inc()
+        log.warning(
+            "the %s is stuck: %s",
+            calls.name,
+            stall,
+            extra={"dependency": name, "duration_ms": stall.ms, "error": stall.error},
+        )
+
+    def _report_end(self, name: str, calls: PendingCalls, lasted_ms: int) -> None:
+        log.info(
+            "the %s answers again, after %.1f s",
+            calls.name,
+            lasted_ms / 1000,
+            extra={"dependency": name, "duration_ms": lasted_ms},
+        )
 
     async def stop(self) -> None:
         """Cancel the probes that are under way."""

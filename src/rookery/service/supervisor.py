@@ -88,7 +88,10 @@ class Supervisor:
         _, late = await asyncio.wait(lives, timeout=self._stop_seconds)
         if late:
             log.error(
-                "%d workers did not stop within %.1f s; killing them", len(late), self._stop_seconds
+                "%d workers did not stop within %.1f s; killing them",
+                len(late),
+                self._stop_seconds,
+                extra={"duration_ms": int(self._stop_seconds * 1000)},
             )
             self._code = self._code or FAILED
             for worker in self._workers:
@@ -115,7 +118,11 @@ class Supervisor:
                 "worker %d died and is restarted in %.1f s",
                 worker.number,
                 worker.pause,
-                extra={"error": _death(code)},
+                extra={
+                    "worker": worker.number,
+                    "pause_ms": int(worker.pause * 1000),
+                    "error": _death(code),
+                },
             )
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wanted.wait(), worker.pause)
