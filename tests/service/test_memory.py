@@ -10,9 +10,11 @@ import pytest
 # In a process of its own: in one that has run other tests, freed memory is taken again first.
 _SCRIPT = """
 import asyncio
+from rookery.records import heap
 from rookery.service.memory import Memory, resident_bytes
 
 async def main():
+    heap.keep()
     memory, mebibyte = Memory(), 1024 * 1024
     before = resident_bytes()
     # Between blocks that stay, so that the allocator cannot give them back by itself.
