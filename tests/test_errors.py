@@ -6,7 +6,16 @@ import pytest
 from kafka.errors import for_code
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from rookery.errors import ApiError, ErrorCode
+from rookery.errors import (
+    ApiError,
+    Conflict,
+    Corrupt,
+    ErrorCode,
+    Gone,
+    ProtocolError,
+    Unavailable,
+    code_of,
+)
 
 # Where kafka-python departs from Apache Kafka's exception classes, which we follow.
 _KAFKA_PYTHON_DIFFERS = {
@@ -69,3 +78,20 @@ def test_an_api_error_tells_code_and_text() -> None:
         "INVALID_CONFIG: max.message.bytes"
     )
     assert str(ApiError(ErrorCode.INVALID_CONFIG)).endswith(ErrorCode.INVALID_CONFIG.sentence)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ApiError(ErrorCode.INVALID_CONFIG), ErrorCode.INVALID_CONFIG),
+        (Unavailable("the disk is full"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (Corrupt("a bad checksum"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (Conflict("another broker was first"), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (Gone("the object was deleted"), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ProtocolError("a field is too long"), ErrorCode.INVALID_REQUEST),
+        (ValueError("a defect"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+    ids=lambda value: value.name if isinstance(value, ErrorCode) else type(value).__name__,
+)
+def test_every_error_has_a_code_for_clients(error: Exception, code: ErrorCode) -> None:
+    assert code_of(error) is code

@@ -460,3 +460,18 @@ _STALE_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
+
+
+def code_of(error: BaseException) -> ErrorCode:
+    """Return the code that a client is answered with when a request fails with this error."""
+    match error:
+        case ApiError():
+            return error.code
+        case Unavailable() | Corrupt():
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        case Conflict():
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        case Error():
+            return ErrorCode.INVALID_REQUEST
+        case _:
+            return ErrorCode.UNKNOWN_SERVER_ERROR

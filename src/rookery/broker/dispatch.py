@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from rookery.broker.call import Call, Services
 from rookery.broker.registry import Route, routes
 from rookery.cluster.replica import Fenced
-from rookery.errors import ApiError, Conflict, Corrupt, Error, ErrorCode, ProtocolError, Unavailable
+from rookery.errors import ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
 from rookery.net.request import Answer
 from rookery.service.meter import ApiMeter, RequestMetrics
@@ -150,18 +150,3 @@ def _refuse(route: Route, request: Any, error: BaseException) -> Message:
         raise ProtocolError(f"a produce with acks=0 failed: {error}")
     response: Message = route.api.refuse(request, code)
     return response
-
-
-def code_of(error: BaseException) -> ErrorCode:
-    """Return the code that tells a client what to do about an error of ours."""
-    match error:
-        case ApiError():
-            return error.code
-        case Unavailable() | Corrupt():
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        case Conflict():
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        case Error():
-            return ErrorCode.INVALID_REQUEST
-        case _:
-            return ErrorCode.UNKNOWN_SERVER_ERROR

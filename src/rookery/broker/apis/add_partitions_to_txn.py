@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call
-from rookery.broker.dispatch import code_of
 from rookery.broker.groups.requests import reach_head
 from rookery.broker.registry import handles
 from rookery.broker.transactions import check_id, decide, owned, parts, told
 from rookery.cluster.events.txns import PartitionsAddedToTransaction, TransactionPlace
 from rookery.cluster.state.txns import Writer
-from rookery.errors import ApiError, Error, ErrorCode
+from rookery.errors import ApiError, Error, ErrorCode, code_of
 from rookery.wire.messages.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnPartitionResult,

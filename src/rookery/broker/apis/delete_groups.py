@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from rookery.broker.call import Call
-from rookery.broker.dispatch import code_of
 from rookery.broker.groups.removal import remove
 from rookery.broker.groups.requests import check_group_id
 from rookery.broker.registry import handles
-from rookery.errors import Error, ErrorCode
+from rookery.errors import Error, ErrorCode, code_of
 from rookery.wire.messages.delete_groups import (
     DELETE_GROUPS,
     DeletableGroupResult,

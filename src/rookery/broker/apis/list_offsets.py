@@ -11,10 +11,9 @@ from collections import Counter
 from typing import Final
 
 from rookery.broker.call import Call
-from rookery.broker.dispatch import code_of
 from rookery.broker.registry import handles
 from rookery.cluster.state.partition import Partition
-from rookery.errors import ApiError, Error, ErrorCode
+from rookery.errors import ApiError, Error, ErrorCode, code_of
 from rookery.log import times
 from rookery.log.tail import Key
 from rookery.log.times import Stamped

@@ -17,12 +17,11 @@ from rookery.broker import checks
 from rookery.broker.call import Call
 from rookery.broker.checks import Rules
 from rookery.broker.configs import TopicConfigs
-from rookery.broker.dispatch import code_of
 from rookery.broker.leaders import other_leader
 from rookery.broker.registry import handles
 from rookery.cluster.state.state import Appended
 from rookery.cluster.state.topics import Topic
-from rookery.errors import ApiError, Error, ErrorCode
+from rookery.errors import ApiError, Error, ErrorCode, code_of
 from rookery.log.batch import Batch
 from rookery.model.topicname import RESERVED_TOPICS
 from rookery.records import batch as batches
