@@ -15,8 +15,12 @@ Made from the routes by `scripts/docs`; do not edit. What is not listed is not s
 advertised in ApiVersions. Produce is advertised from version 0 on, as Kafka does, since some old
 clients would not compress otherwise; versions 0 to 2 are refused.
 
-| key | API | versions | what the broker does |
-|---:|---|---|---|
+The fourth column tells whether a request can change the cluster's state or the log. A broker that
+is started with `--read-only` does not serve the APIs marked "hidden" there. It keeps what the
+others change in memory, and refuses Produce.
+
+| key | API | versions | changes state | what the broker does |
+|---:|---|---|---|---|
 """
 
 
@@ -28,8 +32,11 @@ def page() -> str:
 def _row(key: int, route: Route) -> str:
     first, last = route.versions.start, route.versions.stop - 1
     versions = str(first) if first == last else f"{first}–{last}"  # noqa: RUF001 (a range's dash)
+    changes = "yes" if route.mutates else "no"
+    if not route.is_served_read_only:
+        changes += ", hidden"
     says = (route.handle.__doc__ or "").strip().splitlines()[0]
-    return f"| {key} | {route.api.name} | {versions} | {says} |\n"
+    return f"| {key} | {route.api.name} | {versions} | {changes} | {says} |\n"
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from rookery.broker.nodelock import NodeLock
 from rookery.broker.opening import open_storage
 from rookery.broker.overdue import Overdue
 from rookery.broker.producerids import ProducerIds
+from rookery.broker.registry import hidden_when_read_only
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random, SystemClock, SystemRandom, loop_seconds
@@ -145,7 +146,7 @@ class Broker:
             waiting=self.waiting,
             producer_ids=ProducerIds(self.replica),
             groups=self.groups,
-            hidden=self.storage.hidden,
+            hidden=self._hidden(),
         )
         self._open_node_lock()
         node_id = await self._claim_node_id()
@@ -154,6 +155,11 @@ class Broker:
         await self.storage.begin(self.replica)
         await self._survey()
         self._start_tasks()
+
+    def _hidden(self) -> frozenset[int]:
+        """Return the keys of the APIs that this broker does not serve."""
+        is_read_only = self.settings.read_only
+        return self.storage.hidden | (hidden_when_read_only() if is_read_only else frozenset())
 
     def waits_for(self) -> str:
         """Return what a start that has not ended waits for."""

@@ -31,37 +31,13 @@ from rookery.logdir.serving.service import DirectoryService, Options
 from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from rookery.service.periodic import PeriodicTasks
 from rookery.store.pending import PendingCalls
-from rookery.wire.messages.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
-from rookery.wire.messages.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
-from rookery.wire.messages.alter_configs import ALTER_CONFIGS
-from rookery.wire.messages.create_partitions import CREATE_PARTITIONS
-from rookery.wire.messages.create_topics import CREATE_TOPICS
-from rookery.wire.messages.delete_records import DELETE_RECORDS
-from rookery.wire.messages.delete_topics import DELETE_TOPICS
-from rookery.wire.messages.end_txn import END_TXN
-from rookery.wire.messages.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
-from rookery.wire.messages.init_producer_id import INIT_PRODUCER_ID
-from rookery.wire.messages.txn_offset_commit import TXN_OFFSET_COMMIT
 from rookery.wire.messages.update_features import UPDATE_FEATURES
-from rookery.wire.messages.write_txn_markers import WRITE_TXN_MARKERS
 
 log = logging.getLogger(__name__)
 
 _CHECKPOINT_MS: Final = 5_000
 _WEEK_MS: Final = "604800000"
 _UNBOUNDED: Final = "-1"
-_HIDDEN: Final = frozenset({UPDATE_FEATURES.key})
-"""The levels of Kafka's features are for its controllers to change."""
-_WRITING: Final = frozenset(
-    api.key
-    for api in (
-        ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, ALTER_CONFIGS, CREATE_PARTITIONS, CREATE_TOPICS,
-        DELETE_RECORDS, DELETE_TOPICS, END_TXN, INCREMENTAL_ALTER_CONFIGS, INIT_PRODUCER_ID,
-        TXN_OFFSET_COMMIT, WRITE_TXN_MARKERS,
-    )
-)  # fmt: skip
-"""What cannot be without a file to write to. Produce is refused, but told of: librdkafka takes its
-absence for a broker of another age."""
 
 
 class DirectoryStorage:
@@ -70,6 +46,8 @@ class DirectoryStorage:
     is_local = True
     has_caretaker = False
     files = None
+    hidden = frozenset({UPDATE_FEATURES.key})
+    """The levels of Kafka's features are for its controllers to change."""
     dependencies: Mapping[str, PendingCalls] = {}
 
     def __init__(self, settings: BrokerSettings) -> None:
@@ -98,7 +76,6 @@ class DirectoryStorage:
         self.cluster_log = self.service.cluster_log
         self.folder = paths[0]
         self.node_id = self.service.loaded.node_id
-        self.hidden = _HIDDEN | (_WRITING if settings.read_only else frozenset())
         self._settings = settings
         for remark in self.service.remarks():
             log.warning("%s", remark)

@@ -23,7 +23,6 @@ from rookery.wire.header import (
 )
 from rookery.wire.message import Message
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
-from rookery.wire.messages.produce import ProduceRequest
 
 log = logging.getLogger(__name__)
 
@@ -145,8 +144,8 @@ def _refuse(route: Route, request: Any, error: BaseException) -> Message:
         log.error("%s failed: %r", route.api.name, error, exc_info=error)
     else:
         log.debug("%s refused: %s", route.api.name, error)
-    if isinstance(request, ProduceRequest) and not request.acks:
-        # The client reads no answer: one would be taken for that of its next request.
-        raise ProtocolError(f"a produce with acks=0 failed: {error}")
+    if route.is_one_way(request):
+        # The client would take an answer for that of its next request.
+        raise ProtocolError(f"{route.api.name} without an answer failed: {error}")
     response: Message = route.api.refuse(request, code)
     return response

@@ -5,24 +5,9 @@ As long as there are no access rules, everybody may do everything.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final
 
-
-class Operation(IntEnum):
-    """Operations of access rules, by their number."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
+from rookery.security.access import Operation
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 """What requests about access rules are refused with."""

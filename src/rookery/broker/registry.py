@@ -1,10 +1,14 @@
-"""Which function answers which API: the files of `broker/apis`, found by a look.
+"""Which function answers which API, and what else must be known about it: its route.
 
-    @handles(HEARTBEAT)
+    @handles(HEARTBEAT, mutates=True, touches=(named(AclResource.GROUP, Operation.READ),))
     async def heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse: ...
 
-The decorator ties both message types, so a wrong one fails type checking. A handler may be a plain
-function (its answer is there at once), return a future, or be a coroutine function.
+The files of `broker/apis` are scanned for handlers. The decorator ties both message types, so a
+wrong one fails type checking. A handler may be a plain function (its answer is there at once),
+return a future, or be a coroutine function.
+
+Dispatch, ApiVersions, read-only mode and the documentation follow from the routes. What an API
+changes and touches has no default: a new handler must state it.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from rookery.broker import apis
 from rookery.broker.call import Call
+from rookery.security.access import Access
 from rookery.wire.message import Api, Message
 
 Req = TypeVar("Req", bound=Message)
@@ -27,25 +32,61 @@ Handle = Callable[[Call, Req], "Awaitable[Res | None] | Res | None"]
 
 
 class Route(NamedTuple):
-    """An API, the versions that are served, and the function that serves them."""
+    """An API, the versions that are served, the function that serves them, and its traits."""
 
     api: Api[Any, Any]
     versions: range
     handle: Handle[Any, Any]
+    mutates: bool
+    """Whether a request can change the cluster's state or the log."""
+    is_served_read_only: bool
+    """Whether a read-only broker advertises it."""
+    is_one_way: Callable[[Any], bool]
+    """Whether the client of a request reads no answer, not even an error."""
+    touches: tuple[Access, ...]
+    """The operations that a client needs, and on which resources."""
 
 
 _routes: dict[int, Route] = {}
 
 
+def _never(_request: Message) -> bool:
+    return False
+
+
 def handles(
-    api: Api[Req, Res], versions: range | None = None
+    api: Api[Req, Res],
+    versions: range | None = None,
+    *,
+    mutates: bool,
+    touches: tuple[Access, ...],
+    is_one_way: Callable[[Req], bool] = _never,
+    is_served_read_only: bool = False,
 ) -> Callable[[Handle[Req, Res]], Handle[Req, Res]]:
-    """Let a function answer an API, in all its versions or in those given."""
+    """Let a function answer an API.
+
+    Args:
+        api: which one.
+        versions: those that are served; None for all.
+        mutates: whether a request can change the cluster's state or the log.
+        touches: the operations that a client needs, and on which resources.
+        is_one_way: whether the client of a request reads no answer.
+        is_served_read_only: whether a read-only broker serves it although it mutates, because
+            what it changes is kept in memory there or because it is refused by other means.
+    """
 
     def note(function: Handle[Req, Res]) -> Handle[Req, Res]:
         if api.key in _routes:
             raise TypeError(f"{api.name} has two handlers")
-        _routes[api.key] = Route(api, versions or api.versions, function)
+        _routes[api.key] = Route(
+            api=api,
+            versions=versions or api.versions,
+            handle=function,
+            mutates=mutates,
+            is_served_read_only=is_served_read_only or not mutates,
+            is_one_way=is_one_way,
+            touches=touches,
+        )
         return function
 
     return note
@@ -57,3 +98,8 @@ def routes() -> dict[int, Route]:
     for module in pkgutil.iter_modules(apis.__path__):
         import_module(f"{apis.__name__}.{module.name}")
     return dict(sorted(_routes.items()))
+
+
+def hidden_when_read_only() -> frozenset[int]:
+    """Return the keys of the APIs that a read-only broker does not serve."""
+    return frozenset(key for key, route in routes().items() if not route.is_served_read_only)

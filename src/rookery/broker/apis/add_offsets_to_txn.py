@@ -10,6 +10,7 @@ from rookery.broker.registry import handles
 from rookery.broker.transactions import check_id, decide, told
 from rookery.cluster.events.txns import OffsetsAddedToTransaction
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.add_offsets_to_txn import (
     ADD_OFFSETS_TO_TXN,
     AddOffsetsToTxnRequest,
@@ -19,7 +20,14 @@ from rookery.wire.messages.add_offsets_to_txn import (
 _KNOWS_FENCED: Final = 2
 
 
-@handles(ADD_OFFSETS_TO_TXN)
+@handles(
+    ADD_OFFSETS_TO_TXN,
+    mutates=True,
+    touches=(
+        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),
+        named(AclResource.GROUP, Operation.READ),
+    ),
+)
 async def add_offsets_to_txn(
     call: Call, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:

@@ -15,6 +15,7 @@ from rookery.broker.transactions import check_id, decide, owned, parts, told
 from rookery.cluster.events.txns import PartitionsAddedToTransaction, TransactionPlace
 from rookery.cluster.state.txns import Writer
 from rookery.errors import ApiError, Error, ErrorCode, code_of
+from rookery.security.access import AclResource, Denial, Operation, cluster, named
 from rookery.wire.messages.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnPartitionResult,
@@ -28,12 +29,24 @@ from rookery.wire.messages.add_partitions_to_txn import (
 
 _KNOWS_FENCED: Final = 2
 _BATCHED: Final = 4
+_FROM_CLIENTS: Final = range(_BATCHED)
+_FROM_BROKERS: Final = range(_BATCHED, ADD_PARTITIONS_TO_TXN.versions.stop)
 _KNOWS_ABORTABLE: Final = 5
 
 _Codes = dict[tuple[str, int], ErrorCode]
 
 
-@handles(ADD_PARTITIONS_TO_TXN)
+@handles(
+    ADD_PARTITIONS_TO_TXN,
+    mutates=True,
+    touches=(
+        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE, versions=_FROM_CLIENTS),
+        named(
+            AclResource.TOPIC, Operation.WRITE, denial=Denial.REFUSE_REQUEST, versions=_FROM_CLIENTS
+        ),
+        cluster(Operation.CLUSTER_ACTION, versions=_FROM_BROKERS),
+    ),
+)
 async def add_partitions_to_txn(
     call: Call, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:

@@ -8,6 +8,7 @@ from rookery.broker.alteration import alter
 from rookery.broker.call import Call
 from rookery.broker.registry import handles
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.alter_configs import (
     ALTER_CONFIGS,
     AlterConfigsRequest,
@@ -17,7 +18,16 @@ from rookery.wire.messages.alter_configs import (
 )
 
 
-@handles(ALTER_CONFIGS, versions=range(3))
+@handles(
+    ALTER_CONFIGS,
+    versions=range(3),
+    mutates=True,
+    touches=(
+        named(AclResource.TOPIC, Operation.ALTER_CONFIGS),
+        named(AclResource.GROUP, Operation.ALTER_CONFIGS),
+        named(AclResource.CLUSTER, Operation.ALTER_CONFIGS),
+    ),
+)
 async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the settings of topics, or those of all brokers."""
     results = await alter(call, request.resources, _wanted, validate_only=request.validate_only)

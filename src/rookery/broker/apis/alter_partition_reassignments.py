@@ -6,6 +6,7 @@ from rookery.broker.call import Call
 from rookery.broker.registry import handles
 from rookery.broker.topics import replicas
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import Operation, cluster
 from rookery.wire.messages.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsRequest,
@@ -16,7 +17,7 @@ from rookery.wire.messages.alter_partition_reassignments import (
 )
 
 
-@handles(ALTER_PARTITION_REASSIGNMENTS)
+@handles(ALTER_PARTITION_REASSIGNMENTS, mutates=False, touches=(cluster(Operation.ALTER),))
 async def alter_partition_reassignments(
     call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:

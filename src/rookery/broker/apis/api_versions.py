@@ -27,7 +27,7 @@ from rookery.wire.messages.produce import PRODUCE
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-@handles(API_VERSIONS, versions=range(5))
+@handles(API_VERSIONS, versions=range(5), mutates=False, touches=())
 def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Tell the versions of every API, and remember what the client calls itself."""
     name, version = request.client_software_name, request.client_software_version

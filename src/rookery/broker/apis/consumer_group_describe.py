@@ -7,9 +7,10 @@ from typing import Final
 from rookery.broker.call import Call
 from rookery.broker.groups.consumer import Consumer, MemberDescription
 from rookery.broker.groups.requests import reach_head
-from rookery.broker.operations import NOT_ASKED, Operation
+from rookery.broker.operations import NOT_ASKED
 from rookery.broker.registry import handles
 from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Denial, Operation, listed, named
 from rookery.wire.messages.consumer_group_describe import (
     CONSUMER_GROUP_DESCRIBE,
     Assignment,
@@ -32,7 +33,15 @@ _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
-@handles(CONSUMER_GROUP_DESCRIBE, versions=range(2))
+@handles(
+    CONSUMER_GROUP_DESCRIBE,
+    versions=range(2),
+    mutates=False,
+    touches=(
+        named(AclResource.GROUP, Operation.DESCRIBE),
+        listed(AclResource.TOPIC, Operation.DESCRIBE, denial=Denial.REFUSE),
+    ),
+)
 async def consumer_group_describe(
     call: Call, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:

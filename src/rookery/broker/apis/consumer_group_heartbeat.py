@@ -6,6 +6,7 @@ from rookery.broker.call import Call
 from rookery.broker.groups.consumermember import JOINING
 from rookery.broker.groups.requests import Answer, hand_over
 from rookery.broker.registry import handles
+from rookery.security.access import AclResource, Denial, Operation, named
 from rookery.wire.messages.consumer_group_heartbeat import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
@@ -13,7 +14,16 @@ from rookery.wire.messages.consumer_group_heartbeat import (
 )
 
 
-@handles(CONSUMER_GROUP_HEARTBEAT, versions=range(2))
+@handles(
+    CONSUMER_GROUP_HEARTBEAT,
+    versions=range(2),
+    mutates=True,
+    is_served_read_only=True,
+    touches=(
+        named(AclResource.GROUP, Operation.READ),
+        named(AclResource.TOPIC, Operation.DESCRIBE, denial=Denial.REFUSE_REQUEST),
+    ),
+)
 def consumer_group_heartbeat(
     call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> Answer[ConsumerGroupHeartbeatResponse]:

@@ -6,6 +6,7 @@ from rookery.broker.call import Call
 from rookery.broker.operations import NO_AUTHORIZER
 from rookery.broker.registry import handles
 from rookery.errors import ErrorCode
+from rookery.security.access import Operation, cluster
 from rookery.wire.messages.create_acls import (
     CREATE_ACLS,
     AclCreationResult,
@@ -14,7 +15,7 @@ from rookery.wire.messages.create_acls import (
 )
 
 
-@handles(CREATE_ACLS, versions=range(1, 4))
+@handles(CREATE_ACLS, versions=range(1, 4), mutates=False, touches=(cluster(Operation.ALTER),))
 def create_acls(_call: Call, request: CreateAclsRequest) -> CreateAclsResponse:
     """Refuse every rule."""
     return CreateAclsResponse(

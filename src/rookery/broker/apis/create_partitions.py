@@ -11,6 +11,7 @@ from rookery.broker.topics import MAX_PARTITIONS, check_partitions
 from rookery.cluster.events.topics import PartitionsAdded
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.create_partitions import (
     CREATE_PARTITIONS,
     CreatePartitionsRequest,
@@ -20,7 +21,12 @@ from rookery.wire.messages.create_partitions import (
 )
 
 
-@handles(CREATE_PARTITIONS, versions=range(4))
+@handles(
+    CREATE_PARTITIONS,
+    versions=range(4),
+    mutates=True,
+    touches=(named(AclResource.TOPIC, Operation.ALTER),),
+)
 async def create_partitions(
     call: Call, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:

@@ -18,6 +18,7 @@ from rookery.broker.registry import handles
 from rookery.broker.topics import MAX_PARTITIONS, check_alike, new_topic
 from rookery.cluster.events.topics import TopicCreated
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import AclResource, Denial, Operation, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.create_topics import (
     CREATE_TOPICS,
@@ -39,7 +40,15 @@ class _Refusal(NamedTuple):
     text: str
 
 
-@handles(CREATE_TOPICS, versions=range(2, 8))
+@handles(
+    CREATE_TOPICS,
+    versions=range(2, 8),
+    mutates=True,
+    touches=(
+        named(AclResource.TOPIC, Operation.CREATE, or_on_cluster=Operation.CREATE),
+        named(AclResource.TOPIC, Operation.DESCRIBE_CONFIGS, denial=Denial.REDACT),
+    ),
+)
 async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Make each topic that can be made; a name that is given twice is made not at all."""
     await call.services.replica.barrier()

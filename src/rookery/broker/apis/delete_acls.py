@@ -6,6 +6,7 @@ from rookery.broker.call import Call
 from rookery.broker.operations import NO_AUTHORIZER
 from rookery.broker.registry import handles
 from rookery.errors import ErrorCode
+from rookery.security.access import Operation, cluster
 from rookery.wire.messages.delete_acls import (
     DELETE_ACLS,
     DeleteAclsFilterResult,
@@ -14,7 +15,7 @@ from rookery.wire.messages.delete_acls import (
 )
 
 
-@handles(DELETE_ACLS, versions=range(1, 4))
+@handles(DELETE_ACLS, versions=range(1, 4), mutates=False, touches=(cluster(Operation.ALTER),))
 def delete_acls(_call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Refuse every filter."""
     return DeleteAclsResponse(

@@ -9,6 +9,7 @@ from rookery.broker.groups.removal import remove
 from rookery.broker.groups.requests import check_group_id
 from rookery.broker.registry import handles
 from rookery.errors import Error, ErrorCode, code_of
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.delete_groups import (
     DELETE_GROUPS,
     DeletableGroupResult,
@@ -17,7 +18,13 @@ from rookery.wire.messages.delete_groups import (
 )
 
 
-@handles(DELETE_GROUPS, versions=range(3))
+@handles(
+    DELETE_GROUPS,
+    versions=range(3),
+    mutates=True,
+    is_served_read_only=True,
+    touches=(named(AclResource.GROUP, Operation.DELETE),),
+)
 async def delete_groups(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """Delete each group by itself."""
     names = list(dict.fromkeys(request.groups_names))

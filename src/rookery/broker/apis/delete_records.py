@@ -8,6 +8,7 @@ from rookery.broker.deciding import decide
 from rookery.broker.registry import handles
 from rookery.cluster.events.topics import LogStartMoved
 from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.delete_records import (
     DELETE_RECORDS,
     DeleteRecordsPartition,
@@ -21,7 +22,7 @@ from rookery.wire.messages.delete_records import (
 _HIGH_WATERMARK = -1
 
 
-@handles(DELETE_RECORDS)
+@handles(DELETE_RECORDS, mutates=True, touches=(named(AclResource.TOPIC, Operation.DELETE),))
 async def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Propose all moves, and tell where the logs begin once they are applied."""
     await call.services.replica.barrier()

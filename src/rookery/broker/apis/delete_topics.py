@@ -10,6 +10,7 @@ from rookery.broker.registry import handles
 from rookery.cluster.events.topics import TopicDeleted
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.delete_topics import (
     DELETE_TOPICS,
@@ -20,7 +21,12 @@ from rookery.wire.messages.delete_topics import (
 )
 
 
-@handles(DELETE_TOPICS, versions=range(1, 7))
+@handles(
+    DELETE_TOPICS,
+    versions=range(1, 7),
+    mutates=True,
+    touches=(named(AclResource.TOPIC, Operation.DELETE, or_on_cluster=Operation.DELETE),),
+)
 async def delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete what is there; what is named twice is not touched."""
     await call.services.replica.barrier()

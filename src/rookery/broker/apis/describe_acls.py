@@ -6,6 +6,7 @@ from rookery.broker.call import Call
 from rookery.broker.operations import NO_AUTHORIZER
 from rookery.broker.registry import handles
 from rookery.errors import ErrorCode
+from rookery.security.access import Operation, cluster
 from rookery.wire.messages.describe_acls import (
     DESCRIBE_ACLS,
     DescribeAclsRequest,
@@ -13,7 +14,7 @@ from rookery.wire.messages.describe_acls import (
 )
 
 
-@handles(DESCRIBE_ACLS, versions=range(1, 4))
+@handles(DESCRIBE_ACLS, versions=range(1, 4), mutates=False, touches=(cluster(Operation.DESCRIBE),))
 def describe_acls(_call: Call, _request: DescribeAclsRequest) -> DescribeAclsResponse:
     """Refuse: there are no rules to list."""
     return DescribeAclsResponse(

@@ -6,6 +6,7 @@ from rookery.broker.call import Call
 from rookery.broker.operations import NOT_ASKED, ON_CLUSTER
 from rookery.broker.registry import handles
 from rookery.errors import ErrorCode
+from rookery.security.access import Denial, Operation, cluster
 from rookery.wire.messages.describe_cluster import (
     DESCRIBE_CLUSTER,
     DescribeClusterBroker,
@@ -17,7 +18,17 @@ from rookery.wire.messages.describe_cluster import (
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-@handles(DESCRIBE_CLUSTER, versions=range(3))
+def _asks_for_operations(request: DescribeClusterRequest) -> bool:
+    """The request asks for authorized operations."""
+    return request.include_cluster_authorized_operations
+
+
+@handles(
+    DESCRIBE_CLUSTER,
+    versions=range(3),
+    mutates=False,
+    touches=(cluster(Operation.DESCRIBE, denial=Denial.REDACT, when=_asks_for_operations),),
+)
 async def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Describe the brokers; a fenced one is gone at once, so there is none to include."""
     if request.endpoint_type != _BROKERS:

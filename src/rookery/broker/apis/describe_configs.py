@@ -18,6 +18,7 @@ from rookery.cluster.state.state import (
     TOPIC_RESOURCE,
 )
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.describe_configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -32,7 +33,16 @@ Shown = dict[str, DescribeConfigsResourceResult]
 """Settings as they are shown, by name."""
 
 
-@handles(DESCRIBE_CONFIGS, versions=range(1, 5))
+@handles(
+    DESCRIBE_CONFIGS,
+    versions=range(1, 5),
+    mutates=False,
+    touches=(
+        named(AclResource.TOPIC, Operation.DESCRIBE_CONFIGS),
+        named(AclResource.GROUP, Operation.DESCRIBE_CONFIGS),
+        named(AclResource.CLUSTER, Operation.DESCRIBE_CONFIGS),
+    ),
+)
 async def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource, or say why not."""
     await call.services.replica.barrier()

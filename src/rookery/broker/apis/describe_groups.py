@@ -7,9 +7,10 @@ from typing import Final
 from rookery.broker.call import Call
 from rookery.broker.groups.classic import Classic, MemberDescription
 from rookery.broker.groups.requests import reach_head
-from rookery.broker.operations import NOT_ASKED, Operation
+from rookery.broker.operations import NOT_ASKED
 from rookery.broker.registry import handles
 from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.describe_groups import (
     DESCRIBE_GROUPS,
     DescribedGroup,
@@ -29,7 +30,12 @@ _OPERATIONS: Final = (
 _ON_GROUP: Final = sum(1 << operation for operation in _OPERATIONS)
 
 
-@handles(DESCRIBE_GROUPS, versions=range(7))
+@handles(
+    DESCRIBE_GROUPS,
+    versions=range(7),
+    mutates=False,
+    touches=(named(AclResource.GROUP, Operation.DESCRIBE),),
+)
 async def describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Answer as of the log's head, each group for itself."""
     await reach_head(call)

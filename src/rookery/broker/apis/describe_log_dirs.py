@@ -14,6 +14,7 @@ from rookery.broker.configs import log_dir
 from rookery.broker.registry import handles
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
+from rookery.security.access import Operation, cluster
 from rookery.wire.messages.describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
     DescribeLogDirsPartition,
@@ -24,7 +25,12 @@ from rookery.wire.messages.describe_log_dirs import (
 )
 
 
-@handles(DESCRIBE_LOG_DIRS, versions=range(1, 6))
+@handles(
+    DESCRIBE_LOG_DIRS,
+    versions=range(1, 6),
+    mutates=False,
+    touches=(cluster(Operation.DESCRIBE),),
+)
 async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Describe the one folder, or the one store, that this broker has."""
     await call.services.replica.barrier()

@@ -7,6 +7,7 @@ from rookery.broker.registry import handles
 from rookery.cluster.state import producers
 from rookery.cluster.state.partition import Partition
 from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.describe_producers import (
     DESCRIBE_PRODUCERS,
     DescribeProducersRequest,
@@ -17,7 +18,7 @@ from rookery.wire.messages.describe_producers import (
 )
 
 
-@handles(DESCRIBE_PRODUCERS)
+@handles(DESCRIBE_PRODUCERS, mutates=False, touches=(named(AclResource.TOPIC, Operation.READ),))
 async def describe_producers(
     call: Call, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:

@@ -12,6 +12,7 @@ from typing import Final
 from rookery.broker.call import Call
 from rookery.broker.registry import handles
 from rookery.errors import ErrorCode
+from rookery.security.access import Operation, cluster
 from rookery.wire.messages.describe_quorum import (
     DESCRIBE_QUORUM,
     DescribeQuorumRequest,
@@ -26,7 +27,7 @@ from rookery.wire.messages.describe_quorum import (
 _LOG: Final = "__cluster_metadata"
 
 
-@handles(DESCRIBE_QUORUM, versions=range(3))
+@handles(DESCRIBE_QUORUM, versions=range(3), mutates=False, touches=(cluster(Operation.DESCRIBE),))
 async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Describe partition 0 of the metadata log; no other log has a quorum."""
     await call.services.replica.barrier()

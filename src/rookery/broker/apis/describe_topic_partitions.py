@@ -11,6 +11,7 @@ from rookery.broker.topics import check_name, replicas_by_leader
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.topicname import INTERNAL_TOPICS
+from rookery.security.access import AclResource, Operation, listed, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.describe_topic_partitions import (
     DESCRIBE_TOPIC_PARTITIONS,
@@ -25,7 +26,15 @@ _LIMIT: Final = 2000
 """Partitions in an answer, whatever is asked for (Kafka's max.request.partition.size.limit)."""
 
 
-@handles(DESCRIBE_TOPIC_PARTITIONS, versions=range(1))
+@handles(
+    DESCRIBE_TOPIC_PARTITIONS,
+    versions=range(1),
+    mutates=False,
+    touches=(
+        named(AclResource.TOPIC, Operation.DESCRIBE),
+        listed(AclResource.TOPIC, Operation.DESCRIBE),
+    ),
+)
 async def describe_topic_partitions(
     call: Call, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:

@@ -13,6 +13,7 @@ from rookery.cluster.state.txns import Transaction
 from rookery.errors import ErrorCode
 from rookery.logdir.serving.javahash import partition_of
 from rookery.model.topicname import OFFSETS_TOPIC
+from rookery.security.access import AclResource, Operation, listed, named
 from rookery.wire.messages.describe_transactions import (
     DESCRIBE_TRANSACTIONS,
     DescribeTransactionsRequest,
@@ -25,7 +26,14 @@ from rookery.wire.messages.describe_transactions import (
 _OFFSETS_PARTITIONS: Final = 50
 
 
-@handles(DESCRIBE_TRANSACTIONS)
+@handles(
+    DESCRIBE_TRANSACTIONS,
+    mutates=False,
+    touches=(
+        named(AclResource.TRANSACTIONAL_ID, Operation.DESCRIBE),
+        listed(AclResource.TOPIC, Operation.DESCRIBE),
+    ),
+)
 async def describe_transactions(
     call: Call, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:

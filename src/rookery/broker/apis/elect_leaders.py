@@ -9,6 +9,7 @@ from __future__ import annotations
 from rookery.broker.call import Call
 from rookery.broker.registry import handles
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import Operation, cluster
 from rookery.wire.messages.elect_leaders import (
     ELECT_LEADERS,
     ElectLeadersRequest,
@@ -20,7 +21,7 @@ from rookery.wire.messages.elect_leaders import (
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-@handles(ELECT_LEADERS, versions=range(3))
+@handles(ELECT_LEADERS, versions=range(3), mutates=False, touches=(cluster(Operation.ALTER),))
 async def elect_leaders(call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Say of each partition named that it needs no election; of all, that none took place."""
     if request.election_type not in {_PREFERRED, _UNCLEAN}:

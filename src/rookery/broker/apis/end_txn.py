@@ -12,13 +12,14 @@ from rookery.broker.registry import handles
 from rookery.broker.transactions import check_id, decide, told
 from rookery.cluster.events.txns import TransactionEnded
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.end_txn import END_TXN, EndTxnRequest, EndTxnResponse
 
 _KNOWS_FENCED: Final = 2
 _RAISES_EPOCH: Final = 5
 
 
-@handles(END_TXN)
+@handles(END_TXN, mutates=True, touches=(named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),))
 async def end_txn(call: Call, request: EndTxnRequest) -> EndTxnResponse:
     """End the transaction; from version 5 on, tell what to use for the next one."""
     event = TransactionEnded(

@@ -27,6 +27,7 @@ from rookery.clock import loop_seconds
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.log.rereads import SureReader
 from rookery.log.traffic import READ
+from rookery.security.access import AclResource, Operation, cluster, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.fetch import (
     FETCH,
@@ -68,7 +69,26 @@ def readers(call: Call) -> Readers:
     return found
 
 
-@handles(FETCH, versions=range(4, 19))
+def _is_replica(request: FetchRequest) -> bool:
+    """The request has a replica id."""
+    state = request.replica_state
+    return (request.replica_id if state is None else state.replica_id) >= 0
+
+
+def _is_consumer(request: FetchRequest) -> bool:
+    """The request has no replica id."""
+    return not _is_replica(request)
+
+
+@handles(
+    FETCH,
+    versions=range(4, 19),
+    mutates=False,
+    touches=(
+        named(AclResource.TOPIC, Operation.READ, when=_is_consumer),
+        cluster(Operation.CLUSTER_ACTION, when=_is_replica),
+    ),
+)
 def fetch(call: Call, request: FetchRequest) -> Answer:
     """Answer with what is there; wait if that is too little and the client allows it."""
     try:

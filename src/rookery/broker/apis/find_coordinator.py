@@ -9,6 +9,7 @@ from rookery.broker.registry import handles
 from rookery.cluster.state.brokers import Broker
 from rookery.cluster.state.groups import coordinator_of
 from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.find_coordinator import (
     FIND_COORDINATOR,
     Coordinator,
@@ -21,7 +22,15 @@ _TRANSACTION: Final = 1
 _BATCHED: Final = 4
 
 
-@handles(FIND_COORDINATOR, versions=range(7))
+@handles(
+    FIND_COORDINATOR,
+    versions=range(7),
+    mutates=False,
+    touches=(
+        named(AclResource.GROUP, Operation.DESCRIBE),
+        named(AclResource.TRANSACTIONAL_ID, Operation.DESCRIBE),
+    ),
+)
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Answer for one key, or from version 4 for each."""
     keys = request.coordinator_keys if call.version >= _BATCHED else [request.key]

@@ -20,7 +20,7 @@ from rookery.wire.messages.get_telemetry_subscriptions import (
 _COMPRESSION: Final = [codec.id for codec in (ZSTD, LZ4, GZIP, SNAPPY)]
 
 
-@handles(GET_TELEMETRY_SUBSCRIPTIONS)
+@handles(GET_TELEMETRY_SUBSCRIPTIONS, mutates=False, touches=())
 def get_telemetry_subscriptions(
     call: Call, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:

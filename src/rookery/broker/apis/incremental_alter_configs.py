@@ -13,6 +13,7 @@ from rookery.broker.configs import invalid
 from rookery.broker.registry import handles
 from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
     AlterableConfig,
@@ -35,7 +36,16 @@ class Change(IntEnum):
 _CHANGES: Final = frozenset(Change)
 
 
-@handles(INCREMENTAL_ALTER_CONFIGS, versions=range(2))
+@handles(
+    INCREMENTAL_ALTER_CONFIGS,
+    versions=range(2),
+    mutates=True,
+    touches=(
+        named(AclResource.TOPIC, Operation.ALTER_CONFIGS),
+        named(AclResource.GROUP, Operation.ALTER_CONFIGS),
+        named(AclResource.CLUSTER, Operation.ALTER_CONFIGS),
+    ),
+)
 async def incremental_alter_configs(
     call: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:

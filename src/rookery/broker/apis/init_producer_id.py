@@ -17,6 +17,7 @@ from rookery.broker.registry import handles
 from rookery.broker.transactions import check_id, decide, told
 from rookery.cluster.events.txns import TransactionInitialised
 from rookery.errors import ApiError, Error, ErrorCode
+from rookery.security.access import AclResource, Operation, any_of, named
 from rookery.wire.messages.init_producer_id import (
     INIT_PRODUCER_ID,
     InitProducerIdRequest,
@@ -27,7 +28,25 @@ _LAST_EPOCH: Final = 2**15 - 2
 _KNOWS_FENCED: Final = 4
 
 
-@handles(INIT_PRODUCER_ID, versions=range(6))
+def _is_only_idempotent(request: InitProducerIdRequest) -> bool:
+    """The request has no transactional id."""
+    return request.transactional_id is None
+
+
+@handles(
+    INIT_PRODUCER_ID,
+    versions=range(6),
+    mutates=True,
+    touches=(
+        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),
+        any_of(
+            AclResource.TOPIC,
+            Operation.WRITE,
+            or_on_cluster=Operation.IDEMPOTENT_WRITE,
+            when=_is_only_idempotent,
+        ),
+    ),
+)
 async def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Hand out an id, or raise the epoch of one."""
     producer_id, epoch = request.producer_id, request.producer_epoch

@@ -5,10 +5,17 @@ from __future__ import annotations
 from rookery.broker.call import Call
 from rookery.broker.groups.requests import Answer, hand_over
 from rookery.broker.registry import handles
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupResponse
 
 
-@handles(JOIN_GROUP, versions=range(10))
+@handles(
+    JOIN_GROUP,
+    versions=range(10),
+    mutates=True,
+    is_served_read_only=True,
+    touches=(named(AclResource.GROUP, Operation.READ),),
+)
 def join_group(call: Call, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
     """Hold the answer until the group has gathered; a newcomer may be its first member."""
     return hand_over(call, JOIN_GROUP, request, creates=not request.member_id, joins=True)

@@ -5,10 +5,17 @@ from __future__ import annotations
 from rookery.broker.call import Call
 from rookery.broker.groups.requests import Answer, hand_over
 from rookery.broker.registry import handles
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.leave_group import LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse
 
 
-@handles(LEAVE_GROUP, versions=range(6))
+@handles(
+    LEAVE_GROUP,
+    versions=range(6),
+    mutates=True,
+    is_served_read_only=True,
+    touches=(named(AclResource.GROUP, Operation.READ),),
+)
 def leave_group(call: Call, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
     """Have the others take over what the members had."""
     return hand_over(call, LEAVE_GROUP, request)

@@ -14,6 +14,7 @@ from rookery.cluster.state.state import (
     configured,
 )
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import Operation, cluster
 from rookery.wire.messages.list_config_resources import (
     LIST_CONFIG_RESOURCES,
     ConfigResource,
@@ -27,7 +28,12 @@ _KNOWN: Final = frozenset(
 )
 
 
-@handles(LIST_CONFIG_RESOURCES, versions=range(2))
+@handles(
+    LIST_CONFIG_RESOURCES,
+    versions=range(2),
+    mutates=False,
+    touches=(cluster(Operation.DESCRIBE_CONFIGS),),
+)
 async def list_config_resources(
     call: Call, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:

@@ -9,6 +9,7 @@ from rookery.broker.groups.summary import GroupSummary
 from rookery.broker.registry import handles
 from rookery.cluster.state.groups import Group
 from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation, listed
 from rookery.wire.messages.list_groups import (
     LIST_GROUPS,
     ListedGroup,
@@ -17,7 +18,12 @@ from rookery.wire.messages.list_groups import (
 )
 
 
-@handles(LIST_GROUPS, versions=range(6))
+@handles(
+    LIST_GROUPS,
+    versions=range(6),
+    mutates=False,
+    touches=(listed(AclResource.GROUP, Operation.DESCRIBE, or_on_cluster=Operation.DESCRIBE),),
+)
 async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
     """List what passes both filters; an empty one lets all pass."""
     await reach_head(call)

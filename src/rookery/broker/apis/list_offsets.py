@@ -18,6 +18,7 @@ from rookery.log import times
 from rookery.log.tail import Key
 from rookery.log.times import Stamped
 from rookery.model.offset import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -43,7 +44,12 @@ _UNKNOWN: Final = Stamped(-1, -1)
 _SEARCHES_AT_ONCE: Final = 8
 
 
-@handles(LIST_OFFSETS, versions=range(1, 12))
+@handles(
+    LIST_OFFSETS,
+    versions=range(1, 12),
+    mutates=False,
+    touches=(named(AclResource.TOPIC, Operation.DESCRIBE),),
+)
 async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer as of the log's head: an end that another broker has moved must be seen."""
     await call.services.replica.barrier()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rookery.broker.call import Call
 from rookery.broker.registry import handles
 from rookery.errors import ErrorCode
+from rookery.security.access import Operation, cluster
 from rookery.wire.messages.list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
     ListPartitionReassignmentsRequest,
@@ -12,7 +13,12 @@ from rookery.wire.messages.list_partition_reassignments import (
 )
 
 
-@handles(LIST_PARTITION_REASSIGNMENTS, versions=range(1))
+@handles(
+    LIST_PARTITION_REASSIGNMENTS,
+    versions=range(1),
+    mutates=False,
+    touches=(cluster(Operation.DESCRIBE),),
+)
 def list_partition_reassignments(
     _call: Call, _request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:

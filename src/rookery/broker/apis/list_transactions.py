@@ -13,6 +13,7 @@ from rookery.cluster.state.groups import coordinator_of
 from rookery.cluster.state.txns import Transaction
 from rookery.cluster.state.txns import TransactionState as States
 from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation, listed
 from rookery.service.namepattern import NamePattern
 from rookery.wire.messages.list_transactions import (
     LIST_TRANSACTIONS,
@@ -27,7 +28,11 @@ _KNOWN: Final = frozenset(state.words for state in States) | {
 }  # fmt: skip
 
 
-@handles(LIST_TRANSACTIONS)
+@handles(
+    LIST_TRANSACTIONS,
+    mutates=False,
+    touches=(listed(AclResource.TRANSACTIONAL_ID, Operation.DESCRIBE),),
+)
 async def list_transactions(
     call: Call, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:

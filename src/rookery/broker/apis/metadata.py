@@ -22,6 +22,7 @@ from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.topicname import INTERNAL_TOPICS, RESERVED_TOPICS
+from rookery.security.access import AclResource, Denial, Operation, cluster, listed, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.metadata import (
     METADATA,
@@ -38,7 +39,31 @@ _MAX_MADE: Final = 1000
 Refused = dict[str, ErrorCode]
 
 
-@handles(METADATA, versions=range(14))
+def _may_create(request: MetadataRequest) -> bool:
+    """A topic does not exist, and topics may be created automatically."""
+    return request.allow_auto_topic_creation
+
+
+def _asks_for_operations(request: MetadataRequest) -> bool:
+    """The request asks for authorized operations."""
+    return request.include_cluster_authorized_operations
+
+
+@handles(
+    METADATA,
+    versions=range(14),
+    # It may create topics, but not on a read-only broker.
+    mutates=True,
+    is_served_read_only=True,
+    touches=(
+        named(AclResource.TOPIC, Operation.DESCRIBE),
+        listed(AclResource.TOPIC, Operation.DESCRIBE),
+        named(
+            AclResource.TOPIC, Operation.CREATE, or_on_cluster=Operation.CREATE, when=_may_create
+        ),
+        cluster(Operation.DESCRIBE, denial=Denial.REDACT, when=_asks_for_operations),
+    ),
+)
 async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     """Describe the topics asked for, or all; make those that are missing, if that is allowed."""
     asked = request.topics

@@ -12,6 +12,7 @@ from rookery.broker.registry import handles
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.offset_commit import (
     OFFSET_COMMIT,
     OffsetCommitRequest,
@@ -26,7 +27,13 @@ _BY_ID: Final = 10
 _MAX_METADATA: Final = 4096
 
 
-@handles(OFFSET_COMMIT, versions=range(2, 11))
+@handles(
+    OFFSET_COMMIT,
+    versions=range(2, 11),
+    mutates=True,
+    is_served_read_only=True,
+    touches=(named(AclResource.GROUP, Operation.READ), named(AclResource.TOPIC, Operation.READ)),
+)
 async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Commit what can be; each partition has its own answer."""
     check_group_id(request.group_id)

@@ -11,6 +11,7 @@ from rookery.broker.groups.seats import Seat
 from rookery.broker.registry import handles
 from rookery.cluster.events.groups import OffsetPlace
 from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.offset_delete import (
     OFFSET_DELETE,
     OffsetDeleteRequest,
@@ -27,7 +28,12 @@ class _Asked(NamedTuple):
     place: OffsetPlace
 
 
-@handles(OFFSET_DELETE)
+@handles(
+    OFFSET_DELETE,
+    mutates=True,
+    is_served_read_only=True,
+    touches=(named(AclResource.GROUP, Operation.DELETE), named(AclResource.TOPIC, Operation.READ)),
+)
 async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Forget what no member reads."""
     check_group_id(request.group_id)

@@ -20,6 +20,7 @@ from rookery.broker.registry import handles
 from rookery.cluster.state.groups import CommittedOffset
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import AclResource, Operation, listed, named
 from rookery.wire.messages.offset_fetch import (
     OFFSET_FETCH,
     OffsetFetchRequest,
@@ -35,7 +36,16 @@ _BATCHED: Final = 8
 _BY_ID: Final = 10
 
 
-@handles(OFFSET_FETCH, versions=range(1, 11))
+@handles(
+    OFFSET_FETCH,
+    versions=range(1, 11),
+    mutates=False,
+    touches=(
+        named(AclResource.GROUP, Operation.DESCRIBE),
+        named(AclResource.TOPIC, Operation.DESCRIBE),
+        listed(AclResource.TOPIC, Operation.DESCRIBE),
+    ),
+)
 async def offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Answer for one group, or from version 8 for each."""
     # What was committed through another broker a moment ago is to be seen.

@@ -12,6 +12,7 @@ from rookery.broker.call import Call
 from rookery.broker.registry import handles
 from rookery.cluster.state.partition import Partition
 from rookery.errors import ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,
     EpochEndOffset,
@@ -22,7 +23,12 @@ from rookery.wire.messages.offset_for_leader_epoch import (
 )
 
 
-@handles(OFFSET_FOR_LEADER_EPOCH, versions=range(2, 5))
+@handles(
+    OFFSET_FOR_LEADER_EPOCH,
+    versions=range(2, 5),
+    mutates=False,
+    touches=(named(AclResource.TOPIC, Operation.DESCRIBE, or_on_cluster=Operation.CLUSTER_ACTION),),
+)
 async def offset_for_leader_epoch(
     call: Call, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:

@@ -26,6 +26,7 @@ from rookery.log.batch import Batch
 from rookery.model.topicname import RESERVED_TOPICS
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.produce import (
     PRODUCE,
     BatchIndexAndErrorMessage,
@@ -263,7 +264,18 @@ class _Intake:
         return None
 
 
-@handles(PRODUCE, versions=range(3, 14))
+@handles(
+    PRODUCE,
+    versions=range(3, 14),
+    mutates=True,
+    # It is refused there. librdkafka takes a broker without it for a very old one.
+    is_served_read_only=True,
+    is_one_way=lambda request: not request.acks,
+    touches=(
+        named(AclResource.TOPIC, Operation.WRITE),
+        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),
+    ),
+)
 def produce(call: Call, request: ProduceRequest) -> Future | ProduceResponse | None:
     """Write what can be written, and answer for every partition."""
     if request.acks not in _ACKS:

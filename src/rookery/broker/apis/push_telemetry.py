@@ -26,7 +26,7 @@ _OPEN_BYTES: Final = 4 * MAX_BYTES
 _THREAD_FROM_BYTES: Final = 4096
 
 
-@handles(PUSH_TELEMETRY)
+@handles(PUSH_TELEMETRY, mutates=False, touches=())
 async def push_telemetry(call: Call, request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Keep the numbers, if the client pushes what it was asked for and not too often."""
     services = call.services

@@ -5,10 +5,17 @@ from __future__ import annotations
 from rookery.broker.call import Call
 from rookery.broker.groups.requests import Answer, hand_over
 from rookery.broker.registry import handles
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse
 
 
-@handles(SYNC_GROUP, versions=range(6))
+@handles(
+    SYNC_GROUP,
+    versions=range(6),
+    mutates=True,
+    is_served_read_only=True,
+    touches=(named(AclResource.GROUP, Operation.READ),),
+)
 def sync_group(call: Call, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
     """Hold the answer until the leader has spoken."""
     return hand_over(call, SYNC_GROUP, request)

@@ -13,6 +13,7 @@ from rookery.broker.transactions import check_id, commit_offsets, told
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.events.txns import TransactionOffsetsCommitted
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.txn_offset_commit import (
     TXN_OFFSET_COMMIT,
     TxnOffsetCommitRequest,
@@ -27,7 +28,15 @@ _JOINS: Final = 5
 _MAX_METADATA: Final = 4096
 
 
-@handles(TXN_OFFSET_COMMIT)
+@handles(
+    TXN_OFFSET_COMMIT,
+    mutates=True,
+    touches=(
+        named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),
+        named(AclResource.GROUP, Operation.READ),
+        named(AclResource.TOPIC, Operation.READ),
+    ),
+)
 async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Take what can be taken; each partition has its own answer."""
     check_group_id(request.group_id)

@@ -10,6 +10,7 @@ from rookery.broker.features import OWN, features
 from rookery.broker.registry import handles
 from rookery.cluster.events.brokers import FeatureLevelRaised
 from rookery.errors import ApiError, ErrorCode
+from rookery.security.access import Operation, cluster
 from rookery.wire.messages.update_features import (
     UPDATE_FEATURES,
     FeatureUpdateKey,
@@ -21,7 +22,7 @@ from rookery.wire.messages.update_features import (
 _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
 
 
-@handles(UPDATE_FEATURES, versions=range(3))
+@handles(UPDATE_FEATURES, versions=range(3), mutates=True, touches=(cluster(Operation.ALTER),))
 async def update_features(call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Raise all levels, or none."""
     await call.services.replica.barrier()

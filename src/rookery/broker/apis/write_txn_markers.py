@@ -12,6 +12,7 @@ from rookery.broker.registry import handles
 from rookery.broker.transactions import decide, parts
 from rookery.cluster.events.txns import MarkersWritten, TransactionPlace
 from rookery.errors import ErrorCode
+from rookery.security.access import Operation, cluster
 from rookery.wire.messages.write_txn_markers import (
     WRITE_TXN_MARKERS,
     WritableTxnMarker,
@@ -25,7 +26,12 @@ from rookery.wire.messages.write_txn_markers import (
 _Codes = dict[tuple[bytes, int], ErrorCode]
 
 
-@handles(WRITE_TXN_MARKERS, versions=range(1, 3))
+@handles(
+    WRITE_TXN_MARKERS,
+    versions=range(1, 3),
+    mutates=True,
+    touches=(cluster(Operation.ALTER, or_on_cluster=Operation.CLUSTER_ACTION),),
+)
 async def write_txn_markers(call: Call, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     """Answer for every partition of every marker."""
     await call.services.replica.barrier()

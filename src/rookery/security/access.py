@@ -1,0 +1,168 @@
+"""Which resources a request touches, and which operation its client needs on each.
+
+An API states its rows where it is served; access control and its documentation follow from them:
+
+    touches=(named(TOPIC, WRITE), named(TRANSACTIONAL_ID, WRITE))
+
+A client needs all rows whose version and condition fit the request. Rows say nothing about how
+the names are found: the kinds of the message's fields tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any
+
+
+class Operation(IntEnum):
+    """Operations of access rules, numbered as in Kafka."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class AclResource(IntEnum):
+    """Types of resources that access rules protect, numbered as in Kafka."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class AccessScope(Enum):
+    """Which resources of its type a row is about."""
+
+    NAMED = "named"
+    """Each one that the request names; broker settings stand for the cluster."""
+    LISTED = "listed"
+    """Each one that the answer lists, asked for by name or not."""
+    ANY = "any"
+    """One is enough, whichever it is."""
+    WHOLE = "whole"
+    """The cluster itself, for the request as a whole."""
+
+
+class Denial(Enum):
+    """What a client is answered if an operation is denied."""
+
+    REFUSE = "refuse"
+    """An error for the denied resource; the others are served."""
+    REFUSE_REQUEST = "refuse request"
+    """An error for the whole request: nothing of it is done."""
+    OMIT = "omit"
+    """The resource is left out of the answer."""
+    REDACT = "redact"
+    """The request is served; the answer leaves out the details that need the operation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """One row: an operation on resources of one type."""
+
+    resource: AclResource
+    operation: Operation
+    scope: AccessScope
+    denial: Denial
+    or_on_cluster: Operation | None = None
+    """An operation on the cluster that will do instead, for all the resources together."""
+    versions: range | None = None
+    """The request's versions to which the row applies; None for all."""
+    when: Callable[[Any], bool] | None = None
+    """Whether the row applies to a request; its docstring says when that is. None for always."""
+
+    def applies(self, version: int, request: object) -> bool:
+        """Whether the client of a request needs the operation."""
+        if self.versions is not None and version not in self.versions:
+            return False
+        return self.when is None or self.when(request)
+
+
+def named(
+    resource: AclResource,
+    operation: Operation,
+    *,
+    denial: Denial = Denial.REFUSE,
+    or_on_cluster: Operation | None = None,
+    versions: range | None = None,
+    when: Callable[[Any], bool] | None = None,
+) -> Access:
+    """Return the row for every resource of a type that the request names."""
+    return Access(
+        resource=resource,
+        operation=operation,
+        scope=AccessScope.NAMED,
+        denial=denial,
+        or_on_cluster=or_on_cluster,
+        versions=versions,
+        when=when,
+    )
+
+
+def listed(
+    resource: AclResource,
+    operation: Operation,
+    *,
+    denial: Denial = Denial.OMIT,
+    or_on_cluster: Operation | None = None,
+) -> Access:
+    """Return the row for every resource of a type that the answer lists."""
+    return Access(
+        resource=resource,
+        operation=operation,
+        scope=AccessScope.LISTED,
+        denial=denial,
+        or_on_cluster=or_on_cluster,
+    )
+
+
+def any_of(
+    resource: AclResource,
+    operation: Operation,
+    *,
+    or_on_cluster: Operation | None = None,
+    when: Callable[[Any], bool] | None = None,
+) -> Access:
+    """Return the row for a request that needs an operation on any resource of a type."""
+    return Access(
+        resource=resource,
+        operation=operation,
+        scope=AccessScope.ANY,
+        denial=Denial.REFUSE_REQUEST,
+        or_on_cluster=or_on_cluster,
+        when=when,
+    )
+
+
+def cluster(
+    operation: Operation,
+    *,
+    denial: Denial = Denial.REFUSE_REQUEST,
+    or_on_cluster: Operation | None = None,
+    versions: range | None = None,
+    when: Callable[[Any], bool] | None = None,
+) -> Access:
+    """Return the row for a request that touches the cluster itself."""
+    return Access(
+        resource=AclResource.CLUSTER,
+        operation=operation,
+        scope=AccessScope.WHOLE,
+        denial=denial,
+        or_on_cluster=or_on_cluster,
+        versions=versions,
+        when=when,
+    )
