@@ -445,7 +445,7 @@ async def test_authentication_raises_the_limit_and_ends_the_handshake() -> None:
     def handler(connection: Connection, frame: Frame) -> Answer:
         if bytes(frame[8:]) == b"let me in":
             connection.authenticated("User:me")
-        return answer(frame, str(connection.principal).encode())
+        return answer(frame, str(connection.session.principal).encode())
 
     settings: dict[str, Any] = {
         "requires_authentication": True,

@@ -61,10 +61,17 @@ def subscriptions(state: State) -> dict[str, dict[str, str]]:
 
 def properties_of(call: Call, instance_id: bytes) -> Client:
     """Return the properties of the client that asks."""
-    name, version = call.connection.software
+    session = call.connection.session
     peer = call.connection.transport_info("peername")
     host, port = peer[:2] if isinstance(peer, tuple) else ("", "")
-    values = (uuid_text(instance_id), call.header.client_id or "", name, version, host, str(port))
+    values = (
+        uuid_text(instance_id),
+        call.header.client_id or "",
+        session.software_name,
+        session.software_version,
+        host,
+        str(port),
+    )
     return dict(zip(PROPERTIES, values, strict=True))
 
 

@@ -27,6 +27,7 @@ from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
 from rookery.net.outbox import Outbox
 from rookery.net.request import Handler, Request, size_of
+from rookery.net.session import ClientSession
 from rookery.net.settings import ConnectionSettings
 from rookery.net.watch import Wait, Watch
 from rookery.wire.frame import PREFIX_BYTES, Chunks, Frame, Splitter
@@ -62,10 +63,8 @@ class Connection(asyncio.BufferedProtocol):
         """
         self.peer = "nobody yet"
         """The client's address."""
-        self.principal: object = None
-        """Who the client is; `authenticated` sets it."""
-        self.software = ("", "")
-        """Name and version of the client's library, as its ApiVersions request says."""
+        self.session = ClientSession()
+        """What the server remembers about the client."""
         self.requests = 0
         self.bytes_in = 0
         self.answers = answers or AnswerBudget()
@@ -141,9 +140,9 @@ class Connection(asyncio.BufferedProtocol):
         """Return what the transport knows, such as `ssl_object` or `peercert`."""
         return None if self._transport is None else self._transport.get_extra_info(name)
 
-    def authenticated(self, principal: object) -> None:
+    def authenticated(self, principal: str) -> None:
         """Say who the client is: the handshake is done, and larger requests are allowed."""
-        self.principal = principal
+        self.session.principal = principal
         self._is_open = True
         self._touch()
         self._splitter.limit = self._settings.max_frame_bytes

@@ -37,7 +37,8 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
                 ErrorCode.INVALID_REQUEST,
                 "client software names and versions are letters, digits, '.' and '-'",
             )
-        call.connection.software = (name, version)
+        session = call.connection.session
+        session.software_name, session.software_version = name, version
     known = features(call.state)
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rookery.broker import checks
 from rookery.broker.call import Call
@@ -39,9 +39,6 @@ from rookery.wire.messages.produce import (
     TopicProduceResponse,
 )
 
-if TYPE_CHECKING:
-    from rookery.net.connection import Connection
-
 log = logging.getLogger(__name__)
 
 _ACKS: Final = frozenset((-1, 0, 1))
@@ -54,11 +51,6 @@ _WRONG_STATE: Final = ErrorCode.INVALID_TXN_STATE
 _ABORTABLE_SINCE: Final = 11
 _JOINS_SINCE: Final = 12
 Future = asyncio.Future[ProduceResponse | None]
-
-# Clients that have a request which is not in the writer's queue yet: those that follow it must not
-# overtake it, because a producer's sequences would come out of order.
-_late: dict[Connection, asyncio.Future[None]] = {}
-
 
 _Placed = tuple[PartitionProduceResponse, Topic, int]
 """A partition's answer, and the position of its batch among those of the request."""
@@ -283,7 +275,7 @@ def produce(call: Call, request: ProduceRequest) -> Future | ProduceResponse | N
     handover = call.services.handover
     if handover is not None and not handover.is_set():
         return asyncio.get_running_loop().create_task(_produce_after(handover, call, request))
-    before = _late.get(call.connection) if _late else None
+    before = call.connection.session.pending_write
     intake = _Intake(call, request)
     if before is None and not intake.is_doubtful and not intake.looks:
         return intake.send()
@@ -305,7 +297,8 @@ def _send_late(intake: _Intake, before: asyncio.Future[None] | None) -> Future:
     """Do what takes time first; later requests of the client wait for it."""
     loop = asyncio.get_running_loop()
     connection = intake.call.connection
-    ready = _late[connection] = loop.create_future()
+    session = connection.session
+    ready = session.pending_write = loop.create_future()
 
     async def prepare() -> ProduceResponse | None:
         try:
@@ -324,8 +317,8 @@ def _send_late(intake: _Intake, before: asyncio.Future[None] | None) -> Future:
             return None
         finally:
             ready.set_result(None)
-            if _late.get(connection) is ready:
-                del _late[connection]
+            if session.pending_write is ready:
+                session.pending_write = None
         return await sent if isinstance(sent, asyncio.Future) else sent
 
     return loop.create_task(prepare())
