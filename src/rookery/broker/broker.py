@@ -12,6 +12,7 @@ from typing import Final
 from rookery.broker.call import Services
 from rookery.broker.caretaking import Caretaking
 from rookery.broker.dispatch import Dispatcher
+from rookery.broker.fetchservice import FetchService
 from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.groups.kinds import Kinds
@@ -144,6 +145,9 @@ class Broker:
             writer=Writer(self.replica, self.tail, self.storage.flush_settings(self.settings)),
             reader=self._reading.reader,
             waiting=self.waiting,
+            fetches=FetchService(
+                self.waiting, self._reading.reader, self.replica, self._clock, self._random
+            ),
             producer_ids=ProducerIds(self.replica),
             groups=self.groups,
             hidden=self._hidden(),

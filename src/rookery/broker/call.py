@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rookery.broker.fetchservice import FetchService
 from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
@@ -33,6 +34,7 @@ class Services:
     writer: Writer
     reader: Reader
     waiting: Waiting
+    fetches: FetchService
     producer_ids: ProducerIds
     groups: Coordinator
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))

@@ -16,16 +16,14 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from rookery.broker.call import Call
-from rookery.broker.fetchsession import WatchedPartition, WatchingSession, WatchingSessions
+from rookery.broker.fetchsession import WatchedPartition, WatchingSession
 from rookery.broker.looking import Look, Wanted
 from rookery.broker.registry import handles
-from rookery.broker.waiting import FetchWait, Waiting
+from rookery.broker.waiting import FetchWait
 from rookery.clock import loop_seconds
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
-from rookery.log.rereads import SureReader
 from rookery.log.traffic import READ
 from rookery.security.access import AclResource, Operation, cluster, named
 from rookery.wire.message import ZERO_UUID
@@ -39,34 +37,10 @@ from rookery.wire.messages.fetch import (
 
 log = logging.getLogger(__name__)
 
-# Partitions that are read from disk at the same time, for all clients together.
-_READS_AT_ONCE: Final = 16
 _NONE: Final = ErrorCode.NONE
 
 Future = asyncio.Future[FetchResponse | None]
 Answer = FetchResponse | Future | Coroutine[Any, Any, FetchResponse | None]
-
-
-class Readers:
-    """What the fetches of one broker share."""
-
-    def __init__(self, call: Call) -> None:
-        services = call.services
-        self.sessions = WatchingSessions(services.waiting, services.clock, services.random)
-        self.reader = SureReader(services.reader, services.replica)
-        self.disk = asyncio.Semaphore(_READS_AT_ONCE)
-        self.tasks: set[asyncio.Task[None]] = set()
-
-
-_readers: WeakKeyDictionary[Waiting, Readers] = WeakKeyDictionary()
-
-
-def readers(call: Call) -> Readers:
-    """Return what the fetches of this broker share."""
-    found = _readers.get(call.services.waiting)
-    if found is None:
-        found = _readers[call.services.waiting] = Readers(call)
-    return found
 
 
 def _is_replica(request: FetchRequest) -> bool:
@@ -92,7 +66,7 @@ def _is_consumer(request: FetchRequest) -> bool:
 def fetch(call: Call, request: FetchRequest) -> Answer:
     """Answer with what is there; wait if that is too little and the client allows it."""
     try:
-        session = readers(call).sessions.resume(request, call.version)
+        session = call.services.fetches.sessions.resume(request, call.version)
     except ApiError as error:
         # Kafka names neither the session nor its partitions here.
         return FetchResponse(error_code=error.code, responses=[])
@@ -201,21 +175,15 @@ class _Fetch:
         try:
             found = Look(self.call, self.request, self.session)
             if found.is_doubtful:
-                self._go_on(self._look_again())
+                self.call.services.fetches.spawn(self._look_again())
             elif self._may_wait(found):
                 self._park(found)
             elif found.cold:
-                self._go_on(self._finish(self._read(found)))
+                self.call.services.fetches.spawn(self._finish(self._read(found)))
             else:
                 self._settle(self._answer(found))
         except Exception as error:  # noqa: BLE001 (the root of a callback: the fetch must end)
             self._fail(error)
-
-    def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
-        tasks = readers(self.call).tasks
-        task = asyncio.get_running_loop().create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
 
     async def _look_again(self) -> None:
         """Look with everything applied that other brokers have written."""
@@ -266,7 +234,7 @@ class _Fetch:
 
     async def _fill(self, cold: Wanted) -> None:
         _, key, partition, offset, limit, is_first, until, *_ = cold
-        shared = readers(self.call)
+        shared = self.call.services.fetches
         try:
             async with shared.disk:
                 records = await shared.reader.read(

@@ -17,7 +17,7 @@ from rookery.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 
-_COMPRESSION: Final = [codec.id for codec in (ZSTD, LZ4, GZIP, SNAPPY)]
+_COMPRESSION: Final = tuple(codec.id for codec in (ZSTD, LZ4, GZIP, SNAPPY))
 
 
 @handles(GET_TELEMETRY_SUBSCRIPTIONS, mutates=False, touches=())
@@ -37,7 +37,7 @@ def get_telemetry_subscriptions(
         error_code=ErrorCode.NONE,
         client_instance_id=instance_id,
         subscription_id=wanted.subscription_id(instance_id),
-        accepted_compression_types=_COMPRESSION,
+        accepted_compression_types=list(_COMPRESSION),
         push_interval_ms=wanted.interval_ms,
         telemetry_max_bytes=MAX_BYTES,
         delta_temporality=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from types import MappingProxyType
 from typing import Final
 
 from rookery.broker.call import Call
@@ -32,14 +33,16 @@ log = logging.getLogger(__name__)
 
 _EARLIEST_PENDING: Final = -6
 # What negative times mean, and the version from which on they do.
-_SINCE: Final = {
-    LATEST: 1,
-    EARLIEST: 1,
-    MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
-    LATEST_TIERED: 9,
-    _EARLIEST_PENDING: 11,
-}
+_SINCE: Final = MappingProxyType(
+    {
+        LATEST: 1,
+        EARLIEST: 1,
+        MAX_TIMESTAMP: 7,
+        EARLIEST_LOCAL: 8,
+        LATEST_TIERED: 9,
+        _EARLIEST_PENDING: 11,
+    }
+)
 _UNKNOWN: Final = Stamped(-1, -1)
 _SEARCHES_AT_ONCE: Final = 8
 
