@@ -469,8 +469,9 @@ def test_what_is_set_for_all_brokers_is_inherited_everywhere(start: Start) -> No
         "message.max.bytes": "3000"
     }
     state = second.broker.replica.state
-    assert configs.of(state, state.topics.by_name["t"]).max_message_bytes == 3000
-    assert configs.of(state, state.topics.by_name["own"]).max_message_bytes == 5000
+    rules = second.broker.services.rules
+    assert rules.of(state, state.topics.by_name["t"]).max_bytes == 3000
+    assert rules.of(state, state.topics.by_name["own"]).max_bytes == 5000
 
     change(second.bootstrap, BROKER, "", ("message.max.bytes", DELETE, None))
 
@@ -724,19 +725,18 @@ def test_every_default_passes_its_own_check() -> None:
     assert configs.check_topic({key.name: key.default for key in TOPIC_KEYS.values()})
 
 
-def test_settings_in_force_are_worked_out_once_a_change() -> None:
+def test_settings_in_force_follow_the_topics_own() -> None:
     state = State()
     topic = Topic(b"i" * 16, "t", 1)
     state.topics.add(topic)
-    before = configs.of(state, topic)
-    assert before is configs.of(state, topic)
+    before = configs.resolve(state, topic)
     assert (before.retention_ms, before.is_deleted, before.is_compacted) == (604800000, True, False)
     assert before.compression_level is None
 
     topic.configure("cleanup.policy", "compact")
     topic.configure("compression.type", "zstd")
 
-    after = configs.of(state, topic)
+    after = configs.resolve(state, topic)
     assert (after.is_deleted, after.is_compacted) == (False, True)
     assert (after.compression_type, after.compression_level) == ("zstd", 3)
 

@@ -6,17 +6,21 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rookery.broker.checks import Rules, rules_of
 from rookery.broker.fetchservice import FetchService
 from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.telemetry import Telemetry
+from rookery.broker.topiccache import TopicCache
+from rookery.broker.topicdescription import describe
 from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import State
 from rookery.log.reader import Reader
 from rookery.log.writer import Writer
+from rookery.wire.messages.metadata import MetadataResponseTopic
 
 if TYPE_CHECKING:
     from rookery.net.connection import Connection
@@ -41,6 +45,12 @@ class Services:
     """Held while a compressed batch is opened: what it becomes can be a thousand times larger."""
     hidden: frozenset[int] = frozenset()
     """APIs that cannot be served over what the log lies in, by key."""
+    rules: TopicCache[Rules] = field(default_factory=lambda: TopicCache(rules_of))
+    """What topics demand of batches, and their settings in force."""
+    descriptions: TopicCache[MetadataResponseTopic] = field(
+        default_factory=lambda: TopicCache(describe)
+    )
+    """Topics as Metadata describes them."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     node_id: int = -1
     handover: asyncio.Event | None = None

@@ -96,12 +96,9 @@ class Rules(NamedTuple):
             )
 
 
-def of(state: State, topic: Topic) -> Rules:
-    """Return the rules of a topic; cheap, since they are worked out once a change."""
-    known = topic.derived.get("rules")
-    if isinstance(known, Rules):
-        return known
-    settings = configs.of(state, topic)
+def rules_of(state: State, topic: Topic) -> Rules:
+    """Work out the rules of a topic; `TopicCache` keeps them."""
+    settings = configs.resolve(state, topic)
     # Where the broker sets the time, that of the producer does not matter.
     is_append_time = settings.is_append_time
     only_opens = (
@@ -109,14 +106,13 @@ def of(state: State, topic: Topic) -> Rules:
         and not settings.is_compacted
         and (settings.timestamp_before_max_ms == MAX_LONG or is_append_time)
     )
-    made = topic.derived["rules"] = Rules(
+    return Rules(
         settings.max_message_bytes,
         MAX_LONG if is_append_time else settings.timestamp_after_max_ms,
         only_opens and not settings.validates_compressed,
         only_opens,
         settings,
     )
-    return made
 
 
 def adapt(data: memoryview, settings: TopicConfigs, now_ms: int) -> memoryview:

@@ -2,7 +2,7 @@
 
 A topic's own setting wins, then the one made for all brokers at run time, then the default.
 
-    limits = configs.of(state, topic)
+    limits = configs.resolve(state, topic)
     if size > limits.max_message_bytes: ...
 """
 
@@ -86,16 +86,8 @@ class TopicConfigs:
     min_cleanable_dirty_ratio: float
 
 
-def of(state: State, topic: Topic) -> TopicConfigs:
-    """Return the settings in force for a topic; cheap, since they are worked out once a change."""
-    known = topic.derived.get("configs")
-    if isinstance(known, TopicConfigs):
-        return known
-    made = topic.derived["configs"] = _work_out(state, topic)
-    return made
-
-
-def _work_out(state: State, topic: Topic) -> TopicConfigs:
+def resolve(state: State, topic: Topic) -> TopicConfigs:
+    """Work out the settings in force for a topic; `TopicCache` keeps them."""
     values = {
         key.name: synonyms(key, topic.configs, state.broker_configs)[0].value or ""
         for key in TOPIC_KEYS.values()

@@ -15,6 +15,7 @@ from typing import Final
 from rookery.broker import configs
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.storage import Reading
+from rookery.broker.topiccache import TopicCache
 from rookery.clock import Clock, SystemClock, SystemRandom
 from rookery.cluster.replica import Replica
 from rookery.errors import ConfigError
@@ -72,7 +73,7 @@ class DirectoryStorage:
             defaults=defaults,
             is_retention_confirmed=is_confirmed,
         )
-        self.service = DirectoryService(paths, options, configs.of)
+        self.service = DirectoryService(paths, options, TopicCache(configs.resolve).of)
         self.cluster_log = self.service.cluster_log
         self.folder = paths[0]
         self.node_id = self.service.loaded.node_id
@@ -174,7 +175,8 @@ class DirectoryStorage:
         if self.service.is_read_only:
             return
 
-        retention = Retention(replica, clock, lambda topic: configs.of(replica.state, topic))
+        topic_configs = TopicCache(configs.resolve).of
+        retention = Retention(replica, clock, lambda topic: topic_configs(replica.state, topic))
 
         async def checkpoint() -> None:
             await asyncio.to_thread(self.service.checkpoint)

@@ -10,7 +10,6 @@ from array import array
 from typing import Any, Final, NamedTuple
 
 from rookery import metrics
-from rookery.broker import configs
 from rookery.broker.call import Call
 from rookery.broker.fetchsession import Sighting, WatchedPartition, WatchingSession
 from rookery.broker.leaders import other_leader
@@ -193,7 +192,7 @@ class Look:
         if records is None:
             self.cold.append(wanted)
             # The first batch comes whole; its size is not known yet, but what bounds it is.
-            most = configs.of(self.call.state, topic).max_message_bytes if is_first else 0
+            most = self._max_message_bytes(topic) if is_first else 0
             size = max(wanted.available(max(limit, 1)), min(least, most))
         else:
             size = records.size
@@ -202,6 +201,9 @@ class Look:
                 self.sent.append((key[0], records.next_offset - watched.offset, size))
         self.size += size
         self.left -= size
+
+    def _max_message_bytes(self, topic: Topic) -> int:
+        return self.call.services.rules.of(self.call.state, topic).max_bytes
 
     def _refuse(self, watched: WatchedPartition, code: ErrorCode) -> PartitionData:
         answer = PartitionData(

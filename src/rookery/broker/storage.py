@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from rookery.broker import configs
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.topiccache import TopicCache
 from rookery.clock import Clock
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES
 from rookery.cluster.replica import Replica
@@ -207,8 +208,9 @@ class Storage(Handles):
         read = EntryReader(self.cluster_log, self.places(lambda: replica.state).read).read
         care = replace(settings.care(), snapshot_entries=self.snapshot_entries)
         caretaker = Caretaker(replica, self.cluster_log, self.store, clock, care)
+        topic_configs = TopicCache(configs.resolve).of
         caretaker.employ(
-            Retention(replica, clock, lambda topic: configs.of(replica.state, topic)),
+            Retention(replica, clock, lambda topic: topic_configs(replica.state, topic)),
             Sweeper(
                 replica,
                 self.bin(lambda: replica.state),
@@ -224,7 +226,7 @@ class Storage(Handles):
                 next_id=next_id,
                 namespace=self.namespace,
                 settings=settings.rewrite,
-                segment_ms=lambda topic: configs.of(replica.state, topic).segment_ms,
+                segment_ms=lambda topic: topic_configs(replica.state, topic).segment_ms,
             ),
             Compactor(
                 replica=replica,
@@ -232,7 +234,7 @@ class Storage(Handles):
                 store=self.store,
                 clock=clock,
                 next_id=next_id,
-                limits=lambda topic: configs.of(replica.state, topic),
+                limits=lambda topic: topic_configs(replica.state, topic),
                 namespace=self.namespace,
                 rewrite=settings.rewrite,
                 settings=settings.compaction,

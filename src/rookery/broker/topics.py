@@ -1,16 +1,16 @@
-"""Topics as clients make and see them: what a name and a number must be like; leaders, replicas."""
+"""Topics as clients make them: what a name and a number must be like."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from rookery.broker.call import Services
 from rookery.broker.configs import check_topic
 from rookery.cluster.events.brokers import ConfigChange
 from rookery.cluster.events.topics import TopicCreated
-from rookery.cluster.state.topics import Topic, Topics
+from rookery.cluster.state.topics import Topics
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.topicname import RESERVED_TOPICS
 
@@ -101,22 +101,3 @@ def new_topic(
             ConfigChange(name=key, value=value) for key, value in check_topic(configs or {}).items()
         ],
     )
-
-
-def replicas(topic: Topic, leader: int, nodes: Sequence[int]) -> list[int]:
-    """List as many replicas as were asked for, the leader first.
-
-    Durability is the store's, and any broker serves any partition, so these are just the live
-    brokers in turn. If there are fewer than were asked for, they are listed again: tools that
-    compare the replication factor with the one they asked for are content, none sees a replica
-    that is missing, and a made-up broker id would look like one that is down.
-    """
-    if not nodes or leader not in nodes:
-        return []
-    start = nodes.index(leader)
-    return [nodes[(start + step) % len(nodes)] for step in range(topic.replication_factor)]
-
-
-def replicas_by_leader(topic: Topic, nodes: Sequence[int]) -> dict[int, list[int]]:
-    """List the replicas of partitions by their leader: few lists for many partitions."""
-    return {leader: replicas(topic, leader, nodes) for leader in (-1, *nodes)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rookery.broker.call import Call
 from rookery.broker.registry import handles
-from rookery.broker.topics import replicas
+from rookery.broker.topicdescription import replicas
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster
 from rookery.wire.messages.alter_partition_reassignments import (

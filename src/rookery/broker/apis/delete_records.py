@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rookery.broker import configs
 from rookery.broker.call import Call
 from rookery.broker.deciding import decide
 from rookery.broker.registry import handles
@@ -60,7 +59,7 @@ def _check(
     topic = call.state.topics.by_name.get(data.name)
     if topic is None or not 0 <= part.partition_index < len(topic.partitions):
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    elif not configs.of(call.state, topic).is_deleted:
+    elif not call.services.rules.of(call.state, topic).configs.is_deleted:
         # A compacted topic promises that the last record of every key stays.
         result.error_code = ErrorCode.POLICY_VIOLATION
     elif part.offset < _HIGH_WATERMARK:

@@ -7,7 +7,8 @@ from typing import Final
 from rookery.broker.call import Call
 from rookery.broker.operations import ON_TOPIC
 from rookery.broker.registry import handles
-from rookery.broker.topics import check_name, replicas_by_leader
+from rookery.broker.topicdescription import replicas_by_leader
+from rookery.broker.topics import check_name
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.topicname import INTERNAL_TOPICS

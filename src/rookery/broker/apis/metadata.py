@@ -1,7 +1,6 @@
 """Metadata: brokers, topics, partitions and their leaders.
 
-Versions 10 and 11 carry ids in the request that nobody may use; 12 takes topics by id. What a topic
-looks like is worked out once and kept with it until it or the set of brokers changes.
+Versions 10 and 11 carry ids in the request that nobody may use; 12 takes topics by id.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from rookery.broker.topics import (
     check_alike,
     check_name,
     new_topic,
-    replicas_by_leader,
 )
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.topics import Topic
@@ -30,7 +28,6 @@ from rookery.wire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 
@@ -69,8 +66,7 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     asked = request.topics
     if asked is None or (not asked and call.version == 0):
         await call.services.replica.barrier()
-        nodes = call.state.brokers.nodes
-        topics = [_describe(topic, nodes) for topic in call.state.topics]
+        topics = [_describe(call, topic) for topic in call.state.topics]
     else:
         _check(call, asked)
         refused = await _complete(call, request)
@@ -153,7 +149,7 @@ def _topic(call: Call, item: MetadataRequestTopic) -> Topic | None:
 def _find(call: Call, item: MetadataRequestTopic, refused: Refused) -> MetadataResponseTopic:
     topic = _topic(call, item)
     if topic is not None:
-        return _describe(topic, call.state.brokers.nodes)
+        return _describe(call, topic)
     is_by_id = item.topic_id != ZERO_UUID
     name = item.name or ""
     return MetadataResponseTopic(
@@ -169,41 +165,12 @@ def _find(call: Call, item: MetadataRequestTopic, refused: Refused) -> MetadataR
     )
 
 
-def _describe(topic: Topic, nodes: list[int]) -> MetadataResponseTopic:
-    known = topic.derived.get("metadata")
-    if isinstance(known, MetadataResponseTopic):
-        return known
-    made = topic.derived["metadata"] = _work_out(topic, nodes)
-    return made
-
-
-def _work_out(topic: Topic, nodes: list[int]) -> MetadataResponseTopic:
-    replicas = replicas_by_leader(topic, nodes)
-    nobody: list[int] = []  # one for all: there may be ten thousand partitions
-    return MetadataResponseTopic(
-        error_code=ErrorCode.NONE,
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=(
-                    ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
-                ),
-                partition_index=partition.index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=replicas[partition.leader],
-                isr_nodes=replicas[partition.leader],
-                offline_replicas=nobody,
-            )
-            for partition in topic.partitions
-        ],
-    )
+def _describe(call: Call, topic: Topic) -> MetadataResponseTopic:
+    return call.services.descriptions.of(call.state, topic)
 
 
 def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    """Copy: what is kept with the topic serves those too who did not ask."""
+    """Copy: the description is shared with clients that do not ask for operations."""
     return MetadataResponseTopic(
         error_code=topic.error_code,
         name=topic.name,

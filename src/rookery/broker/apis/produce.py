@@ -103,7 +103,7 @@ class _Intake:
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION
                 answers = [_refused(part.index, code) for part in parts]
             else:
-                rules = checks.of(state, topic)
+                rules = self.call.services.rules.of(state, topic)
                 answers = [self._partition(topic, rules, part) for part in parts]
             self.responses.append(
                 TopicProduceResponse(

@@ -34,6 +34,7 @@ from rookery.cluster.state.topicimage import (
     read_topic,
     topic_image,
 )
+from rookery.cluster.state.topics import Topics
 from rookery.cluster.state.txnimage import TransactionImage, read_transaction, transaction_image
 from rookery.errors import Corrupt, ProtocolError
 from rookery.records.crc import checksum
@@ -200,6 +201,7 @@ def _state(image: StateImage) -> State:
     state = State()
     state.feature_level = image.feature_level
     state.applied = image.applied
+    state.topics = Topics(image.applied)
     state.digest = image.digest
     state.cluster_id = image.cluster_id
     state.next_producer_id = image.next_producer_id

@@ -62,6 +62,8 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 CLIENT_METRICS_RESOURCE: Final = 16
 GROUP_RESOURCE: Final = 32
+_ALL_BROKERS: Final = ""
+"""The name of the settings that topics inherit."""
 _PREFIXES: Final = {CLIENT_METRICS_RESOURCE: "client metrics ", GROUP_RESOURCE: "group "}
 
 
@@ -252,9 +254,8 @@ class State:
                 configs[change.name] = change.value
         if not configs and self.feature_level >= EMPTY_CONFIGS:
             del self.broker_configs[event.resource_name]
-        # Topics inherit these.
-        for topic in self.topics:
-            topic.derived.clear()
+        if event.resource_name == _ALL_BROKERS:
+            self.topics.touch_all()
         return OK
 
     def _is_as_observed(

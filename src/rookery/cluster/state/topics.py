@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import count
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rookery.cluster.state.partition import Partition
+
+# An entry changes fewer topics than this many bits can count.
+_VERSION_BITS: Final = 32
 
 
 class Pin(NamedTuple):
@@ -27,8 +31,8 @@ class Topic:
     """One topic: its settings and its partitions."""
 
     __slots__ = (
-        "configs", "derived", "id", "is_append_time", "name", "partitions", "pins",
-        "replication_factor",
+        "configs", "id", "is_append_time", "name", "partitions", "pins", "replication_factor",
+        "version", "versions",
     )  # fmt: skip
 
     def __init__(self, topic_id: bytes, name: str, replication_factor: int) -> None:
@@ -40,8 +44,12 @@ class Topic:
         self.is_append_time = False
         self.pins: dict[bytes, Pin] = {}
         """By their ids."""
-        self.derived: dict[str, object] = {}
-        """What this process has worked out from the topic; emptied whenever the topic changes."""
+        self.version: int | None = None
+        """Another one whenever the settings, own or inherited, the partitions or the leaders
+        change. No other topic has it, in this state or in an earlier one of the process. It is
+        not part of the state: no decision may depend on it. None if no state has the topic."""
+        self.versions: Iterator[int] | None = None
+        """Gives the versions to all topics of a state."""
 
     def configure(self, name: str, value: str | None) -> None:
         """Set one setting, or take it back."""
@@ -49,9 +57,14 @@ class Topic:
             self.configs.pop(name, None)
         else:
             self.configs[name] = value
-        self.derived.clear()
+        self.touch()
         # Offsets and times are decided where entries are applied, so this one is kept at hand.
         self.is_append_time = self.configs.get("message.timestamp.type") == "LogAppendTime"
+
+    def touch(self) -> None:
+        """Take another version: what was worked out from the topic does not hold any more."""
+        if self.versions is not None:
+            self.version = next(self.versions)
 
     def held_from(self, partition: int, now_ms: int) -> int | None:
         """Return the offset from which on readers hold a partition at a moment, None if none do."""
@@ -60,7 +73,7 @@ class Topic:
 
     def grow(self, count: int, nodes: Sequence[int]) -> None:
         """Have `count` partitions, each with its leader."""
-        self.derived.clear()
+        self.touch()
         for index in range(len(self.partitions), count):
             partition = Partition(index)
             partition.lead(leader_of(self.id, index, nodes))
@@ -70,9 +83,16 @@ class Topic:
 class Topics:
     """All topics of the cluster."""
 
-    __slots__ = ("_by_sound", "by_id", "by_name")
+    __slots__ = ("_by_sound", "_versions", "by_id", "by_name")
 
-    def __init__(self) -> None:
+    def __init__(self, entry: int = 0) -> None:
+        """Have no topics yet.
+
+        Args:
+            entry: up to which the topics will be known. Their versions begin above those of all
+                states that were known up to earlier entries.
+        """
+        self._versions = count(entry << _VERSION_BITS)
         self.by_id: dict[bytes, Topic] = {}
         self.by_name: dict[str, Topic] = {}
         self._by_sound: dict[str, str] = {}
@@ -85,6 +105,8 @@ class Topics:
         self.by_id[topic.id] = topic
         self.by_name[topic.name] = topic
         self._by_sound[_sound(topic.name)] = topic.name
+        topic.versions = self._versions
+        topic.touch()
 
     def remove(self, topic: Topic) -> None:
         """Forget a topic."""
@@ -103,10 +125,15 @@ class Topics:
             return None
         return topic.partitions[index]
 
+    def touch_all(self) -> None:
+        """Give all topics other versions: something changes that they inherit."""
+        for topic in self:
+            topic.touch()
+
     def lead(self, nodes: Sequence[int]) -> None:
         """Choose every partition's leader anew: brokers have come or gone."""
+        self.touch_all()
         for topic in self:
-            topic.derived.clear()
             for partition in topic.partitions:
                 partition.lead(leader_of(topic.id, partition.index, nodes))
 

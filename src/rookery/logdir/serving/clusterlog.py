@@ -105,7 +105,7 @@ class DirectoryLog:
             partition = state.topics.partition(*key)
             if partition is not None and partition.leader >= 0:
                 partition.leader = -1
-                state.topics.by_id[key[0]].derived.clear()
+                state.topics.by_id[key[0]].touch()
 
     # The port.
 

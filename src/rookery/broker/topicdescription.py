@@ -1,0 +1,56 @@
+"""A topic as Metadata describes it: its partitions, their leaders and replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.errors import ErrorCode
+from rookery.model.topicname import INTERNAL_TOPICS
+from rookery.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+
+
+def describe(state: State, topic: Topic) -> MetadataResponseTopic:
+    """Describe a topic and all its partitions."""
+    by_leader = replicas_by_leader(topic, state.brokers.nodes)
+    nobody: list[int] = []  # one for all: there may be ten thousand partitions
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=(
+                    ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
+                ),
+                partition_index=partition.index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=by_leader[partition.leader],
+                isr_nodes=by_leader[partition.leader],
+                offline_replicas=nobody,
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
+def replicas(topic: Topic, leader: int, nodes: Sequence[int]) -> list[int]:
+    """List as many replicas as were asked for, the leader first.
+
+    Durability is the store's, and any broker serves any partition, so these are just the live
+    brokers in turn. If there are fewer than were asked for, they are listed again: tools that
+    compare the replication factor with the one they asked for are content, none sees a replica
+    that is missing, and a made-up broker id would look like one that is down.
+    """
+    if not nodes or leader not in nodes:
+        return []
+    start = nodes.index(leader)
+    return [nodes[(start + step) % len(nodes)] for step in range(topic.replication_factor)]
+
+
+def replicas_by_leader(topic: Topic, nodes: Sequence[int]) -> dict[int, list[int]]:
+    """List the replicas of partitions by their leader: few lists for many partitions."""
+    return {leader: replicas(topic, leader, nodes) for leader in (-1, *nodes)}
