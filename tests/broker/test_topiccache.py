@@ -12,6 +12,7 @@ from rookery.broker.topiccache import TopicCache
 from rookery.broker.topicdescription import describe
 from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
 from rookery.cluster.events.brokers import ConfigChange, ConfigsChanged
+from rookery.cluster.events.imports import ImportedEpoch, PartitionImported
 from rookery.cluster.events.topics import PartitionsAdded, TopicCreated, TopicDeleted
 from rookery.cluster.state.image import read_image, write_image
 from rookery.cluster.state.state import (
@@ -146,6 +147,29 @@ def test_versions_are_not_part_of_a_snapshot() -> None:
     before = write_image(world.state)
     world.state.topics.touch_all()
     assert write_image(world.state) == before
+
+
+def test_an_import_changes_how_a_topic_is_described() -> None:
+    world = World()
+    world.say(CREATED)
+    cache = TopicCache(describe)
+    topic = world.state.topics.by_id[TOPIC]
+    epoch = cache.of(world.state, topic).partitions[0].leader_epoch
+
+    world.say(
+        PartitionImported(
+            topic_id=TOPIC,
+            partition=0,
+            log_start=0,
+            end_offset=50,
+            cleaned_to=0,
+            append_time=-1,
+            epochs=[ImportedEpoch(epoch=epoch + 5, start_offset=0)],
+        )
+    )
+
+    assert cache.of(world.state, topic) == describe(world.state, topic)
+    assert cache.of(world.state, topic).partitions[0].leader_epoch > epoch + 5
 
 
 @settings(max_examples=60, deadline=None)

@@ -160,6 +160,7 @@ def _partition_imported(
     partition.cleaned_to = max(partition.cleaned_to, min(event.cleaned_to, event.end_offset))
     partition.append_time = max(partition.append_time, event.append_time)
     _take_epochs(partition, event.epochs)
+    known.topics.by_id[event.topic_id].touch()
     done.grown.append((event.topic_id, event.partition))
     return OK
 
