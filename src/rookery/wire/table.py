@@ -9,11 +9,20 @@ from __future__ import annotations
 import sys
 import types
 import typing
+from collections.abc import Set
 from functools import cache
 from typing import Final
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import BARE_TYPES, ZERO_UUID, Field, Kind, Message, Type
+from rookery.wire.message import (
+    BARE_TYPES,
+    ZERO_UUID,
+    Field,
+    Kind,
+    KindByNeighbour,
+    Message,
+    Type,
+)
 
 # More tagged fields than this in one structure are no extension but an attack on memory.
 MAX_TAGS: Final = 1024
@@ -37,10 +46,17 @@ class Shape(typing.NamedTuple):
     """What an annotation says, whatever the version."""
 
     wire: Type
-    kind: Kind | None
+    mark: Kind | KindByNeighbour | None
     is_optional: bool
     is_array: bool
     message: type[Message] | None
+
+    @property
+    def kinds(self) -> Set[Kind]:
+        """The kinds that the field can have."""
+        if isinstance(self.mark, KindByNeighbour):
+            return {*self.mark.kinds.values(), *self.mark.wildcards.values()}
+        return set() if self.mark is None else {self.mark}
 
 
 class Step:
@@ -144,7 +160,7 @@ def _shape(annotation: object, *, is_optional: bool, is_array: bool) -> Shape:
         return Shape(Type.STRUCT, None, is_optional, is_array, annotation)
     if typing.get_origin(annotation) is typing.Annotated:
         marks = annotation.__metadata__  # type: ignore[attr-defined] # what Annotated keeps
-        kind = next((mark for mark in marks if isinstance(mark, Kind)), None)
+        kind = next((mark for mark in marks if isinstance(mark, Kind | KindByNeighbour)), None)
         return Shape(marks[0], kind, is_optional, is_array, None)
     if annotation in BARE_TYPES:
         return Shape(BARE_TYPES[annotation], None, is_optional, is_array, None)

@@ -1,7 +1,15 @@
 """Visit or rewrite every field of one kind in any message, whatever its API and version.
 
-A kind is the mark on a field's type (`TopicName`, `BrokerId`, …). The way to the fields of a kind
-is worked out once for each class, so a message without such a field costs one look-up.
+A kind is the mark on a field's type (`TopicName`, `BrokerId`, …). The first walk over a class for a
+kind writes a function that goes straight to the fields of that kind: for `BrokerId` in a
+MetadataResponse it begins with
+
+    for item1 in message.brokers or ():
+        add(item1.node_id)
+    add(message.controller_id)
+
+Where a neighbour gives the kind (`KindByNeighbour`), the function asks the neighbour first. A class
+without a field of the kind gets a function that does nothing.
 """
 
 from __future__ import annotations
@@ -10,71 +18,142 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from rookery.wire.message import Kind, Message
-from rookery.wire.table import shape_of
+from rookery.wire.message import WILDCARD, Kind, KindByNeighbour, Message, kind_of
+from rookery.wire.table import Shape, shape_of
 
 M = TypeVar("M", bound=Message)
 
 
-class _Turn(NamedTuple):
-    """One field on the way: it is of the kind itself, or a structure that leads to one."""
-
-    name: str
-    is_array: bool
-    inner: type[Message] | None
-
-
-def visit(message: Message, kind: object) -> Iterator[Any]:
-    """Yield the value of every field of `kind`, in the order of the definition, without nulls."""
-    wanted = kind_of(kind)
-    for turn in _way(type(message), wanted):
-        value = getattr(message, turn.name)
-        if value is None:
-            continue
-        for item in value if turn.is_array else (value,):
-            if turn.inner is None:
-                yield item
-            else:
-                yield from visit(item, kind)
+def visit(message: Message, kind: object) -> list[Any]:
+    """Return the value of every field of `kind`, in the order of the definition, without nulls."""
+    values: list[Any] = []
+    _function(type(message), kind_of(kind), _VISIT)(message, values)
+    return values
 
 
 def rewrite(message: M, kind: object, change: Callable[[Any], Any]) -> M:
-    """Replace every value of `kind` by `change(value)`, in place; return the message."""
-    _rewrite(message, kind_of(kind), change)
+    """Replace every value of `kind` by `change(value)`, in place; return the message.
+
+    `change` is called once for each distinct value: a large answer repeats a few values.
+    """
+    _function(type(message), kind_of(kind), _REWRITE)(message, _Changes(change))
     return message
 
 
 def has_kind(cls: type[Message], kind: object) -> bool:
     """Whether a message of this class can hold a field of `kind`."""
-    return bool(_way(cls, kind_of(kind)))
-
-
-def kind_of(mark: object) -> Kind:
-    """Return the kind that an annotation such as `TopicName` carries."""
-    for entry in getattr(mark, "__metadata__", ()):
-        if isinstance(entry, Kind):
-            return entry
-    raise TypeError(f"{mark!r} marks no kind; see the list in rookery.wire.message")
-
-
-def _rewrite(message: Message, kind: Kind, change: Callable[[Any], Any]) -> None:
-    for name, is_array, inner in _way(type(message), kind):
-        value = getattr(message, name)
-        if value is None:
-            continue
-        if inner is None:
-            setattr(message, name, [change(item) for item in value] if is_array else change(value))
-        else:
-            for item in value if is_array else (value,):
-                _rewrite(item, kind, change)
+    return _has_kind(cls, kind_of(kind))
 
 
 @cache
-def _way(cls: type[Message], kind: Kind) -> tuple[_Turn, ...]:
-    turns = []
+def _has_kind(cls: type[Message], kind: Kind) -> bool:
+    shapes = [shape_of(cls, entry) for entry in cls.__fields__.values()]
+    return any(
+        kind in shape.kinds or (shape.message is not None and _has_kind(shape.message, kind))
+        for shape in shapes
+    )
+
+
+class _Changes(dict[Any, Any]):
+    """The new value for each old one, worked out when it is first met."""
+
+    __slots__ = ("_change",)
+
+    def __init__(self, change: Callable[[Any], Any]) -> None:
+        self._change = change
+
+    def __missing__(self, value: Any) -> Any:
+        changed = self[value] = self._change(value)
+        return changed
+
+
+class _Deed(NamedTuple):
+    """What to do with a field, as source: `{at}` is the field, `value` its value."""
+
+    parameter: str
+    first: str
+    plain: str
+    optional: str
+    array: str
+    decimal: str
+
+
+_VISIT = _Deed(
+    parameter="values",
+    first="add, extend = values.append, values.extend",
+    plain="add({at})",
+    optional="if (value := {at}) is not None: add(value)",
+    array="extend({at} or ())",
+    decimal="if (value := number({at})) is not None: add(value)",
+)
+_REWRITE = _Deed(
+    parameter="changes",
+    first="change = changes.__getitem__",
+    plain="{at} = change({at})",
+    optional="if (value := {at}) is not None: {at} = change(value)",
+    array="if value := {at}: {at} = [*map(change, value)]",
+    decimal="if (value := number({at})) is not None: {at} = str(change(value))",
+)
+
+
+@cache
+def _function(cls: type[Message], kind: Kind, deed: _Deed) -> Callable[[Message, Any], None]:
+    source, scope = write_source(cls, kind, deed)
+    exec(source, scope)  # noqa: S102 (the text is made of our own field names only)
+    return scope["walk"]  # type: ignore[no-any-return] # the function that the text defines
+
+
+def write_source(cls: type[Message], kind: Kind, deed: _Deed) -> tuple[str, dict[str, Any]]:
+    """Write the function that walks a class for a kind, and the names that its text refers to."""
+    scope: dict[str, Any] = {"number": _number, "WILDCARD": WILDCARD}
+    lines = [deed.first, *_lines(cls, kind, deed, "message", scope)]
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"def walk(message, {deed.parameter}):\n{body}", scope
+
+
+def _lines(
+    cls: type[Message], kind: Kind, deed: _Deed, owner: str, scope: dict[str, Any]
+) -> Iterator[str]:
+    depth = 1 if owner == "message" else int(owner.removeprefix("item")) + 1
     for entry in cls.__fields__.values():
-        shape = shape_of(cls, entry)
-        leads = shape.kind == kind if shape.message is None else bool(_way(shape.message, kind))
-        if leads:
-            turns.append(_Turn(entry.name, shape.is_array, shape.message))
-    return tuple(turns)
+        shape, at, item = shape_of(cls, entry), f"{owner}.{entry.name}", f"item{depth}"
+        if kind in shape.kinds:
+            yield from _leaf(shape, kind, deed, at, scope)
+        elif shape.message is not None and _has_kind(shape.message, kind):
+            yield (
+                f"for {item} in {at} or ():"
+                if shape.is_array
+                else f"if ({item} := {at}) is not None:"
+            )
+            for line in _lines(shape.message, kind, deed, item, scope):
+                yield f"    {line}"
+
+
+def _leaf(shape: Shape, kind: Kind, deed: _Deed, at: str, scope: dict[str, Any]) -> Iterator[str]:
+    if shape.is_array:
+        line = deed.array
+    elif isinstance(shape.mark, KindByNeighbour) and kind in shape.mark.decimal:
+        line = deed.decimal
+    else:
+        line = deed.optional if shape.is_optional else deed.plain
+    if isinstance(shape.mark, KindByNeighbour):
+        yield f"if {_condition(shape.mark, kind, at, scope)}:"
+        line = f"    {line}"
+    yield line.format(at=at)
+
+
+def _condition(mark: KindByNeighbour, kind: Kind, at: str, scope: dict[str, Any]) -> str:
+    owner = at.rpartition(".")[0]
+    near = ", ".join(f"{owner}.{name}" for name in mark.neighbours)
+    known = f"known{len(scope)}"
+    scope[known] = mark.values_for(kind)
+    if not mark.wildcards:
+        return f"({near},) in {known}"
+    wild = f"wild{len(scope)}"
+    scope[wild] = mark.wildcards_for(kind)
+    return f"({near},) in ({wild} if {at} == WILDCARD else {known})"
+
+
+def _number(text: str | None) -> int | None:
+    """Return the number that a name spells, or None if it is none (an empty name means "all")."""
+    return int(text) if text and text.isascii() and text.isdecimal() else None

@@ -14,16 +14,7 @@ from rookery.wire.codec import decode, encode_bytes
 from rookery.wire.message import (
     ZERO_UUID,
     Api,
-    BrokerId,
-    GroupId,
-    MemberId,
     Message,
-    Offset,
-    PartitionId,
-    ProducerId,
-    TopicId,
-    TopicName,
-    TransactionalId,
 )
 from rookery.wire.messages import (
     broker_heartbeat,
@@ -36,7 +27,6 @@ from rookery.wire.messages import (
     push_telemetry,
     read_share_group_state_summary,
     share_fetch,
-    streams_group_heartbeat,
     update_raft_voter,
 )
 from rookery.wire.table import shape_of
@@ -247,58 +237,3 @@ def test_share_fetch_keeps_the_acknowledgements_own_code() -> None:
     assert shape == shape_of(
         share_fetch.PartitionData, share_fetch.PartitionData.__fields__["error_code"]
     )
-
-
-# What a field of this name means in every message of these APIs, unless it is excused below.
-KINDS: dict[str, object] = {
-    "topic": TopicName,
-    "topic_name": TopicName,
-    "subscribed_topic_names": TopicName,
-    "topic_id": TopicId,
-    "partition": PartitionId,
-    "partition_index": PartitionId,
-    "partition_indexes": PartitionId,
-    "partitions": PartitionId,
-    "broker_id": BrokerId,
-    "controller_id": BrokerId,
-    "leader_id": BrokerId,
-    "node_id": BrokerId,
-    "voter_id": BrokerId,
-    "group_id": GroupId,
-    "group_ids": GroupId,
-    "member_id": MemberId,
-    "transactional_id": TransactionalId,
-    "transactional_ids": TransactionalId,
-    "producer_id": ProducerId,
-    "start_offset": Offset,
-    "first_offset": Offset,
-    "last_offset": Offset,
-}
-# Numbers of partitions, where the name says partitions.
-COUNTS = {("StreamsGroupHeartbeat", "TopicInfo"), ("StreamsGroupDescribe", "TopicInfo")}
-
-
-def definitions(message: type[Message]) -> Iterator[type[Message]]:
-    """Yield a message's class and every structure inside it."""
-    yield message
-    for field in message.__fields__.values():
-        inner = shape_of(message, field).message
-        if inner is not None:
-            yield from definitions(inner)
-
-
-@pytest.mark.parametrize("api", APIS.values(), ids=APIS)
-def test_every_name_has_its_kind_so_that_a_proxy_can_rewrite_it(api: Api[Any, Any]) -> None:
-    for side in (api.request, api.response):
-        for message in definitions(side):
-            for name, field in message.__fields__.items():
-                shape = shape_of(message, field)
-                is_count = name == "partitions" and (api.name, message.__name__) in COUNTS
-                if name in KINDS and shape.message is None and not is_count:
-                    assert shape.kind in getattr(KINDS[name], "__metadata__", ()), (message, name)
-
-
-def test_a_streams_endpoint_is_the_applications_own_and_not_a_brokers() -> None:
-    endpoint = streams_group_heartbeat.Endpoint
-
-    assert shape_of(endpoint, endpoint.__fields__["host"]).kind is None

@@ -7,13 +7,23 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, BrokerId, Host, Message, ShortPort, Uuid, field, i32
+from rookery.wire.message import (
+    Api,
+    BrokerId,
+    ClusterId,
+    Host,
+    Message,
+    ShortPort,
+    Uuid,
+    field,
+    i32,
+)
 
 
 class AddRaftVoterRequest(Message):
     """The new voter and its addresses."""
 
-    cluster_id: str | None
+    cluster_id: ClusterId | None
     timeout_ms: i32
     voter_id: BrokerId  # controllers and brokers share one space of node ids
     voter_directory_id: Uuid  # tells a controller with a new disk from its old self

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from rookery.errors import ErrorCode
 from rookery.wire.message import Api, Message, f64, i32
+from rookery.wire.resources import QuotaEntityName
 
 
 class AlterClientQuotasRequest(Message):
@@ -30,7 +31,7 @@ class EntityData(Message):
     """One part of an entity."""
 
     entity_type: str  # "user", "client-id" or "ip"
-    entity_name: str | None  # null: the default
+    entity_name: QuotaEntityName | None  # null: the default
 
 
 class OpData(Message):

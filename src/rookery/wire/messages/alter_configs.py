@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from rookery.errors import ErrorCode
 from rookery.wire.message import Api, Message, i8, i32
+from rookery.wire.resources import ConfigResourceName
 
 
 class AlterConfigsRequest(Message):
@@ -25,7 +26,7 @@ class AlterConfigsResource(Message):
     """One resource (numbered as in DescribeConfigs) with all settings that it shall have."""
 
     resource_type: i8
-    resource_name: str
+    resource_name: ConfigResourceName
     configs: list[AlterableConfig]
 
 
@@ -49,7 +50,7 @@ class AlterConfigsResourceResponse(Message):
     error_code: ErrorCode
     error_message: str | None = None
     resource_type: i8
-    resource_name: str
+    resource_name: ConfigResourceName
 
 
 def refuse(request: AlterConfigsRequest, code: ErrorCode) -> AlterConfigsResponse:

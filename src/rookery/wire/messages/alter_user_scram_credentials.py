@@ -6,7 +6,7 @@ The client salts and hashes the password itself: the broker never sees it.
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, i8, i32
+from rookery.wire.message import Api, Message, User, i8, i32
 
 
 class AlterUserScramCredentialsRequest(Message):
@@ -19,14 +19,14 @@ class AlterUserScramCredentialsRequest(Message):
 class ScramCredentialDeletion(Message):
     """A user who shall no longer log in by this mechanism."""
 
-    name: str
+    name: User
     mechanism: i8  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
 
 
 class ScramCredentialUpsertion(Message):
     """A user's new credentials for one mechanism."""
 
-    name: str
+    name: User
     mechanism: i8
     iterations: i32
     salt: bytes
@@ -43,7 +43,7 @@ class AlterUserScramCredentialsResponse(Message):
 class AlterUserScramCredentialsResult(Message):
     """Whether one user's credentials were changed."""
 
-    user: str
+    user: User
     error_code: ErrorCode
     error_message: str | None = None
 

@@ -11,6 +11,7 @@ from rookery.wire.message import (
     ZERO_UUID,
     Api,
     BrokerId,
+    ClusterId,
     Host,
     LeaderEpoch,
     Message,
@@ -25,7 +26,7 @@ from rookery.wire.message import (
 class BeginQuorumEpochRequest(Message):
     """The leader introduces itself."""
 
-    cluster_id: str | None = None
+    cluster_id: ClusterId | None = None
     voter_id: BrokerId = field(since=1, default=-1)  # who is told; -1: unknown
     topics: list[BeginQuorumEpochTopic]
     leader_endpoints: list[LeaderEndpoint] = field(since=1, factory=list)

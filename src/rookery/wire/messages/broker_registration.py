@@ -13,18 +13,31 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, BrokerId, Host, Message, ShortPort, Uuid, field, i16, i32, i64
+from rookery.wire.message import (
+    Api,
+    BrokerId,
+    ClusterId,
+    Host,
+    Message,
+    RackId,
+    ShortPort,
+    Uuid,
+    field,
+    i16,
+    i32,
+    i64,
+)
 
 
 class BrokerRegistrationRequest(Message):
     """Who the broker is, where it listens, and what it can do."""
 
     broker_id: BrokerId
-    cluster_id: str
+    cluster_id: ClusterId
     incarnation_id: Uuid  # drawn anew at every start of the process
     listeners: list[Listener]
     features: list[Feature]
-    rack: str | None
+    rack: RackId | None
     is_migrating_zk_broker: bool = field(since=1, default=False)
     log_dirs: list[Uuid] = field(since=2, factory=list)
     previous_broker_epoch: i64 = field(since=3, default=-1)  # -1: no clean shutdown before

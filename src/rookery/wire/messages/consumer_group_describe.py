@@ -11,12 +11,17 @@ from __future__ import annotations
 from rookery.errors import ErrorCode
 from rookery.wire.message import (
     Api,
+    ClientHost,
+    ClientId,
     GroupId,
+    InstanceId,
     MemberId,
     Message,
     PartitionId,
+    RackId,
     TopicId,
     TopicName,
+    TopicRegex,
     field,
     i8,
     i32,
@@ -56,13 +61,13 @@ class Member(Message):
     """One consumer: who it is, what it has, and what it shall have."""
 
     member_id: MemberId
-    instance_id: str | None = None
-    rack_id: str | None = None
+    instance_id: InstanceId | None = None
+    rack_id: RackId | None = None
     member_epoch: i32
-    client_id: str
-    client_host: str  # where the client connects from, not a broker's address
+    client_id: ClientId
+    client_host: ClientHost  # where the client connects from, not a broker's address
     subscribed_topic_names: list[TopicName]
-    subscribed_topic_regex: str | None = None
+    subscribed_topic_regex: TopicRegex | None = None
     assignment: Assignment
     target_assignment: Assignment
     member_type: i8 = field(since=1, default=-1)  # 0 classic, 1 consumer, -1 unknown

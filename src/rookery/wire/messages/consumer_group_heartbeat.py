@@ -14,11 +14,14 @@ from rookery.errors import ErrorCode
 from rookery.wire.message import (
     Api,
     GroupId,
+    InstanceId,
     MemberId,
     Message,
     PartitionId,
+    RackId,
     TopicId,
     TopicName,
+    TopicRegex,
     field,
     i32,
 )
@@ -30,11 +33,11 @@ class ConsumerGroupHeartbeatRequest(Message):
     group_id: GroupId
     member_id: MemberId
     member_epoch: i32  # 0 joins, -1 leaves, -2 leaves for a while (static members)
-    instance_id: str | None = None
-    rack_id: str | None = None
+    instance_id: InstanceId | None = None
+    rack_id: RackId | None = None
     rebalance_timeout_ms: i32 = -1  # -1: unchanged
     subscribed_topic_names: list[TopicName] | None = None
-    subscribed_topic_regex: str | None = field(since=1, default=None)
+    subscribed_topic_regex: TopicRegex | None = field(since=1, default=None)
     server_assignor: str | None = None
     topic_partitions: list[TopicPartitions] | None = None  # what the member owns
 

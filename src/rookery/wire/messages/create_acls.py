@@ -11,7 +11,8 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, field, i8, i32
+from rookery.wire.message import Api, ClientHost, Message, Principal, field, i8, i32
+from rookery.wire.resources import CreatedAclResourceName
 
 
 class CreateAclsRequest(Message):
@@ -24,10 +25,10 @@ class AclCreation(Message):
     """One rule: who, from where, may or may not do what to which resource."""
 
     resource_type: i8
-    resource_name: str
+    resource_name: CreatedAclResourceName
     resource_pattern_type: i8 = field(since=1, default=3)  # literal
-    principal: str
-    host: str  # the client's address or "*"
+    principal: Principal
+    host: ClientHost  # the client's address or "*"
     operation: i8
     permission_type: i8
 

@@ -12,7 +12,8 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, field, i32, i64
+from rookery.wire.message import Api, Message, TokenId, field, i32, i64
+from rookery.wire.resources import OwnerName, PrincipalName, RequesterName
 
 # Kafka's own name for nobody, and what its broker answers when it makes no token.
 _NOBODY_TYPE, _NOBODY_NAME = "User", "ANONYMOUS"
@@ -22,7 +23,7 @@ class CreateDelegationTokenRequest(Message):
     """Who shall own the token, who may renew it, and how long it can live at most."""
 
     owner_principal_type: str | None = field(since=3, default=None)  # null: the one who asks
-    owner_principal_name: str | None = field(since=3, default=None)
+    owner_principal_name: OwnerName | None = field(since=3, default=None)
     renewers: list[CreatableRenewers]  # beside the owner, who always may
     max_lifetime_ms: i64 = -1  # -1: as long as the broker allows
 
@@ -31,7 +32,7 @@ class CreatableRenewers(Message):
     """A principal that may renew the token."""
 
     principal_type: str
-    principal_name: str
+    principal_name: PrincipalName
 
 
 class CreateDelegationTokenResponse(Message):
@@ -39,13 +40,13 @@ class CreateDelegationTokenResponse(Message):
 
     error_code: ErrorCode
     principal_type: str
-    principal_name: str
+    principal_name: PrincipalName
     token_requester_principal_type: str = field(since=3, default="")
-    token_requester_principal_name: str = field(since=3, default="")
+    token_requester_principal_name: RequesterName = field(since=3, default="")
     issue_timestamp: i64
     expiry_timestamp: i64  # unless renewed
     max_timestamp: i64  # no renewal goes beyond this
-    token_id: str
+    token_id: TokenId
     hmac: bytes
     throttle_time_ms: i32 = 0
 

@@ -9,7 +9,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, BrokerId, Message, TopicName, i32
+from rookery.wire.message import Api, BrokerId, Message, PartitionCount, TopicName, i32
 
 
 class CreatePartitionsRequest(Message):
@@ -24,7 +24,7 @@ class CreatePartitionsTopic(Message):
     """One topic and how many partitions it shall have."""
 
     name: TopicName
-    count: i32  # in all, not in addition
+    count: PartitionCount  # in all, not in addition
     assignments: list[CreatePartitionsAssignment] | None = None  # null: the cluster chooses
 
 

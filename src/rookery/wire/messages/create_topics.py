@@ -18,6 +18,7 @@ from rookery.wire.message import (
     Api,
     BrokerId,
     Message,
+    PartitionCount,
     PartitionId,
     TopicId,
     TopicName,
@@ -41,7 +42,7 @@ class CreatableTopic(Message):
 
     name: TopicName
     # Both -1: the broker's defaults (from version 4), or as the assignments below say.
-    num_partitions: i32
+    num_partitions: PartitionCount
     replication_factor: i16
     assignments: list[CreatableReplicaAssignment]  # empty: the broker places the replicas
     configs: list[CreatableTopicConfig]
@@ -77,7 +78,7 @@ class CreatableTopicResult(Message):
     error_message: str | None = field(since=1, default=None)
     # Why the client may not see the three fields below, although the topic was created.
     topic_config_error_code: ErrorCode = field(since=5, tag=0, default=ErrorCode.NONE)
-    num_partitions: i32 = field(since=5, default=-1)
+    num_partitions: PartitionCount = field(since=5, default=-1)
     replication_factor: i16 = field(since=5, default=-1)
     configs: list[CreatableTopicConfigs] | None = field(since=5, default=None)
 

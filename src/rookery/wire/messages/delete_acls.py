@@ -11,7 +11,8 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, field, i8, i32
+from rookery.wire.message import Api, ClientHost, Message, Principal, field, i8, i32
+from rookery.wire.resources import AclResourceName, AclResourceNameFilter
 
 
 class DeleteAclsRequest(Message):
@@ -24,10 +25,10 @@ class DeleteAclsFilter(Message):
     """A filter as in DescribeAcls; null in a name matches every name."""
 
     resource_type_filter: i8
-    resource_name_filter: str | None
+    resource_name_filter: AclResourceNameFilter | None
     pattern_type_filter: i8 = field(since=1, default=3)  # literal
-    principal_filter: str | None
-    host_filter: str | None
+    principal_filter: Principal | None
+    host_filter: ClientHost | None
     operation: i8
     permission_type: i8
 
@@ -53,10 +54,10 @@ class DeleteAclsMatchingAcl(Message):
     error_code: ErrorCode
     error_message: str | None = None
     resource_type: i8
-    resource_name: str
+    resource_name: AclResourceName
     pattern_type: i8 = field(since=1, default=3)
-    principal: str
-    host: str  # the client's address or "*"
+    principal: Principal
+    host: ClientHost  # the client's address or "*"
     operation: i8
     permission_type: i8
 

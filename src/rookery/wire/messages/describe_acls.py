@@ -22,17 +22,18 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, field, i8, i32
+from rookery.wire.message import Api, ClientHost, Message, Principal, field, i8, i32
+from rookery.wire.resources import AclResourceName, AclResourceNameFilter
 
 
 class DescribeAclsRequest(Message):
     """A filter; null in a name matches every name."""
 
     resource_type_filter: i8
-    resource_name_filter: str | None
+    resource_name_filter: AclResourceNameFilter | None
     pattern_type_filter: i8 = field(since=1, default=3)
-    principal_filter: str | None  # as in "User:alice"
-    host_filter: str | None
+    principal_filter: Principal | None  # as in "User:alice"
+    host_filter: ClientHost | None
     operation: i8
     permission_type: i8
 
@@ -50,7 +51,7 @@ class DescribeAclsResource(Message):
     """A resource, or a prefix of many, with its rules."""
 
     resource_type: i8
-    resource_name: str
+    resource_name: AclResourceName
     pattern_type: i8 = field(since=1, default=3)
     acls: list[AclDescription]
 
@@ -58,8 +59,8 @@ class DescribeAclsResource(Message):
 class AclDescription(Message):
     """One rule: who, from where, may or may not do what."""
 
-    principal: str
-    host: str  # the client's address or "*": never a broker's, so not of the kind `Host`
+    principal: Principal
+    host: ClientHost  # the client's address or "*": never a broker's, so not of the kind `Host`
     operation: i8
     permission_type: i8
 

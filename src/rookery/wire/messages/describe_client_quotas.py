@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from rookery.errors import ErrorCode
 from rookery.wire.message import Api, Message, f64, i8, i32
+from rookery.wire.resources import QuotaEntityName
 
 
 class DescribeClientQuotasRequest(Message):
@@ -25,7 +26,7 @@ class ComponentData(Message):
 
     entity_type: str  # "user", "client-id" or "ip"
     match_type: i8  # 0 this name, 1 the default, 2 any name
-    match: str | None  # the name; null unless the match type is 0
+    match: QuotaEntityName | None  # the name; null unless the match type is 0
 
 
 class DescribeClientQuotasResponse(Message):
@@ -48,7 +49,7 @@ class EntityData(Message):
     """One part of an entity."""
 
     entity_type: str
-    entity_name: str | None  # null: the default
+    entity_name: QuotaEntityName | None  # null: the default
 
 
 class ValueData(Message):

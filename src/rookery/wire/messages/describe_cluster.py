@@ -10,7 +10,18 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, BrokerId, Host, Message, Port, field, i8, i32
+from rookery.wire.message import (
+    Api,
+    BrokerId,
+    ClusterId,
+    Host,
+    Message,
+    Port,
+    RackId,
+    field,
+    i8,
+    i32,
+)
 
 
 class DescribeClusterRequest(Message):
@@ -28,7 +39,7 @@ class DescribeClusterResponse(Message):
     error_code: ErrorCode
     error_message: str | None = None
     endpoint_type: i8 = field(since=1, default=1)
-    cluster_id: str
+    cluster_id: ClusterId
     controller_id: BrokerId = -1  # -1: none
     brokers: list[DescribeClusterBroker]
     # A bit for each operation of an access rule; the smallest number if nobody asked.
@@ -41,7 +52,7 @@ class DescribeClusterBroker(Message):
     broker_id: BrokerId
     host: Host
     port: Port
-    rack: str | None = None
+    rack: RackId | None = None
     is_fenced: bool = field(since=2, default=False)
 
 

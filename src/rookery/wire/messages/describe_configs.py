@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from rookery.errors import ErrorCode
 from rookery.wire.message import Api, Message, field, i8, i32
+from rookery.wire.resources import ConfigResourceName
 
 
 class DescribeConfigsRequest(Message):
@@ -28,7 +29,7 @@ class DescribeConfigsResource(Message):
     """One resource, and which of its settings are wanted."""
 
     resource_type: i8
-    resource_name: str
+    resource_name: ConfigResourceName
     configuration_keys: list[str] | None = None  # null: all
 
 
@@ -45,7 +46,7 @@ class DescribeConfigsResult(Message):
     error_code: ErrorCode
     error_message: str | None = None
     resource_type: i8
-    resource_name: str
+    resource_name: ConfigResourceName
     configs: list[DescribeConfigsResourceResult]
 
 

@@ -9,7 +9,8 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, field, i32, i64
+from rookery.wire.message import Api, Message, TokenId, field, i32, i64
+from rookery.wire.resources import PrincipalName, RequesterName
 
 
 class DescribeDelegationTokenRequest(Message):
@@ -22,7 +23,7 @@ class DescribeDelegationTokenOwner(Message):
     """A principal that may own tokens."""
 
     principal_type: str
-    principal_name: str
+    principal_name: PrincipalName
 
 
 class DescribeDelegationTokenResponse(Message):
@@ -37,13 +38,13 @@ class DescribedDelegationToken(Message):
     """One token, secret included. Times are milliseconds since 1970."""
 
     principal_type: str
-    principal_name: str
+    principal_name: PrincipalName
     token_requester_principal_type: str = field(since=3, default="")
-    token_requester_principal_name: str = field(since=3, default="")
+    token_requester_principal_name: RequesterName = field(since=3, default="")
     issue_timestamp: i64
     expiry_timestamp: i64
     max_timestamp: i64
-    token_id: str
+    token_id: TokenId
     hmac: bytes
     renewers: list[DescribedDelegationTokenRenewer]
 
@@ -52,7 +53,7 @@ class DescribedDelegationTokenRenewer(Message):
     """A principal that may renew the token."""
 
     principal_type: str
-    principal_name: str
+    principal_name: PrincipalName
 
 
 def refuse(

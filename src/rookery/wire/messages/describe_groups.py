@@ -12,7 +12,17 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, GroupId, MemberId, Message, field, i32
+from rookery.wire.message import (
+    Api,
+    ClientHost,
+    ClientId,
+    GroupId,
+    InstanceId,
+    MemberId,
+    Message,
+    field,
+    i32,
+)
 
 
 class DescribeGroupsRequest(Message):
@@ -48,9 +58,9 @@ class DescribedGroupMember(Message):
     """One member: its own words, and the part it was given."""
 
     member_id: MemberId
-    group_instance_id: str | None = field(since=4, default=None)
-    client_id: str
-    client_host: str  # where the member connects from, not a broker's address
+    group_instance_id: InstanceId | None = field(since=4, default=None)
+    client_id: ClientId
+    client_host: ClientHost  # where the member connects from, not a broker's address
     member_metadata: bytes  # as in JoinGroup
     member_assignment: bytes  # as in SyncGroup
 

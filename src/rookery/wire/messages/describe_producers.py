@@ -14,6 +14,7 @@ from rookery.wire.message import (
     PartitionId,
     ProducerId,
     TopicName,
+    WideProducerEpoch,
     i32,
     i64,
 )
@@ -59,7 +60,7 @@ class ProducerState(Message):
     """One idempotent or transactional producer, as the leader last saw it."""
 
     producer_id: ProducerId
-    producer_epoch: i32  # wider here than the 16 bits it has everywhere else
+    producer_epoch: WideProducerEpoch  # wider here than the 16 bits it has everywhere else
     last_sequence: i32 = -1
     last_timestamp: i64 = -1
     coordinator_epoch: i32

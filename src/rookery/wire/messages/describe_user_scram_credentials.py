@@ -6,7 +6,7 @@ Salts and keys are never told.
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, i8, i32
+from rookery.wire.message import Api, Message, User, i8, i32
 
 
 class DescribeUserScramCredentialsRequest(Message):
@@ -18,7 +18,7 @@ class DescribeUserScramCredentialsRequest(Message):
 class UserName(Message):
     """One user."""
 
-    name: str
+    name: User
 
 
 class DescribeUserScramCredentialsResponse(Message):
@@ -33,7 +33,7 @@ class DescribeUserScramCredentialsResponse(Message):
 class DescribeUserScramCredentialsResult(Message):
     """One user; RESOURCE_NOT_FOUND if there are no credentials."""
 
-    user: str
+    user: User
     error_code: ErrorCode
     error_message: str | None = None
     credential_infos: list[CredentialInfo]

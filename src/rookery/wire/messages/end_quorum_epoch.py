@@ -10,6 +10,7 @@ from rookery.errors import ErrorCode
 from rookery.wire.message import (
     Api,
     BrokerId,
+    ClusterId,
     Host,
     LeaderEpoch,
     Message,
@@ -24,7 +25,7 @@ from rookery.wire.message import (
 class EndQuorumEpochRequest(Message):
     """The leader says goodbye."""
 
-    cluster_id: str | None = None
+    cluster_id: ClusterId | None = None
     topics: list[EndQuorumEpochTopic]
     leader_endpoints: list[LeaderEndpoint] = field(since=1, factory=list)
 

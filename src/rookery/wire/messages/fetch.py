@@ -28,6 +28,7 @@ from rookery.wire.message import (
     ZERO_UUID,
     Api,
     BrokerId,
+    ClusterId,
     Host,
     LeaderEpoch,
     Message,
@@ -35,6 +36,7 @@ from rookery.wire.message import (
     PartitionId,
     Port,
     ProducerId,
+    RackId,
     Records,
     TopicId,
     TopicName,
@@ -49,7 +51,9 @@ from rookery.wire.message import (
 class FetchRequest(Message):
     """From which offsets to read, how much, and how long to wait for it."""
 
-    cluster_id: str | None = field(since=12, tag=0, default=None)  # set between controllers only
+    cluster_id: ClusterId | None = field(
+        since=12, tag=0, default=None
+    )  # set between controllers only
     replica_id: BrokerId = field(until=14, default=-1)  # -1 for a consumer
     replica_state: ReplicaState | None = field(since=15, tag=1, default=None)
     # The answer is held back until min_bytes are there or max_wait_ms have passed.
@@ -62,7 +66,7 @@ class FetchRequest(Message):
     session_epoch: i32 = field(since=7, default=-1)
     topics: list[FetchTopic]
     forgotten_topics_data: list[ForgottenTopic] = field(since=7, factory=list)
-    rack_id: str = field(since=11, default="")
+    rack_id: RackId = field(since=11, default="")
 
 
 class ReplicaState(Message):
@@ -175,7 +179,7 @@ class NodeEndpoint(Message):
     node_id: BrokerId
     host: Host
     port: Port
-    rack: str | None = None
+    rack: RackId | None = None
 
 
 def refuse(request: FetchRequest, code: ErrorCode) -> FetchResponse:

@@ -14,6 +14,7 @@ from rookery.wire.message import (
     ZERO_UUID,
     Api,
     BrokerId,
+    ClusterId,
     Host,
     LeaderEpoch,
     Message,
@@ -32,7 +33,7 @@ from rookery.wire.message import (
 class FetchSnapshotRequest(Message):
     """Who asks, and for which pieces."""
 
-    cluster_id: str | None = field(tag=0, default=None)
+    cluster_id: ClusterId | None = field(tag=0, default=None)
     replica_id: BrokerId = -1
     max_bytes: i32 = 2147483647
     topics: list[TopicSnapshot]

@@ -13,16 +13,17 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, BrokerId, Host, Message, Port, field, i8, i32
+from rookery.wire.message import Api, BrokerId, CoordinatorKey, Host, Message, Port, field, i8, i32
+from rookery.wire.resources import AskedCoordinatorKey
 
 
 class FindCoordinatorRequest(Message):
     """Whose coordinator to find: one key's up to version 3, any number's from version 4."""
 
-    key: str = field(until=3, default="")
+    key: AskedCoordinatorKey = field(until=3, default="")
     # What the keys are: 0 group ids, 1 transactional ids, 2 shares ("group:topic id:partition").
     key_type: i8 = field(since=1, default=0)
-    coordinator_keys: list[str] = field(since=4, factory=list)
+    coordinator_keys: list[AskedCoordinatorKey] = field(since=4, factory=list)
 
 
 class FindCoordinatorResponse(Message):
@@ -40,7 +41,7 @@ class FindCoordinatorResponse(Message):
 class Coordinator(Message):
     """Where one key's coordinator is."""
 
-    key: str
+    key: CoordinatorKey
     node_id: BrokerId  # -1, with an empty host and port -1, where there is an error
     host: Host
     port: Port

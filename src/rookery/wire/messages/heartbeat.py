@@ -10,7 +10,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, GroupId, MemberId, Message, field, i32
+from rookery.wire.message import Api, GroupId, InstanceId, MemberId, Message, field, i32
 
 
 class HeartbeatRequest(Message):
@@ -19,7 +19,7 @@ class HeartbeatRequest(Message):
     group_id: GroupId
     generation_id: i32
     member_id: MemberId
-    group_instance_id: str | None = field(since=3, default=None)
+    group_instance_id: InstanceId | None = field(since=3, default=None)
 
 
 class HeartbeatResponse(Message):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rookery.errors import ErrorCode
 from rookery.wire.message import Api, Message, i8, i32
+from rookery.wire.resources import ConfigResourceName
 
 
 class IncrementalAlterConfigsRequest(Message):
@@ -21,7 +22,7 @@ class AlterConfigsResource(Message):
     """One resource (numbered as in DescribeConfigs); all its changes are made, or none."""
 
     resource_type: i8
-    resource_name: str
+    resource_name: ConfigResourceName
     configs: list[AlterableConfig]
 
 
@@ -47,7 +48,7 @@ class AlterConfigsResourceResponse(Message):
     error_code: ErrorCode
     error_message: str | None = None
     resource_type: i8
-    resource_name: str
+    resource_name: ConfigResourceName
 
 
 def refuse(

@@ -19,7 +19,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, GroupId, MemberId, Message, field, i32
+from rookery.wire.message import Api, GroupId, InstanceId, MemberId, Message, field, i32
 
 
 class JoinGroupRequest(Message):
@@ -29,7 +29,7 @@ class JoinGroupRequest(Message):
     session_timeout_ms: i32
     rebalance_timeout_ms: i32 = field(since=1, default=-1)  # -1: as long as the session's
     member_id: MemberId  # empty for a newcomer
-    group_instance_id: str | None = field(since=5, default=None)
+    group_instance_id: InstanceId | None = field(since=5, default=None)
     protocol_type: str  # "consumer", "connect" or what else the members agree on
     protocols: list[JoinGroupRequestProtocol]  # the favourite first
     reason: str | None = field(since=8, default=None)
@@ -61,7 +61,7 @@ class JoinGroupResponseMember(Message):
     """A member, as the leader must know it."""
 
     member_id: MemberId
-    group_instance_id: str | None = field(since=5, default=None)
+    group_instance_id: InstanceId | None = field(since=5, default=None)
     metadata: bytes
 
 

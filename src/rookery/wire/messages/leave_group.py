@@ -11,7 +11,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, GroupId, MemberId, Message, field, i32
+from rookery.wire.message import Api, GroupId, InstanceId, MemberId, Message, field, i32
 
 
 class LeaveGroupRequest(Message):
@@ -26,7 +26,7 @@ class MemberIdentity(Message):
     """A member, known by its id or, if static, by its instance id and an empty member id."""
 
     member_id: MemberId
-    group_instance_id: str | None = None
+    group_instance_id: InstanceId | None = None
     reason: str | None = field(since=5, default=None)
 
 
@@ -42,7 +42,7 @@ class MemberResponse(Message):
     """Whether one member has left."""
 
     member_id: MemberId
-    group_instance_id: str | None = None
+    group_instance_id: InstanceId | None = None
     error_code: ErrorCode
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rookery.errors import ErrorCode
 from rookery.wire.message import Api, Message, field, i8, i32
+from rookery.wire.resources import ConfigResourceName
 
 
 class ListConfigResourcesRequest(Message):
@@ -29,7 +30,7 @@ class ListConfigResourcesResponse(Message):
 class ConfigResource(Message):
     """One resource; what its name means depends on its type."""
 
-    resource_name: str
+    resource_name: ConfigResourceName
     resource_type: i8 = field(since=1, default=16)
 
 

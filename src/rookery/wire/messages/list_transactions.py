@@ -10,7 +10,16 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, Message, ProducerId, TransactionalId, field, i32, i64
+from rookery.wire.message import (
+    Api,
+    Message,
+    ProducerId,
+    TransactionalId,
+    TransactionalIdRegex,
+    field,
+    i32,
+    i64,
+)
 
 
 class ListTransactionsRequest(Message):
@@ -20,7 +29,7 @@ class ListTransactionsRequest(Message):
     producer_id_filters: list[ProducerId]
     duration_filter: i64 = field(since=1, default=-1)  # open for longer than this many ms
     # A regular expression (RE2/J) over transactional ids, not an id itself.
-    transactional_id_pattern: str | None = field(since=2, default=None)
+    transactional_id_pattern: TransactionalIdRegex | None = field(since=2, default=None)
 
 
 class ListTransactionsResponse(Message):

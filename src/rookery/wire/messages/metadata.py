@@ -26,11 +26,13 @@ from rookery.wire.message import (
     ZERO_UUID,
     Api,
     BrokerId,
+    ClusterId,
     Host,
     LeaderEpoch,
     Message,
     PartitionId,
     Port,
+    RackId,
     TopicId,
     TopicName,
     field,
@@ -59,7 +61,7 @@ class MetadataResponse(Message):
 
     throttle_time_ms: i32 = field(since=3, default=0)
     brokers: list[MetadataResponseBroker]
-    cluster_id: str | None = field(since=2, default=None)
+    cluster_id: ClusterId | None = field(since=2, default=None)
     controller_id: BrokerId = field(since=1, default=-1)
     topics: list[MetadataResponseTopic]
     # A bit for each permitted operation; the lowest number of all says that nobody asked.
@@ -73,7 +75,7 @@ class MetadataResponseBroker(Message):
     node_id: BrokerId
     host: Host
     port: Port
-    rack: str | None = field(since=1, default=None)
+    rack: RackId | None = field(since=1, default=None)
 
 
 class MetadataResponseTopic(Message):

@@ -21,6 +21,7 @@ from rookery.wire.message import (
     ZERO_UUID,
     Api,
     GroupId,
+    InstanceId,
     LeaderEpoch,
     MemberId,
     Message,
@@ -41,7 +42,7 @@ class OffsetCommitRequest(Message):
     # -1, with an empty member id: the committer picks its partitions without the group's help.
     generation_id_or_member_epoch: i32 = field(since=1, default=-1)
     member_id: MemberId = field(since=1, default="")
-    group_instance_id: str | None = field(since=7, default=None)
+    group_instance_id: InstanceId | None = field(since=7, default=None)
     retention_time_ms: i64 = field(since=2, until=4, default=-1)  # -1: as the broker is set
     topics: list[OffsetCommitRequestTopic]
 

@@ -29,6 +29,7 @@ from rookery.wire.message import (
     Offset,
     PartitionId,
     Port,
+    RackId,
     Records,
     TopicId,
     TopicName,
@@ -116,7 +117,7 @@ class NodeEndpoint(Message):
     node_id: BrokerId
     host: Host
     port: Port
-    rack: str | None = None
+    rack: RackId | None = None
 
 
 def refuse(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, BrokerId, Message, Uuid, i32
+from rookery.wire.message import Api, BrokerId, ClusterId, Message, Uuid, i32
 
 
 class RemoveRaftVoterRequest(Message):
     """The voter to remove."""
 
-    cluster_id: str | None
+    cluster_id: ClusterId | None
     voter_id: BrokerId  # controllers and brokers share one space of node ids
     voter_directory_id: Uuid
 

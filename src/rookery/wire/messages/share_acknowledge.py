@@ -21,6 +21,7 @@ from rookery.wire.message import (
     Offset,
     PartitionId,
     Port,
+    RackId,
     TopicId,
     field,
     i8,
@@ -101,7 +102,7 @@ class NodeEndpoint(Message):
     node_id: BrokerId
     host: Host
     port: Port
-    rack: str | None = None
+    rack: RackId | None = None
 
 
 def refuse(request: ShareAcknowledgeRequest, code: ErrorCode) -> ShareAcknowledgeResponse:

@@ -23,6 +23,7 @@ from rookery.wire.message import (
     Offset,
     PartitionId,
     Port,
+    RackId,
     Records,
     TopicId,
     field,
@@ -131,7 +132,7 @@ class NodeEndpoint(Message):
     node_id: BrokerId
     host: Host
     port: Port
-    rack: str | None = None
+    rack: RackId | None = None
 
 
 def refuse(request: ShareFetchRequest, code: ErrorCode) -> ShareFetchResponse:

@@ -11,10 +11,13 @@ from __future__ import annotations
 from rookery.errors import ErrorCode
 from rookery.wire.message import (
     Api,
+    ClientHost,
+    ClientId,
     GroupId,
     MemberId,
     Message,
     PartitionId,
+    RackId,
     TopicId,
     TopicName,
     i32,
@@ -54,10 +57,10 @@ class Member(Message):
     """One consumer: who it is, and what it reads."""
 
     member_id: MemberId
-    rack_id: str | None = None
+    rack_id: RackId | None = None
     member_epoch: i32
-    client_id: str
-    client_host: str  # where the client connects from, not a broker's address
+    client_id: ClientId
+    client_host: ClientHost  # where the client connects from, not a broker's address
     subscribed_topic_names: list[TopicName]
     assignment: Assignment
 

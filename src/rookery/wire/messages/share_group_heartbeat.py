@@ -16,6 +16,7 @@ from rookery.wire.message import (
     MemberId,
     Message,
     PartitionId,
+    RackId,
     TopicId,
     TopicName,
     i32,
@@ -28,7 +29,7 @@ class ShareGroupHeartbeatRequest(Message):
     group_id: GroupId
     member_id: MemberId  # drawn by the member itself
     member_epoch: i32  # 0 joins, -1 leaves
-    rack_id: str | None = None
+    rack_id: RackId | None = None
     subscribed_topic_names: list[TopicName] | None = None  # null: unchanged
 
 

@@ -8,10 +8,15 @@ from __future__ import annotations
 from rookery.errors import ErrorCode
 from rookery.wire.message import (
     Api,
+    ClientHost,
+    ClientId,
     GroupId,
+    InstanceId,
     MemberId,
     Message,
+    PartitionCount,
     PartitionId,
+    RackId,
     TopicName,
     i16,
     i32,
@@ -70,7 +75,7 @@ class TopicInfo(Message):
     """An internal topic."""
 
     name: TopicName
-    partitions: i32  # how many; 0: as many as its sources have
+    partitions: PartitionCount  # how many; 0: as many as its sources have
     replication_factor: i16  # 0: the broker's default
     topic_configs: list[KeyValue]
 
@@ -87,10 +92,10 @@ class Member(Message):
 
     member_id: MemberId
     member_epoch: i32
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str
-    client_host: str  # where the client connects from, not a broker's address
+    instance_id: InstanceId | None = None
+    rack_id: RackId | None = None
+    client_id: ClientId
+    client_host: ClientHost  # where the client connects from, not a broker's address
     topology_epoch: i32
     process_id: str
     user_endpoint: Endpoint | None = None

@@ -10,10 +10,14 @@ from rookery.errors import ErrorCode
 from rookery.wire.message import (
     Api,
     GroupId,
+    InstanceId,
     MemberId,
     Message,
+    PartitionCount,
     PartitionId,
+    RackId,
     TopicName,
+    TopicRegex,
     field,
     i8,
     i16,
@@ -30,8 +34,8 @@ class StreamsGroupHeartbeatRequest(Message):
     member_id: MemberId
     member_epoch: i32  # 0 joins, -1 leaves, -2 leaves for a while (static members)
     endpoint_information_epoch: i32  # the newest list of endpoints that the member has
-    instance_id: str | None = None
-    rack_id: str | None = None
+    instance_id: InstanceId | None = None
+    rack_id: RackId | None = None
     rebalance_timeout_ms: i32 = -1  # -1: unchanged
     topology: Topology | None = None
     active_tasks: list[TaskIds] | None = None
@@ -57,7 +61,7 @@ class Subtopology(Message):
 
     subtopology_id: str
     source_topics: list[TopicName]
-    source_topic_regex: list[str]
+    source_topic_regex: list[TopicRegex]
     state_changelog_topics: list[TopicInfo]
     repartition_sink_topics: list[TopicName]
     repartition_source_topics: list[TopicInfo]
@@ -68,7 +72,7 @@ class TopicInfo(Message):
     """An internal topic that the coordinator shall make."""
 
     name: TopicName
-    partitions: i32  # how many; 0: as many as its sources have
+    partitions: PartitionCount  # how many; 0: as many as its sources have
     replication_factor: i16  # 0: the broker's default
     topic_configs: list[KeyValue]
 

@@ -13,7 +13,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, GroupId, MemberId, Message, field, i32
+from rookery.wire.message import Api, GroupId, InstanceId, MemberId, Message, field, i32
 
 
 class SyncGroupRequest(Message):
@@ -22,7 +22,7 @@ class SyncGroupRequest(Message):
     group_id: GroupId
     generation_id: i32
     member_id: MemberId
-    group_instance_id: str | None = field(since=3, default=None)
+    group_instance_id: InstanceId | None = field(since=3, default=None)
     protocol_type: str | None = field(since=5, default=None)
     protocol_name: str | None = field(since=5, default=None)
     assignments: list[SyncGroupRequestAssignment]  # empty from all but the leader

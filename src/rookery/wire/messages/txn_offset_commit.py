@@ -18,6 +18,7 @@ from rookery.errors import ErrorCode
 from rookery.wire.message import (
     Api,
     GroupId,
+    InstanceId,
     LeaderEpoch,
     MemberId,
     Message,
@@ -41,7 +42,7 @@ class TxnOffsetCommitRequest(Message):
     producer_epoch: ProducerEpoch
     generation_id: i32 = field(since=3, default=-1)  # -1: not a member of the group
     member_id: MemberId = field(since=3, default="")
-    group_instance_id: str | None = field(since=3, default=None)
+    group_instance_id: InstanceId | None = field(since=3, default=None)
     topics: list[TxnOffsetCommitRequestTopic]
 
 

@@ -9,6 +9,7 @@ from rookery.errors import ErrorCode
 from rookery.wire.message import (
     Api,
     BrokerId,
+    ClusterId,
     Host,
     LeaderEpoch,
     Message,
@@ -24,7 +25,7 @@ from rookery.wire.message import (
 class UpdateRaftVoterRequest(Message):
     """The voter as it is now."""
 
-    cluster_id: str | None
+    cluster_id: ClusterId | None
     current_leader_epoch: LeaderEpoch
     voter_id: BrokerId  # controllers and brokers share one space of node ids
     voter_directory_id: Uuid

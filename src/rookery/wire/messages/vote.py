@@ -12,6 +12,7 @@ from rookery.wire.message import (
     ZERO_UUID,
     Api,
     BrokerId,
+    ClusterId,
     Host,
     LeaderEpoch,
     Message,
@@ -27,7 +28,7 @@ from rookery.wire.message import (
 class VoteRequest(Message):
     """A candidate stands for election."""
 
-    cluster_id: str | None = None
+    cluster_id: ClusterId | None = None
     voter_id: BrokerId = field(since=1, default=-1)  # who is asked; -1: unknown
     topics: list[VoteTopic]
 
