@@ -39,7 +39,7 @@ from rookery.wire.messages.fetch import FetchRequest
 from rookery.wire.messages.find_coordinator import FindCoordinatorRequest
 from rookery.wire.messages.metadata import MetadataResponse
 from rookery.wire.table import shape_of
-from rookery.wire.walk import has_kind, rewrite, visit
+from rookery.wire.walk import REWRITE, VISIT, has_kind, rewrite, visit, write_source
 from tests.wire import interpreted
 
 KINDS: Final = sorted(
@@ -116,6 +116,39 @@ def test_a_rewritten_message_still_encodes() -> None:
             message = rewrite(random_message(cls, version, 2), TopicName, lambda name: f"x-{name}")
             back = decode(cls, version, encode_bytes(message, version))
             assert all(name.startswith("x-") for name in visit(back, TopicName) if name)
+
+
+def test_the_text_of_a_walk_can_be_read() -> None:
+    text, _ = write_source(MetadataResponse, kind_of(BrokerId), VISIT)
+    assert (
+        text
+        == """\
+def walk(message, values):
+    add, extend = values.append, values.extend
+    for item1 in message.brokers or ():
+        add(item1.node_id)
+    add(message.controller_id)
+    for item1 in message.topics or ():
+        for item2 in item1.partitions or ():
+            add(item2.leader_id)
+            extend(item2.replica_nodes or ())
+            extend(item2.isr_nodes or ())
+            extend(item2.offline_replicas or ())
+"""
+    )
+    text, scope = write_source(DescribeConfigsRequest, kind_of(BrokerId), REWRITE)
+    assert (
+        text
+        == """\
+def walk(message, changes):
+    change, known = changes.__getitem__, changes.known
+    for item1 in message.resources or ():
+        if (item1.resource_type,) in known2:
+            if (value := number(item1.resource_name)) is not None: \
+item1.resource_name = str(change(value))
+"""
+    )
+    assert scope["known2"] == {(4,), (8,)}
 
 
 def change_of(kind: Kind) -> Any:

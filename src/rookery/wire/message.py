@@ -29,6 +29,7 @@ from typing import (
 )
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 
 
 class Type(IntEnum):
@@ -108,6 +109,19 @@ class KindByNeighbour:
     def wildcards_for(self, kind: Kind) -> frozenset[tuple[object, ...]]:
         """Return the values of the neighbours for which a `*` is of `kind`."""
         return frozenset(near for near, given in self.wildcards.items() if given == kind)
+
+    def read(self, owner: Message, value: Any, kind: Kind) -> Any:
+        """Return a field's value if it is of `kind` where it stands, else None."""
+        near = tuple(getattr(owner, name) for name in self.neighbours)
+        known = self.wildcards if self.wildcards and value == WILDCARD else self.kinds
+        if known.get(near) != kind:
+            return None
+        return number_in(value) if kind in self.decimal else value
+
+
+def number_in(text: str | None) -> int | None:
+    """Return the number that a name spells, or None if it is none (an empty name means "all")."""
+    return int(text) if text and text.isascii() and text.isdecimal() else None
 
 
 def _by_tuple(marks: Mapping[Any, object]) -> dict[tuple[object, ...], Kind]:
@@ -394,9 +408,12 @@ Response = TypeVar("Response", bound=Message)
 class Api(Generic[Request, Response]):
     """A request, its response, and what belongs to the pair."""
 
-    __slots__ = ("flexible", "key", "name", "refuse", "request", "response", "versions")
+    __slots__ = (
+        "flexible", "items", "key", "name", "refuse", "refuse_items", "request", "response",
+        "versions",
+    )  # fmt: skip
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (one argument for each fact a definition can state)
         self,
         *,
         key: int,
@@ -405,6 +422,8 @@ class Api(Generic[Request, Response]):
         versions: range,
         flexible: int | None,
         refuse: Callable[[Request, ErrorCode], Response],
+        items: tuple[Items, ...] = (),
+        refuse_items: Callable[[Request, ErrorCode], Response] | None = None,
     ) -> None:
         """Tie both messages to their versions.
 
@@ -415,6 +434,10 @@ class Api(Generic[Request, Response]):
             versions: all versions that we can read and write.
             flexible: the first flexible version, or None.
             refuse: answers a request without doing it; a denial is the same in broker and proxy.
+            items: the lists that `wire.partition` can cut the request by.
+            refuse_items: refuses each item of a request and nothing else, so that the answer can
+                be joined with that to the other items; given where `refuse` has a code for the
+                whole answer.
         """
         self.key = key
         self.request = request
@@ -422,6 +445,8 @@ class Api(Generic[Request, Response]):
         self.versions = versions
         self.flexible = flexible
         self.refuse = refuse
+        self.items = items
+        self.refuse_items = refuse_items or refuse
         self.name = request.__name__.removesuffix("Request")
         for cls in (request, response):
             cls.VERSIONS, cls.FLEXIBLE, cls.KEY = versions, flexible, key

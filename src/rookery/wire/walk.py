@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from rookery.wire.message import WILDCARD, Kind, KindByNeighbour, Message, kind_of
+from rookery.wire.message import WILDCARD, Kind, KindByNeighbour, Message, kind_of, number_in
 from rookery.wire.table import Shape, shape_of
 
 M = TypeVar("M", bound=Message)
@@ -27,7 +27,7 @@ M = TypeVar("M", bound=Message)
 def visit(message: Message, kind: object) -> list[Any]:
     """Return the value of every field of `kind`, in the order of the definition, without nulls."""
     values: list[Any] = []
-    _function(type(message), kind_of(kind), _VISIT)(message, values)
+    _function(type(message), kind_of(kind), VISIT)(message, values)
     return values
 
 
@@ -36,7 +36,7 @@ def rewrite(message: M, kind: object, change: Callable[[Any], Any]) -> M:
 
     `change` is called once for each distinct value: a large answer repeats a few values.
     """
-    _function(type(message), kind_of(kind), _REWRITE)(message, _Changes(change))
+    _function(type(message), kind_of(kind), REWRITE)(message, _Changes(change))
     return message
 
 
@@ -57,18 +57,20 @@ def _has_kind(cls: type[Message], kind: Kind) -> bool:
 class _Changes(dict[Any, Any]):
     """The new value for each old one, worked out when it is first met."""
 
-    __slots__ = ("_change",)
+    __slots__ = ("_change", "known")
 
     def __init__(self, change: Callable[[Any], Any]) -> None:
         self._change = change
+        self.known: dict[Any, Any] = {}
+        """The same as a plain dictionary, which the interpreter looks values up in faster."""
 
     def __missing__(self, value: Any) -> Any:
-        changed = self[value] = self._change(value)
+        changed = self[value] = self.known[value] = self._change(value)
         return changed
 
 
-class _Deed(NamedTuple):
-    """What to do with a field, as source: `{at}` is the field, `value` its value."""
+class WalkTemplate(NamedTuple):
+    """What a walk does with each form of field, as source text; `{at}` stands for the field."""
 
     parameter: str
     first: str
@@ -78,7 +80,7 @@ class _Deed(NamedTuple):
     decimal: str
 
 
-_VISIT = _Deed(
+VISIT = WalkTemplate(
     parameter="values",
     first="add, extend = values.append, values.extend",
     plain="add({at})",
@@ -86,60 +88,79 @@ _VISIT = _Deed(
     array="extend({at} or ())",
     decimal="if (value := number({at})) is not None: add(value)",
 )
-_REWRITE = _Deed(
+# Most lists hold three replicas. Written out, 20 000 of them take 2 ms; by `map`, 3.5 ms.
+_REWRITE_ARRAY = """\
+if value := {at}:
+    if len(value) == 3:
+        a, b, c = value
+        try:
+            {at} = [known[a], known[b], known[c]]
+        except KeyError:
+            {at} = [*map(change, value)]
+    else:
+        {at} = [*map(change, value)]"""
+REWRITE = WalkTemplate(
     parameter="changes",
-    first="change = changes.__getitem__",
+    first="change, known = changes.__getitem__, changes.known",
     plain="{at} = change({at})",
     optional="if (value := {at}) is not None: {at} = change(value)",
-    array="if value := {at}: {at} = [*map(change, value)]",
+    array=_REWRITE_ARRAY,
     decimal="if (value := number({at})) is not None: {at} = str(change(value))",
 )
 
 
 @cache
-def _function(cls: type[Message], kind: Kind, deed: _Deed) -> Callable[[Message, Any], None]:
-    source, scope = write_source(cls, kind, deed)
+def _function(
+    cls: type[Message], kind: Kind, template: WalkTemplate
+) -> Callable[[Message, Any], None]:
+    source, scope = write_source(cls, kind, template)
     exec(source, scope)  # noqa: S102 (the text is made of our own field names only)
     return scope["walk"]  # type: ignore[no-any-return] # the function that the text defines
 
 
-def write_source(cls: type[Message], kind: Kind, deed: _Deed) -> tuple[str, dict[str, Any]]:
+def write_source(
+    cls: type[Message], kind: Kind, template: WalkTemplate
+) -> tuple[str, dict[str, Any]]:
     """Write the function that walks a class for a kind, and the names that its text refers to."""
-    scope: dict[str, Any] = {"number": _number, "WILDCARD": WILDCARD}
-    lines = [deed.first, *_lines(cls, kind, deed, "message", scope)]
+    scope: dict[str, Any] = {"number": number_in, "WILDCARD": WILDCARD}
+    lines = [template.first, *_lines(cls, kind, template, "message", scope)]
     body = "".join(f"    {line}\n" for line in lines)
-    return f"def walk(message, {deed.parameter}):\n{body}", scope
+    return f"def walk(message, {template.parameter}):\n{body}", scope
 
 
 def _lines(
-    cls: type[Message], kind: Kind, deed: _Deed, owner: str, scope: dict[str, Any]
+    cls: type[Message], kind: Kind, template: WalkTemplate, owner: str, scope: dict[str, Any]
 ) -> Iterator[str]:
     depth = 1 if owner == "message" else int(owner.removeprefix("item")) + 1
     for entry in cls.__fields__.values():
         shape, at, item = shape_of(cls, entry), f"{owner}.{entry.name}", f"item{depth}"
         if kind in shape.kinds:
-            yield from _leaf(shape, kind, deed, at, scope)
+            yield from _leaf(shape, kind, template, at, scope)
         elif shape.message is not None and _has_kind(shape.message, kind):
             yield (
                 f"for {item} in {at} or ():"
                 if shape.is_array
                 else f"if ({item} := {at}) is not None:"
             )
-            for line in _lines(shape.message, kind, deed, item, scope):
+            for line in _lines(shape.message, kind, template, item, scope):
                 yield f"    {line}"
 
 
-def _leaf(shape: Shape, kind: Kind, deed: _Deed, at: str, scope: dict[str, Any]) -> Iterator[str]:
+def _leaf(
+    shape: Shape, kind: Kind, template: WalkTemplate, at: str, scope: dict[str, Any]
+) -> Iterator[str]:
     if shape.is_array:
-        line = deed.array
+        text = template.array
     elif isinstance(shape.mark, KindByNeighbour) and kind in shape.mark.decimal:
-        line = deed.decimal
+        text = template.decimal
     else:
-        line = deed.optional if shape.is_optional else deed.plain
+        text = template.optional if shape.is_optional else template.plain
+    indent = ""
     if isinstance(shape.mark, KindByNeighbour):
         yield f"if {_condition(shape.mark, kind, at, scope)}:"
-        line = f"    {line}"
-    yield line.format(at=at)
+        indent = "    "
+    for line in text.splitlines():
+        yield indent + line.format(at=at)
 
 
 def _condition(mark: KindByNeighbour, kind: Kind, at: str, scope: dict[str, Any]) -> str:
@@ -152,8 +173,3 @@ def _condition(mark: KindByNeighbour, kind: Kind, at: str, scope: dict[str, Any]
     wild = f"wild{len(scope)}"
     scope[wild] = mark.wildcards_for(kind)
     return f"({near},) in ({wild} if {at} == WILDCARD else {known})"
-
-
-def _number(text: str | None) -> int | None:
-    """Return the number that a name spells, or None if it is none (an empty name means "all")."""
-    return int(text) if text and text.isascii() and text.isdecimal() else None

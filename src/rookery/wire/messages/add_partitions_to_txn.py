@@ -14,6 +14,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     Message,
@@ -91,16 +92,33 @@ def refuse(request: AddPartitionsToTxnRequest, code: ErrorCode) -> AddPartitions
     return AddPartitionsToTxnResponse(
         error_code=code,
         results_by_topic_v3_and_below=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=partition, partition_error_code=code
-                    )
-                    for partition in topic.partitions
-                ],
+            _refuse_topic(topic, code) for topic in request.v3_and_below_topics
+        ],
+    )
+
+
+def refuse_items(request: AddPartitionsToTxnRequest, code: ErrorCode) -> AddPartitionsToTxnResponse:
+    """Give the code to every partition."""
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id,
+                topic_results=[_refuse_topic(topic, code) for topic in transaction.topics],
             )
-            for topic in request.v3_and_below_topics
+            for transaction in request.transactions
+        ],
+        results_by_topic_v3_and_below=[
+            _refuse_topic(topic, code) for topic in request.v3_and_below_topics
+        ],
+    )
+
+
+def _refuse_topic(topic: AddPartitionsToTxnTopic, code: ErrorCode) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        name=topic.name,
+        results_by_partition=[
+            AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
+            for partition in topic.partitions
         ],
     )
 
@@ -112,4 +130,15 @@ ADD_PARTITIONS_TO_TXN = Api(
     versions=range(6),
     flexible=3,
     refuse=refuse,
+    items=(
+        Items(
+            "transactions(transactional_id).topics(name).partitions",
+            "results_by_transaction(transactional_id).topic_results(name).results_by_partition(partition_index)",
+        ),
+        Items(
+            "v3_and_below_topics(name).partitions",
+            "results_by_topic_v3_and_below(name).results_by_partition(partition_index)",
+        ),
+    ),
+    refuse_items=refuse_items,
 )

@@ -9,6 +9,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, Message, f64, i32
 from rookery.wire.resources import QuotaEntityName
 
@@ -81,4 +82,5 @@ ALTER_CLIENT_QUOTAS = Api(
     versions=range(2),
     flexible=1,
     refuse=refuse,
+    items=(Items("entries(entity)", "entries(entity)"),),
 )

@@ -7,6 +7,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, BrokerId, Message, PartitionId, TopicName, field, i32
 
 
@@ -82,6 +83,13 @@ def refuse(
     )
 
 
+def refuse_items(
+    request: AlterPartitionReassignmentsRequest, code: ErrorCode
+) -> AlterPartitionReassignmentsResponse:
+    """Give the code to every partition."""
+    return refuse(request, code).replace(error_code=ErrorCode.NONE, error_message=None)
+
+
 ALTER_PARTITION_REASSIGNMENTS = Api(
     key=45,
     request=AlterPartitionReassignmentsRequest,
@@ -89,4 +97,11 @@ ALTER_PARTITION_REASSIGNMENTS = Api(
     versions=range(2),
     flexible=0,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(name).partitions(partition_index)",
+            "responses(name).partitions(partition_index)",
+        ),
+    ),
+    refuse_items=refuse_items,
 )

@@ -10,6 +10,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, Message, PartitionId, TopicName, i32
 
 
@@ -78,4 +79,9 @@ ALTER_REPLICA_LOG_DIRS = Api(
     versions=range(3),
     flexible=2,
     refuse=refuse,
+    items=(
+        Items(
+            "dirs(path).topics(name).partitions", "results(topic_name).partitions(partition_index)"
+        ),
+    ),
 )

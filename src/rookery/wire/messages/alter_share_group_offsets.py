@@ -6,7 +6,18 @@ The group must be empty.
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, GroupId, Message, Offset, PartitionId, TopicId, TopicName, i32
+from rookery.wire.items import Items
+from rookery.wire.message import (
+    ZERO_UUID,
+    Api,
+    GroupId,
+    Message,
+    Offset,
+    PartitionId,
+    TopicId,
+    TopicName,
+    i32,
+)
 
 
 class AlterShareGroupOffsetsRequest(Message):
@@ -64,6 +75,31 @@ def refuse(
     )
 
 
+def refuse_items(
+    request: AlterShareGroupOffsetsRequest, code: ErrorCode
+) -> AlterShareGroupOffsetsResponse:
+    """Give the code to every partition."""
+    return AlterShareGroupOffsetsResponse(
+        error_code=ErrorCode.NONE,
+        responses=[_refuse_topic(topic, code) for topic in request.topics],
+    )
+
+
+def _refuse_topic(topic: TopicRequest, code: ErrorCode) -> TopicResponse:
+    return TopicResponse(
+        topic_name=topic.topic_name,
+        topic_id=ZERO_UUID,
+        partitions=[
+            PartitionResponse(
+                partition_index=partition.partition_index,
+                error_code=code,
+                error_message=code.sentence,
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
 ALTER_SHARE_GROUP_OFFSETS = Api(
     key=91,
     request=AlterShareGroupOffsetsRequest,
@@ -71,4 +107,11 @@ ALTER_SHARE_GROUP_OFFSETS = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(topic_name).partitions(partition_index)",
+            "responses(topic_name).partitions(partition_index)",
+        ),
+    ),
+    refuse_items=refuse_items,
 )

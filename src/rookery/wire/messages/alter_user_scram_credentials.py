@@ -6,6 +6,7 @@ The client salts and hashes the password itself: the broker never sees it.
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, Message, User, i8, i32
 
 
@@ -69,4 +70,8 @@ ALTER_USER_SCRAM_CREDENTIALS = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(
+        Items("deletions(name)", "results(user)"),
+        Items("upsertions(name)", "results(user)"),
+    ),
 )

@@ -9,6 +9,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     ClientHost,
@@ -113,4 +114,5 @@ CONSUMER_GROUP_DESCRIBE = Api(
     versions=range(2),
     flexible=0,
     refuse=refuse,
+    items=(Items("group_ids", "groups(group_id)"),),
 )

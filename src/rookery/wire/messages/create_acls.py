@@ -11,6 +11,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, ClientHost, Message, Principal, field, i8, i32
 from rookery.wire.resources import CreatedAclResourceName
 
@@ -64,4 +65,5 @@ CREATE_ACLS = Api(
     versions=range(4),
     flexible=2,
     refuse=refuse,
+    items=(Items("creations", "results"),),
 )

@@ -9,6 +9,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, BrokerId, Message, PartitionCount, TopicName, i32
 
 
@@ -68,4 +69,5 @@ CREATE_PARTITIONS = Api(
     versions=range(4),
     flexible=2,
     refuse=refuse,
+    items=(Items("topics(name)", "results(name)"),),
 )

@@ -13,6 +13,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     ZERO_UUID,
     Api,
@@ -113,4 +114,5 @@ CREATE_TOPICS = Api(
     versions=range(8),
     flexible=5,
     refuse=refuse,
+    items=(Items("topics(name)", "topics(name)"),),
 )

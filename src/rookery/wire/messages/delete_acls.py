@@ -11,6 +11,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, ClientHost, Message, Principal, field, i8, i32
 from rookery.wire.resources import AclResourceName, AclResourceNameFilter
 
@@ -79,4 +80,5 @@ DELETE_ACLS = Api(
     versions=range(4),
     flexible=2,
     refuse=refuse,
+    items=(Items("filters", "filter_results"),),
 )

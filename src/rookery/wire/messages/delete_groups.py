@@ -8,6 +8,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, GroupId, Message, i32
 
 
@@ -48,4 +49,5 @@ DELETE_GROUPS = Api(
     versions=range(3),
     flexible=2,
     refuse=refuse,
+    items=(Items("groups_names", "results(group_id)"),),
 )

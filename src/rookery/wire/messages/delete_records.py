@@ -8,6 +8,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, Message, Offset, PartitionId, TopicName, i32
 
 
@@ -81,4 +82,9 @@ DELETE_RECORDS = Api(
     versions=range(3),
     flexible=2,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(name).partitions(partition_index)", "topics(name).partitions(partition_index)"
+        ),
+    ),
 )

@@ -6,7 +6,8 @@ The group must be empty.
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import Api, GroupId, Message, TopicId, TopicName, i32
+from rookery.wire.items import Items
+from rookery.wire.message import ZERO_UUID, Api, GroupId, Message, TopicId, TopicName, i32
 
 
 class DeleteShareGroupOffsetsRequest(Message):
@@ -49,6 +50,24 @@ def refuse(
     )
 
 
+def refuse_items(
+    request: DeleteShareGroupOffsetsRequest, code: ErrorCode
+) -> DeleteShareGroupOffsetsResponse:
+    """Give the code to every topic."""
+    return DeleteShareGroupOffsetsResponse(
+        error_code=ErrorCode.NONE,
+        responses=[
+            TopicResponse(
+                topic_name=topic.topic_name,
+                topic_id=ZERO_UUID,
+                error_code=code,
+                error_message=code.sentence,
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 DELETE_SHARE_GROUP_OFFSETS = Api(
     key=92,
     request=DeleteShareGroupOffsetsRequest,
@@ -56,4 +75,6 @@ DELETE_SHARE_GROUP_OFFSETS = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(Items("topics(topic_name)", "responses(topic_name)"),),
+    refuse_items=refuse_items,
 )

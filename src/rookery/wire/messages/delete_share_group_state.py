@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, GroupId, Message, PartitionId, TopicId
 
 
@@ -74,4 +75,7 @@ DELETE_SHARE_GROUP_STATE = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(
+        Items("topics(topic_id).partitions(partition)", "results(topic_id).partitions(partition)"),
+    ),
 )

@@ -12,6 +12,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import ZERO_UUID, Api, Message, TopicId, TopicName, field, i32
 
 
@@ -69,4 +70,8 @@ DELETE_TOPICS = Api(
     versions=range(7),
     flexible=4,
     refuse=refuse,
+    items=(
+        Items("topics(name | topic_id)", "responses(name | topic_id)"),
+        Items("topic_names", "responses(name | topic_id)"),
+    ),
 )

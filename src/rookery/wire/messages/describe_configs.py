@@ -13,6 +13,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, Message, field, i8, i32
 from rookery.wire.resources import ConfigResourceName
 
@@ -100,4 +101,7 @@ DESCRIBE_CONFIGS = Api(
     versions=range(5),
     flexible=4,
     refuse=refuse,
+    items=(
+        Items("resources(resource_type, resource_name)", "results(resource_type, resource_name)"),
+    ),
 )

@@ -9,6 +9,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, Message, TokenId, field, i32, i64
 from rookery.wire.resources import PrincipalName, RequesterName
 
@@ -63,6 +64,13 @@ def refuse(
     return DescribeDelegationTokenResponse(error_code=code, tokens=[])
 
 
+def refuse_items(
+    request: DescribeDelegationTokenRequest, code: ErrorCode
+) -> DescribeDelegationTokenResponse:
+    """Answer with no tokens: there is no place for a code beside the one for the whole."""
+    return DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=[])
+
+
 DESCRIBE_DELEGATION_TOKEN = Api(
     key=41,
     request=DescribeDelegationTokenRequest,
@@ -70,4 +78,12 @@ DESCRIBE_DELEGATION_TOKEN = Api(
     versions=range(4),
     flexible=2,
     refuse=refuse,
+    items=(
+        Items(
+            "owners(principal_type, principal_name)",
+            "tokens(principal_type, principal_name)",
+            has_codes=False,
+        ),
+    ),
+    refuse_items=refuse_items,
 )

@@ -12,6 +12,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     ClientHost,
@@ -90,4 +91,5 @@ DESCRIBE_GROUPS = Api(
     versions=range(7),
     flexible=5,
     refuse=refuse,
+    items=(Items("groups", "groups(group_id)"),),
 )

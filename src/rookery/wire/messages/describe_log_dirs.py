@@ -11,6 +11,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, Message, PartitionId, TopicName, field, i32, i64
 
 
@@ -68,6 +69,11 @@ def refuse(request: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDirsR
     return DescribeLogDirsResponse(error_code=code, results=[])
 
 
+def refuse_items(request: DescribeLogDirsRequest, code: ErrorCode) -> DescribeLogDirsResponse:
+    """Answer with no directories: there is no place for a code beside the one for the whole."""
+    return DescribeLogDirsResponse(results=[])
+
+
 DESCRIBE_LOG_DIRS = Api(
     key=35,
     request=DescribeLogDirsRequest,
@@ -75,4 +81,12 @@ DESCRIBE_LOG_DIRS = Api(
     versions=range(6),
     flexible=2,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(topic).partitions",
+            "results(log_dir).topics(name).partitions(partition_index)",
+            has_codes=False,
+        ),
+    ),
+    refuse_items=refuse_items,
 )

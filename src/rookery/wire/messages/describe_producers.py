@@ -7,6 +7,7 @@ An operator uses it to find a transaction that hangs and holds back the last sta
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     Message,
@@ -95,4 +96,5 @@ DESCRIBE_PRODUCERS = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(Items("topics(name).partition_indexes", "topics(name).partitions(partition_index)"),),
 )

@@ -7,7 +7,9 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
+    ZERO_UUID,
     Api,
     GroupId,
     LeaderEpoch,
@@ -94,6 +96,42 @@ def refuse(
     )
 
 
+def refuse_items(
+    request: DescribeShareGroupOffsetsRequest, code: ErrorCode
+) -> DescribeShareGroupOffsetsResponse:
+    """Give the code to every partition, and to a group only if it asks for all of them."""
+    return DescribeShareGroupOffsetsResponse(
+        groups=[_refuse_group(group, code) for group in request.groups]
+    )
+
+
+def _refuse_group(group: GroupRequest, code: ErrorCode) -> GroupResponse:
+    is_all = group.topics is None
+    return GroupResponse(
+        group_id=group.group_id,
+        topics=[_refuse_topic(topic, code) for topic in group.topics or []],
+        error_code=code if is_all else ErrorCode.NONE,
+        error_message=code.sentence if is_all else None,
+    )
+
+
+def _refuse_topic(topic: TopicRequest, code: ErrorCode) -> TopicResponse:
+    return TopicResponse(
+        topic_name=topic.topic_name,
+        topic_id=ZERO_UUID,
+        partitions=[
+            PartitionResponse(
+                partition_index=partition,
+                start_offset=-1,
+                leader_epoch=-1,
+                error_code=code,
+                error_message=code.sentence,
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
 DESCRIBE_SHARE_GROUP_OFFSETS = Api(
     key=90,
     request=DescribeShareGroupOffsetsRequest,
@@ -101,4 +139,11 @@ DESCRIBE_SHARE_GROUP_OFFSETS = Api(
     versions=range(2),
     flexible=0,
     refuse=refuse,
+    items=(
+        Items(
+            "groups(group_id).topics(topic_name).partitions",
+            "groups(group_id).topics(topic_name).partitions(partition_index)",
+        ),
+    ),
+    refuse_items=refuse_items,
 )

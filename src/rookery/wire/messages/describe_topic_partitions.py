@@ -7,6 +7,7 @@ may lead though they are not in sync (KIP-966).
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     ZERO_UUID,
     Api,
@@ -94,4 +95,5 @@ DESCRIBE_TOPIC_PARTITIONS = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(Items("topics(name)", "topics(name)", all_if_empty=range(1)),),
 )

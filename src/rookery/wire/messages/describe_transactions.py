@@ -6,6 +6,7 @@ Each transactional id must be asked of its own coordinator (KIP-664).
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     Message,
@@ -78,4 +79,5 @@ DESCRIBE_TRANSACTIONS = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(Items("transactional_ids", "transaction_states(transactional_id)"),),
 )

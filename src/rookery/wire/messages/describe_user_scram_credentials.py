@@ -6,6 +6,7 @@ Salts and keys are never told.
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, Message, User, i8, i32
 
 
@@ -55,6 +56,21 @@ def refuse(
     )
 
 
+def refuse_items(
+    request: DescribeUserScramCredentialsRequest, code: ErrorCode
+) -> DescribeUserScramCredentialsResponse:
+    """Give the code to every user that was named."""
+    return DescribeUserScramCredentialsResponse(
+        error_code=ErrorCode.NONE,
+        results=[
+            DescribeUserScramCredentialsResult(
+                user=user.name, error_code=code, error_message=code.sentence, credential_infos=[]
+            )
+            for user in request.users or []
+        ],
+    )
+
+
 DESCRIBE_USER_SCRAM_CREDENTIALS = Api(
     key=50,
     request=DescribeUserScramCredentialsRequest,
@@ -62,4 +78,6 @@ DESCRIBE_USER_SCRAM_CREDENTIALS = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(Items("users(name)", "results(user)", all_if_empty=range(1)),),
+    refuse_items=refuse_items,
 )

@@ -12,6 +12,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, Message, PartitionId, TopicName, field, i8, i32
 
 
@@ -61,16 +62,26 @@ def refuse(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersRespons
     return ElectLeadersResponse(
         error_code=code,
         replica_election_results=[
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    PartitionResult(
-                        partition_id=partition, error_code=code, error_message=code.sentence
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topic_partitions or []
+            _refuse_topic(topic, code) for topic in request.topic_partitions or []
+        ],
+    )
+
+
+def refuse_items(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
+    """Give the code to every partition that was named."""
+    return ElectLeadersResponse(
+        replica_election_results=[
+            _refuse_topic(topic, code) for topic in request.topic_partitions or []
+        ]
+    )
+
+
+def _refuse_topic(topic: TopicPartitions, code: ErrorCode) -> ReplicaElectionResult:
+    return ReplicaElectionResult(
+        topic=topic.topic,
+        partition_result=[
+            PartitionResult(partition_id=partition, error_code=code, error_message=code.sentence)
+            for partition in topic.partitions
         ],
     )
 
@@ -82,4 +93,11 @@ ELECT_LEADERS = Api(
     versions=range(3),
     flexible=2,
     refuse=refuse,
+    items=(
+        Items(
+            "topic_partitions(topic).partitions",
+            "replica_election_results(topic).partition_result(partition_id)",
+        ),
+    ),
+    refuse_items=refuse_items,
 )

@@ -24,6 +24,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     ZERO_UUID,
     Api,
@@ -192,21 +193,29 @@ def refuse(request: FetchRequest, code: ErrorCode) -> FetchResponse:
         error_code=code,
         session_id=request.session_id,
         responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                partitions=[
-                    PartitionData(
-                        partition_index=partition.partition,
-                        error_code=code,
-                        high_watermark=-1,
-                        aborted_transactions=[],
-                        records=b"",
-                    )
-                    for partition in topic.partitions
-                ],
+            _refuse_topic(topic, code) for topic in request.topics if topic.topic_id == ZERO_UUID
+        ],
+    )
+
+
+def refuse_items(request: FetchRequest, code: ErrorCode) -> FetchResponse:
+    """Give the code to every partition, whatever its topic is called by."""
+    return FetchResponse(responses=[_refuse_topic(topic, code) for topic in request.topics])
+
+
+def _refuse_topic(topic: FetchTopic, code: ErrorCode) -> FetchableTopicResponse:
+    return FetchableTopicResponse(
+        topic=topic.topic,
+        topic_id=topic.topic_id,
+        partitions=[
+            PartitionData(
+                partition_index=partition.partition,
+                error_code=code,
+                high_watermark=-1,
+                aborted_transactions=[],
+                records=b"",
             )
-            for topic in request.topics
-            if topic.topic_id == ZERO_UUID
+            for partition in topic.partitions
         ],
     )
 
@@ -218,4 +227,12 @@ FETCH = Api(
     versions=range(19),
     flexible=12,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(topic | topic_id).partitions(partition)",
+            "responses(topic | topic_id).partitions(partition_index)",
+        ),
+        Items("forgotten_topics_data(topic | topic_id).partitions", None),
+    ),
+    refuse_items=refuse_items,
 )

@@ -13,6 +13,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, BrokerId, CoordinatorKey, Host, Message, Port, field, i8, i32
 from rookery.wire.resources import AskedCoordinatorKey
 
@@ -75,4 +76,5 @@ FIND_COORDINATOR = Api(
     versions=range(7),
     flexible=3,
     refuse=refuse,
+    items=(Items("coordinator_keys", "coordinators(key)"),),
 )

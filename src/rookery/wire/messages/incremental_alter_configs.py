@@ -7,6 +7,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, Message, i8, i32
 from rookery.wire.resources import ConfigResourceName
 
@@ -75,4 +76,7 @@ INCREMENTAL_ALTER_CONFIGS = Api(
     versions=range(2),
     flexible=1,
     refuse=refuse,
+    items=(
+        Items("resources(resource_type, resource_name)", "responses(resource_type, resource_name)"),
+    ),
 )

@@ -7,6 +7,7 @@ The group coordinator sends it to the share coordinator when a group first subsc
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, GroupId, Message, Offset, PartitionId, TopicId, i32
 
 
@@ -82,4 +83,7 @@ INITIALIZE_SHARE_GROUP_STATE = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(
+        Items("topics(topic_id).partitions(partition)", "results(topic_id).partitions(partition)"),
+    ),
 )

@@ -11,6 +11,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, GroupId, InstanceId, MemberId, Message, field, i32
 
 
@@ -51,6 +52,21 @@ def refuse(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=code)
 
 
+def refuse_items(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupResponse:
+    """Give the code to every member."""
+    return LeaveGroupResponse(
+        error_code=ErrorCode.NONE,
+        members=[
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=code,
+            )
+            for member in request.members
+        ],
+    )
+
+
 LEAVE_GROUP = Api(
     key=13,
     request=LeaveGroupRequest,
@@ -58,4 +74,8 @@ LEAVE_GROUP = Api(
     versions=range(6),
     flexible=4,
     refuse=refuse,
+    items=(
+        Items("members(member_id, group_instance_id)", "members(member_id, group_instance_id)"),
+    ),
+    refuse_items=refuse_items,
 )

@@ -18,6 +18,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     BrokerId,
@@ -108,4 +109,9 @@ LIST_OFFSETS = Api(
     versions=range(12),
     flexible=6,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(name).partitions(partition_index)", "topics(name).partitions(partition_index)"
+        ),
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, BrokerId, Message, PartitionId, TopicName, i32
 
 
@@ -54,6 +55,13 @@ def refuse(
     )
 
 
+def refuse_items(
+    request: ListPartitionReassignmentsRequest, code: ErrorCode
+) -> ListPartitionReassignmentsResponse:
+    """Answer with no moves: there is no place for a code beside the one for the whole."""
+    return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, topics=[])
+
+
 LIST_PARTITION_REASSIGNMENTS = Api(
     key=46,
     request=ListPartitionReassignmentsRequest,
@@ -61,4 +69,12 @@ LIST_PARTITION_REASSIGNMENTS = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(name).partition_indexes",
+            "topics(name).partitions(partition_index)",
+            has_codes=False,
+        ),
+    ),
+    refuse_items=refuse_items,
 )

@@ -22,6 +22,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     ZERO_UUID,
     Api,
@@ -109,15 +110,23 @@ def refuse(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
     return MetadataResponse(
         error_code=code,
         brokers=[],
-        topics=[
-            MetadataResponseTopic(
-                error_code=code,
-                name=topic.name or "",  # an answer's name may be null only from version 12
-                topic_id=topic.topic_id,
-                partitions=[],
-            )
-            for topic in request.topics or []
-        ],
+        topics=[_refuse_topic(topic, code) for topic in request.topics or []],
+    )
+
+
+def refuse_items(request: MetadataRequest, code: ErrorCode) -> MetadataResponse:
+    """Give the code to each topic, and name no broker."""
+    return MetadataResponse(
+        brokers=[], topics=[_refuse_topic(topic, code) for topic in request.topics or []]
+    )
+
+
+def _refuse_topic(topic: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code,
+        name=topic.name or "",  # an answer's name may be null only from version 12
+        topic_id=topic.topic_id,
+        partitions=[],
     )
 
 
@@ -128,4 +137,6 @@ METADATA = Api(
     versions=range(14),
     flexible=9,
     refuse=refuse,
+    items=(Items("topics(name | topic_id)", "topics(name | topic_id)", all_if_empty=range(1)),),
+    refuse_items=refuse_items,
 )

@@ -17,6 +17,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     ZERO_UUID,
     Api,
@@ -113,4 +114,10 @@ OFFSET_COMMIT = Api(
     versions=range(11),
     flexible=8,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(name | topic_id).partitions(partition_index)",
+            "topics(name | topic_id).partitions(partition_index)",
+        ),
+    ),
 )

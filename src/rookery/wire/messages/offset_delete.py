@@ -6,6 +6,7 @@ Offsets of a topic that a live member subscribes to are kept: GROUP_SUBSCRIBED_T
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import Api, GroupId, Message, PartitionId, TopicName, i32
 
 
@@ -56,6 +57,25 @@ def refuse(request: OffsetDeleteRequest, code: ErrorCode) -> OffsetDeleteRespons
     return OffsetDeleteResponse(error_code=code, topics=[])
 
 
+def refuse_items(request: OffsetDeleteRequest, code: ErrorCode) -> OffsetDeleteResponse:
+    """Give the code to every partition."""
+    return OffsetDeleteResponse(
+        error_code=ErrorCode.NONE,
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=partition.partition_index, error_code=code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 OFFSET_DELETE = Api(
     key=47,
     request=OffsetDeleteRequest,
@@ -63,4 +83,10 @@ OFFSET_DELETE = Api(
     versions=range(1),
     flexible=None,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(name).partitions(partition_index)", "topics(name).partitions(partition_index)"
+        ),
+    ),
+    refuse_items=refuse_items,
 )

@@ -17,6 +17,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     ZERO_UUID,
     Api,
@@ -115,11 +116,27 @@ def refuse(request: OffsetFetchRequest, code: ErrorCode) -> OffsetFetchResponse:
 def _refuse_topic(topic: OffsetFetchRequestTopic, code: ErrorCode) -> OffsetFetchResponseTopic:
     return OffsetFetchResponseTopic(
         name=topic.name,
+        topic_id=topic.topic_id,
         partitions=[
             OffsetFetchResponsePartition(
                 partition_index=partition, committed_offset=-1, metadata="", error_code=code
             )
             for partition in topic.partition_indexes
+        ],
+    )
+
+
+def refuse_items(request: OffsetFetchRequest, code: ErrorCode) -> OffsetFetchResponse:
+    """Give the code to every partition, and to a group only if it asks for all of them."""
+    return OffsetFetchResponse(
+        topics=[_refuse_topic(topic, code) for topic in request.topics or []],
+        groups=[
+            OffsetFetchResponseGroup(
+                group_id=group.group_id,
+                topics=[_refuse_topic(topic, code) for topic in group.topics or []],
+                error_code=code if group.topics is None else ErrorCode.NONE,
+            )
+            for group in request.groups
         ],
     )
 
@@ -131,4 +148,12 @@ OFFSET_FETCH = Api(
     versions=range(11),
     flexible=6,
     refuse=refuse,
+    items=(
+        Items("topics(name).partition_indexes", "topics(name).partitions(partition_index)"),
+        Items(
+            "groups(group_id).topics(name | topic_id).partition_indexes",
+            "groups(group_id).topics(name | topic_id).partitions(partition_index)",
+        ),
+    ),
+    refuse_items=refuse_items,
 )

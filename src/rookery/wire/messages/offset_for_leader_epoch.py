@@ -13,6 +13,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     BrokerId,
@@ -94,4 +95,5 @@ OFFSET_FOR_LEADER_EPOCH = Api(
     versions=range(5),
     flexible=4,
     refuse=refuse,
+    items=(Items("topics(topic).partitions(partition)", "topics(topic).partitions(partition)"),),
 )

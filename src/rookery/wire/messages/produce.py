@@ -19,6 +19,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     ZERO_UUID,
     Api,
@@ -149,4 +150,10 @@ PRODUCE = Api(
     versions=range(14),
     flexible=9,
     refuse=refuse,
+    items=(
+        Items(
+            "topic_data(name | topic_id).partition_data(index)",
+            "responses(name | topic_id).partition_responses(index)",
+        ),
+    ),
 )

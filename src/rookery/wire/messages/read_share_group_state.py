@@ -7,6 +7,7 @@ epoch and refuses older leaders from then on (KIP-932).
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     GroupId,
@@ -106,4 +107,7 @@ READ_SHARE_GROUP_STATE = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(
+        Items("topics(topic_id).partitions(partition)", "results(topic_id).partitions(partition)"),
+    ),
 )

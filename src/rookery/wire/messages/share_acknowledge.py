@@ -10,6 +10,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     BrokerId,
@@ -112,6 +113,30 @@ def refuse(request: ShareAcknowledgeRequest, code: ErrorCode) -> ShareAcknowledg
     )
 
 
+def refuse_items(request: ShareAcknowledgeRequest, code: ErrorCode) -> ShareAcknowledgeResponse:
+    """Give the code to every partition."""
+    return ShareAcknowledgeResponse(
+        error_code=ErrorCode.NONE,
+        responses=[_refuse_topic(topic, code) for topic in request.topics],
+        node_endpoints=[],
+    )
+
+
+def _refuse_topic(topic: AcknowledgeTopic, code: ErrorCode) -> ShareAcknowledgeTopicResponse:
+    return ShareAcknowledgeTopicResponse(
+        topic_id=topic.topic_id,
+        partitions=[
+            PartitionData(
+                partition_index=partition.partition_index,
+                error_code=code,
+                error_message=code.sentence,
+                current_leader=LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1),
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
 SHARE_ACKNOWLEDGE = Api(
     key=79,
     request=ShareAcknowledgeRequest,
@@ -119,4 +144,11 @@ SHARE_ACKNOWLEDGE = Api(
     versions=range(1, 3),
     flexible=1,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(topic_id).partitions(partition_index)",
+            "responses(topic_id).partitions(partition_index)",
+        ),
+    ),
+    refuse_items=refuse_items,
 )

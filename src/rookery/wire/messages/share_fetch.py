@@ -12,6 +12,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     BrokerId,
@@ -146,6 +147,35 @@ def refuse(request: ShareFetchRequest, code: ErrorCode) -> ShareFetchResponse:
     )
 
 
+def refuse_items(request: ShareFetchRequest, code: ErrorCode) -> ShareFetchResponse:
+    """Give the code to every partition, for its fetch and for its acknowledgements."""
+    return ShareFetchResponse(
+        error_code=ErrorCode.NONE,
+        acquisition_lock_timeout_ms=0,
+        responses=[_refuse_topic(topic, code) for topic in request.topics],
+        node_endpoints=[],
+    )
+
+
+def _refuse_topic(topic: FetchTopic, code: ErrorCode) -> ShareFetchableTopicResponse:
+    return ShareFetchableTopicResponse(
+        topic_id=topic.topic_id,
+        partitions=[
+            PartitionData(
+                partition_index=partition.partition_index,
+                error_code=code,
+                error_message=code.sentence,
+                acknowledge_error_code=code,
+                acknowledge_error_message=code.sentence,
+                current_leader=LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1),
+                records=b"",
+                acquired_records=[],
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
 SHARE_FETCH = Api(
     key=78,
     request=ShareFetchRequest,
@@ -153,4 +183,12 @@ SHARE_FETCH = Api(
     versions=range(1, 3),
     flexible=1,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(topic_id).partitions(partition_index)",
+            "responses(topic_id).partitions(partition_index)",
+        ),
+        Items("forgotten_topics_data(topic_id).partitions", None),
+    ),
+    refuse_items=refuse_items,
 )

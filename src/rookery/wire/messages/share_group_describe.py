@@ -9,6 +9,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     ClientHost,
@@ -105,4 +106,5 @@ SHARE_GROUP_DESCRIBE = Api(
     versions=range(1, 2),
     flexible=1,
     refuse=refuse,
+    items=(Items("group_ids", "groups(group_id)"),),
 )

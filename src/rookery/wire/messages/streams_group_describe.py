@@ -6,6 +6,7 @@ It must go to each group's coordinator.
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     ClientHost,
@@ -162,4 +163,5 @@ STREAMS_GROUP_DESCRIBE = Api(
     versions=range(1),
     flexible=0,
     refuse=refuse,
+    items=(Items("group_ids", "groups(group_id)"),),
 )

@@ -15,6 +15,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     GroupId,
@@ -108,4 +109,9 @@ TXN_OFFSET_COMMIT = Api(
     versions=range(6),
     flexible=3,
     refuse=refuse,
+    items=(
+        Items(
+            "topics(name).partitions(partition_index)", "topics(name).partitions(partition_index)"
+        ),
+    ),
 )

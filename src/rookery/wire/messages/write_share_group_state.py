@@ -9,6 +9,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     GroupId,
@@ -106,4 +107,7 @@ WRITE_SHARE_GROUP_STATE = Api(
     versions=range(2),
     flexible=0,
     refuse=refuse,
+    items=(
+        Items("topics(topic_id).partitions(partition)", "results(topic_id).partitions(partition)"),
+    ),
 )

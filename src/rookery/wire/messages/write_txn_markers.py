@@ -11,6 +11,7 @@ Versions:
 from __future__ import annotations
 
 from rookery.errors import ErrorCode
+from rookery.wire.items import Items
 from rookery.wire.message import (
     Api,
     Message,
@@ -105,4 +106,10 @@ WRITE_TXN_MARKERS = Api(
     versions=range(3),
     flexible=1,
     refuse=refuse,
+    items=(
+        Items(
+            "markers(producer_id).topics(name).partition_indexes",
+            "markers(producer_id).topics(name).partitions(partition_index)",
+        ),
+    ),
 )
