@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rookery.wire.message import WILDCARD, Kind, KindByNeighbour, Message
+from rookery.wire.message import Kind, Message
+from rookery.wire.neighbour import WILDCARD, KindByNeighbour
 from rookery.wire.table import Shape, shape_of
 
 

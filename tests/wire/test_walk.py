@@ -11,6 +11,7 @@ import pytest
 
 from rookery.testing.messages import random_message
 from rookery.wire import message as marks
+from rookery.wire import resources
 from rookery.wire.catalog import apis
 from rookery.wire.codec import decode, encode_bytes
 from rookery.wire.message import (
@@ -19,12 +20,9 @@ from rookery.wire.message import (
     ClientId,
     GroupId,
     Kind,
-    KindByNeighbour,
     Message,
     Principal,
-    ResourcePattern,
     TopicName,
-    TopicPattern,
     TransactionalId,
     User,
     i32,
@@ -38,6 +36,8 @@ from rookery.wire.messages.describe_configs import DescribeConfigsRequest, Descr
 from rookery.wire.messages.fetch import FetchRequest
 from rookery.wire.messages.find_coordinator import FindCoordinatorRequest
 from rookery.wire.messages.metadata import MetadataResponse
+from rookery.wire.neighbour import KindByNeighbour
+from rookery.wire.resources import ResourcePattern, TopicPattern
 from rookery.wire.table import shape_of
 from rookery.wire.walk import REWRITE, VISIT, has_kind, rewrite, visit, write_source
 from tests.wire import interpreted
@@ -45,7 +45,7 @@ from tests.wire import interpreted
 KINDS: Final = sorted(
     {
         entry
-        for value in vars(marks).values()
+        for value in (*vars(marks).values(), *vars(resources).values())
         for entry in getattr(value, "__metadata__", ())
         if isinstance(entry, Kind)
     }

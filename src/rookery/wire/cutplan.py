@@ -10,7 +10,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from rookery.wire.items import Items, Level, levels
-from rookery.wire.message import Api, Kind, KindByNeighbour, Message
+from rookery.wire.message import Api, Kind, Message
+from rookery.wire.neighbour import KindByNeighbour
 from rookery.wire.table import shape_of
 
 # The request, then one element of each list on the way to an item.

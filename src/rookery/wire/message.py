@@ -14,7 +14,7 @@ the place where it is defined, so that a reader meets the outer message first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import (
     Annotated,
@@ -66,70 +66,6 @@ def kind_of(mark: object) -> Kind:
     raise TypeError(f"{mark!r} marks no kind; see the list in rookery.wire.message")
 
 
-# The name in an ACL that stands for all resources of a type.
-WILDCARD = "*"
-
-
-class KindByNeighbour:
-    """Gives a field its kind by the values of fields beside it.
-
-    `resource_name` is a topic name where `resource_type` is 2, and a group id where it is 32.
-    """
-
-    __slots__ = ("decimal", "kinds", "neighbours", "wildcards")
-
-    def __init__(
-        self,
-        *neighbours: str,
-        kinds: Mapping[Any, object],
-        wildcards: Mapping[Any, object] | None = None,
-    ) -> None:
-        """Name the neighbours and what follows from them.
-
-        Args:
-            neighbours: fields of the same structure.
-            kinds: the marked type for each value of the neighbour, or for each tuple of values
-                where there are several neighbours. A field with another value has no kind.
-            wildcards: the same for a field that holds `*`, where that is no name.
-        """
-        self.neighbours = neighbours
-        self.kinds = _by_tuple(kinds)
-        self.wildcards = _by_tuple(wildcards or {})
-        self.decimal = frozenset(
-            kind_of(mark)
-            for mark in kinds.values()
-            if Type.STRING not in getattr(mark, "__metadata__", ())
-        )
-        """Kinds that are numbers elsewhere: the field holds them as decimal text."""
-
-    def values_for(self, kind: Kind) -> frozenset[tuple[object, ...]]:
-        """Return the values of the neighbours for which the field is of `kind`."""
-        return frozenset(near for near, given in self.kinds.items() if given == kind)
-
-    def wildcards_for(self, kind: Kind) -> frozenset[tuple[object, ...]]:
-        """Return the values of the neighbours for which a `*` is of `kind`."""
-        return frozenset(near for near, given in self.wildcards.items() if given == kind)
-
-    def read(self, owner: Message, value: Any, kind: Kind) -> Any:
-        """Return a field's value if it is of `kind` where it stands, else None."""
-        near = tuple(getattr(owner, name) for name in self.neighbours)
-        known = self.wildcards if self.wildcards and value == WILDCARD else self.kinds
-        if known.get(near) != kind:
-            return None
-        return number_in(value) if kind in self.decimal else value
-
-
-def number_in(text: str | None) -> int | None:
-    """Return the number that a name spells, or None if it is none (an empty name means "all")."""
-    return int(text) if text and text.isascii() and text.isdecimal() else None
-
-
-def _by_tuple(marks: Mapping[Any, object]) -> dict[tuple[object, ...], Kind]:
-    return {
-        near if isinstance(near, tuple) else (near,): kind_of(mark) for near, mark in marks.items()
-    }
-
-
 class Parts(tuple["bytes | bytearray | memoryview", ...]):
     """Records in several pieces, written one after the other without joining them."""
 
@@ -152,8 +88,6 @@ TopicName = Annotated[str, Type.STRING, Kind("topic name")]
 TopicId = Annotated[bytes, Type.UUID, Kind("topic id")]
 # RE2 syntax; the whole name must match.
 TopicRegex = Annotated[str, Type.STRING, Kind("topic regex")]
-# A name in an ACL that stands for more than one: a prefix, or the wildcard.
-TopicPattern = Annotated[str, Type.STRING, Kind("topic pattern")]
 PartitionId = Annotated[int, Type.I32, Kind("partition")]
 PartitionCount = Annotated[int, Type.I32, Kind("partition count")]
 BrokerId = Annotated[int, Type.I32, Kind("broker id")]
@@ -164,12 +98,10 @@ ShortPort = Annotated[int, Type.U16, Kind("port")]
 RackId = Annotated[str, Type.STRING, Kind("rack")]
 ClusterId = Annotated[str, Type.STRING, Kind("cluster id")]
 GroupId = Annotated[str, Type.STRING, Kind("group id")]
-GroupPattern = Annotated[str, Type.STRING, Kind("group pattern")]
 MemberId = Annotated[str, Type.STRING, Kind("member id")]
 InstanceId = Annotated[str, Type.STRING, Kind("group instance id")]
 TransactionalId = Annotated[str, Type.STRING, Kind("transactional id")]
 TransactionalIdRegex = Annotated[str, Type.STRING, Kind("transactional id regex")]
-TransactionalIdPattern = Annotated[str, Type.STRING, Kind("transactional id pattern")]
 ProducerId = Annotated[int, Type.I64, Kind("producer id")]
 ProducerEpoch = Annotated[int, Type.I16, Kind("producer epoch")]
 # DescribeProducers writes it in four bytes.
@@ -181,15 +113,11 @@ Principal = Annotated[str, Type.STRING, Kind("principal")]
 # The name alone, as in "alice".
 User = Annotated[str, Type.STRING, Kind("user")]
 TokenId = Annotated[str, Type.STRING, Kind("delegation token id")]
-# Patterns over any other resource that an ACL can name, or over resources of any type.
-ResourcePattern = Annotated[str, Type.STRING, Kind("resource pattern")]
 ClientId = Annotated[str, Type.STRING, Kind("client id")]
 # The address that a client connects from, never one that a client connects to.
 ClientHost = Annotated[str, Type.STRING, Kind("client host")]
 # What FindCoordinator's answer repeats: the request says whether it is a group's id or another.
 CoordinatorKey = Annotated[str, Type.STRING, Kind("coordinator key")]
-# A group id, a topic id and a partition, with colons between them.
-ShareKey = Annotated[str, Type.STRING, Kind("share key")]
 
 ZERO_UUID = bytes(16)
 

@@ -14,19 +14,24 @@ from rookery.wire.message import (
     ClientHost,
     ClientId,
     GroupId,
-    GroupPattern,
-    KindByNeighbour,
+    Kind,
     Principal,
-    ResourcePattern,
-    ShareKey,
     TokenId,
     TopicName,
-    TopicPattern,
     TransactionalId,
-    TransactionalIdPattern,
     Type,
     User,
 )
+from rookery.wire.neighbour import KindByNeighbour
+
+# Names in ACLs that stand for more than one resource: prefixes, and the wildcard.
+TopicPattern = Annotated[str, Type.STRING, Kind("topic pattern")]
+GroupPattern = Annotated[str, Type.STRING, Kind("group pattern")]
+TransactionalIdPattern = Annotated[str, Type.STRING, Kind("transactional id pattern")]
+# The same for resources of other types, or of any type.
+ResourcePattern = Annotated[str, Type.STRING, Kind("resource pattern")]
+# A group id, a topic id and a partition, with colons between them.
+ShareKey = Annotated[str, Type.STRING, Kind("share key")]
 
 _CONFIG_TYPES: Final = {2: TopicName, 4: BrokerId, 8: BrokerId, 32: GroupId}
 ConfigResourceName = Annotated[

@@ -14,15 +14,8 @@ from functools import cache
 from typing import Final
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import (
-    BARE_TYPES,
-    ZERO_UUID,
-    Field,
-    Kind,
-    KindByNeighbour,
-    Message,
-    Type,
-)
+from rookery.wire.message import BARE_TYPES, ZERO_UUID, Field, Kind, Message, Type
+from rookery.wire.neighbour import KindByNeighbour
 
 # More tagged fields than this in one structure are no extension but an attack on memory.
 MAX_TAGS: Final = 1024

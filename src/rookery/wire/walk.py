@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from rookery.wire.message import WILDCARD, Kind, KindByNeighbour, Message, kind_of, number_in
+from rookery.wire.message import Kind, Message, kind_of
+from rookery.wire.neighbour import WILDCARD, KindByNeighbour, number_in
 from rookery.wire.table import Shape, shape_of
 
 M = TypeVar("M", bound=Message)
