@@ -14,18 +14,17 @@ import pytest
 
 from rookery.cli.main import main
 from rookery.errors import ConfigError
+from rookery.spark.contents import Contents
 from rookery.spark.pack import Packed, pack
 from rookery.spark.packages import closure, files_of
 from rookery.spark.submit import Submission
 from tests.spark.standalone import bare_python
 
-_ALSO = ("grpcio", "obstore", "pandas")
-
 
 @pytest.fixture(scope="module")
 def packed(own_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Packed:
     folder = tmp_path_factory.mktemp("packed")
-    return pack(folder / "rookery.tgz", extras=("etcd", "spark"), also=_ALSO)
+    return pack(folder / "rookery.tgz", Contents.of(extras=("etcd", "spark")))
 
 
 def test_it_works_alone(packed: Packed, tmp_path: Path) -> None:
@@ -68,13 +67,8 @@ def test_what_is_in_it(packed: Packed) -> None:
 
 def test_what_the_hosts_have_is_left_out(packed: Packed, tmp_path: Path) -> None:
     names = ("pyarrow", "pandas")
-    small = pack(
-        tmp_path / "small.tgz",
-        extras=("etcd", "spark"),
-        also=_ALSO,
-        provided=names,
-        without=("uvloop",),
-    )
+    contents = Contents.of(extras=("etcd", "spark"), provided=names, without=("uvloop",))
+    small = pack(tmp_path / "small.tgz", contents)
 
     assert small.packages.keys().isdisjoint({"pyarrow", "pandas", "numpy", "pytz"})
     assert small.provided.keys() >= {"pyarrow", "pandas", "numpy"}
@@ -128,7 +122,7 @@ def test_an_editable_package_says_what_to_do() -> None:
 
 def test_only_a_tarball_will_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"x\.zip: Spark unpacks only"):
-        pack(tmp_path / "x.zip")
+        pack(tmp_path / "x.zip", Contents.of())
 
 
 def test_a_submission_unpacks_once(tmp_path: Path) -> None:

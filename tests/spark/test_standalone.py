@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from rookery.spark.contents import Contents
 from rookery.spark.pack import pack
 from rookery.store.address import parse
 from rookery.tables.folder import below
@@ -98,11 +99,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpar
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pack(
-        tmp_path_factory.mktemp("packed") / "rookery.tar.gz",
-        extras=("etcd", "spark"),
-        also=("grpcio", "obstore", "pandas", "pyiceberg[sql-sqlite]"),
-    ).path
+    contents = Contents.of(extras=("etcd", "spark"), also=("pyiceberg[sql-sqlite]",))
+    return pack(tmp_path_factory.mktemp("packed") / "rookery.tar.gz", contents).path
 
 
 def _submit(

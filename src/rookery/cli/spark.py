@@ -46,7 +46,8 @@ def _add_pack(nest: Subparsers) -> None:
         action="append",
         default=[],
         metavar="PACKAGE",
-        help="an installed package of yours, with what it needs; may be repeated",
+        help="an installed package of yours, with what it needs, or a module on Python's path; "
+        "may be repeated",
     )
     parser.add_argument(
         "--provided",

@@ -18,25 +18,23 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from rookery.errors import ConfigError
-from rookery.spark.packages import closure, files_of
+from rookery.spark.contents import Contents
+from rookery.spark.packages import files_of
 
 FOLDER: Final = "environment"
 """What the archive is called where it is unpacked."""
 PYTHON: Final = f"./{FOLDER}/bin/python"
 """How Spark finds its Python then: on an executor, and on a driver that was started beside it."""
-EXTRAS: Final = ("etcd", "spark", "tables")
+STAGE_PREFIX: Final = ".packing-"
+"""How folders begin in which an archive is made; a process that is killed leaves one."""
 
-_OURS: Final = ("rookery", "pyspark_rookery")
-# Spark brings its own, which fits the cluster; DuckDB writes to a file of one host.
-_LEFT_OUT: Final = frozenset({"pyspark", "py4j", "duckdb"})
 _COMPRESSION: Final = 6
 # Whatever else is imported on a worker hangs on these.
 _TRIED: Final = (
@@ -77,64 +75,41 @@ class Packed:
     """Likewise, of those that all hosts must have."""
 
 
-def pack(
-    target: Path,
-    *,
-    extras: Iterable[str] = EXTRAS,
-    also: Sequence[str] = (),
-    provided: Collection[str] = (),
-    without: Collection[str] = (),
-    with_python: bool = False,
-) -> Packed:
+def pack(target: Path, contents: Contents, *, with_python: bool = False) -> Packed:
     """Write the archive.
 
     Args:
         target: the file, whose name ends in .tar.gz or .tgz, since Spark goes by that.
-        extras: which of Rookery's optional needs to pack, as far as they are installed.
-        also: more installed packages, with what they need.
-        provided: packages that the hosts have, in the versions of this one; they and what only
-            they need are not packed.
-        without: packages that are not used; they and what only they need are not packed.
+        contents: the packages and modules.
         with_python: pack the interpreter and its library, for hosts that have no such Python.
 
     Raises:
-        ConfigError: a package is not installed or cannot be packed, or the name does not end so.
+        ConfigError: a package cannot be packed, or the name does not end so.
     """
     if not target.name.endswith((".tar.gz", ".tgz")):
         raise ConfigError(f"{target}: Spark unpacks only what is called .tar.gz or .tgz")
-    wanted = [f"rookery[{','.join(extras)}]", *also]
-    theirs = closure(provided, left_out=_LEFT_OUT)
-    found = closure(wanted, left_out={*_LEFT_OUT, *theirs, *without})
-    with tempfile.TemporaryDirectory(prefix=".packing-", dir=target.absolute().parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=STAGE_PREFIX, dir=target.absolute().parent) as folder:
         stage, whole = Path(folder) / FOLDER, Path(folder) / target.name
-        _stage_packages(stage / "lib", found)
+        _stage_packages(stage / "lib", contents)
         _stage_launcher(stage / "bin" / "python")
         if with_python:
             _stage_python(stage / "python")
-        _link_packages(Path(folder) / "provided", theirs)
-        _try(stage / "bin" / "python", Path(folder) / "provided")
+        _link_packages(Path(folder) / "provided", contents.provided)
+        _try(stage / "bin" / "python", Path(folder) / "provided", contents.modules)
         with tarfile.open(whole, "w:gz", compresslevel=_COMPRESSION) as archive:
             archive.add(stage, arcname=".")
         whole.replace(target)
-    return Packed(target, target.stat().st_size, _versions(found), _versions(theirs))
+    versions = _versions(contents.packages)
+    return Packed(target, target.stat().st_size, versions, _versions(contents.provided))
 
 
 def _versions(found: Mapping[str, metadata.Distribution]) -> dict[str, str]:
     return {name: one.version for name, one in sorted(found.items())}
 
 
-def _stage_packages(lib: Path, found: dict[str, metadata.Distribution]) -> None:
-    for name, one in found.items():
-        if name != "rookery":
-            for file, place in files_of(one):
-                _copy(place, lib / file)
-    for package in _OURS:
-        # By import, not by record: an editable installation records none of its files.
-        spec = find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
-            raise ConfigError(f"{package} is not installed whole: pip install --force rookery")
-        place = Path(next(iter(spec.submodule_search_locations)))
-        shutil.copytree(place, lib / package, ignore=shutil.ignore_patterns("*.pyx", "*.c"))
+def _stage_packages(lib: Path, contents: Contents) -> None:
+    for file, place in contents.files():
+        _copy(place, lib / file)
     # An executor starts in an empty folder each time: compiling there would take seconds.
     compileall.compile_dir(lib, quiet=2, legacy=False)
 
@@ -169,15 +144,16 @@ def _stage_python(home: Path) -> None:
     )
 
 
-def _try(launcher: Path, provided: Path) -> None:
+def _try(launcher: Path, provided: Path, modules: Iterable[str]) -> None:
     """See that what was staged can be imported, with no other packages than the provided ones."""
+    imports = ", ".join([_TRIED, *modules])
     environ = {
         "PATH": "/usr/bin:/bin",
         "ROOKERY_PYTHON": sys.executable,
         "PYTHONPATH": str(provided),
     }
     done = subprocess.run(  # noqa: S603 (our own script)
-        [str(launcher), "-S", "-c", f"import {_TRIED}"],
+        [str(launcher), "-S", "-c", f"import {imports}"],
         env=environ,
         capture_output=True,
         text=True,
@@ -188,7 +164,8 @@ def _try(launcher: Path, provided: Path) -> None:
         raise ConfigError(
             f"the packed environment does not work: {done.stderr.strip().splitlines()[-1:]}; "
             "if a package is missing, reinstall rookery, so that it is recorded what it needs "
-            "(pip install --force-reinstall rookery), or name the package with --add"
+            "(pip install --force-reinstall rookery), or name the package "
+            "(rookery spark pack --add PACKAGE)"
         )
 
 

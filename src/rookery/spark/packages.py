@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -69,6 +70,24 @@ def files_of(distribution: metadata.Distribution) -> Iterator[tuple[str, Path]]:
     return ((file, place) for file, place in kept if place.is_file())
 
 
+def sources_of(module: str) -> list[tuple[str, Path]]:
+    """Return the files of a module or package on Python's path: its path there, and the place.
+
+    Raises:
+        ConfigError: there is no such module.
+    """
+    spec = find_spec(module)
+    if spec is None or (spec.origin is None and not spec.submodule_search_locations):
+        raise ConfigError(f"{module} is not installed whole: pip install --force {module}")
+    if not spec.submodule_search_locations:
+        place = Path(str(spec.origin))
+        return [(place.name, place)]
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    named = [(f"{module}/{file.relative_to(folder).as_posix()}", file) for file in files]
+    return [(name, file) for name, file in named if _is_source(name)]
+
+
 def _parse(requirement: str) -> tuple[str, list[str]]:
     found = _REQUIREMENT.match(requirement)
     if found is None:
@@ -97,9 +116,15 @@ def _needs(distribution: metadata.Distribution, extra: str) -> Iterator[str]:
 
 
 def _is_needed(file: str) -> bool:
-    if _NOT_NEEDED.match(file):
-        return False
-    # Compiled for this Python, or not compiled.
+    return _NOT_NEEDED.match(file) is None and _fits(file)
+
+
+def _is_source(file: str) -> bool:
+    return not file.endswith((".pyx", ".c")) and _fits(file)
+
+
+def _fits(file: str) -> bool:
+    """Whether a file is compiled for this Python, or is not compiled."""
     return not file.endswith(".pyc") or f".{sys.implementation.cache_tag}." in file
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 
 from rookery.cli.command import print_json
+from rookery.spark.contents import Contents
 from rookery.spark.pack import pack
 from rookery.spark.session import settings_for
 from rookery.spark.submit import Submission
@@ -14,13 +15,8 @@ from rookery.spark.submit import Submission
 
 def pack_environment(args: argparse.Namespace) -> int:
     """Write the archive and say what is in it."""
-    made = pack(
-        args.output,
-        also=args.add,
-        provided=args.provided,
-        without=args.without,
-        with_python=args.with_python,
-    )
+    contents = Contents.of(also=args.add, provided=args.provided, without=args.without)
+    made = pack(args.output, contents, with_python=args.with_python)
     if args.json:
         answer = {
             "path": str(made.path),
