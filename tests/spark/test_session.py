@@ -69,6 +69,16 @@ def test_a_master_and_a_server_are_one_too_many() -> None:
         session(master="local", remote="sc://h")
 
 
+def test_an_archive_is_not_for_a_server() -> None:
+    with pytest.raises(ConfigError, match=r"archive=a\.tar\.gz and remote=sc://h: give only one"):
+        session(remote="sc://h", archive="a.tar.gz")
+
+
+def test_an_archive_must_be_there() -> None:
+    with pytest.raises(ConfigError, match=r"a\.tar\.gz: no such file; `rookery spark pack`"):
+        session(master="spark://h:1", archive="a.tar.gz")
+
+
 @pytest.mark.parametrize(
     ("master", "cores"),
     [

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rookery.spark.shipment import shipment
+from rookery.errors import ConfigError
+from rookery.spark.shipment import archive_setting, shipment
 
 
 def test_the_file_goes_under_the_name_that_executors_look_for(tmp_path: Path) -> None:
@@ -33,3 +34,18 @@ def test_without_configuration_nothing_goes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert shipment({}, {"spark.files": "/mine.txt"}) == {}
+
+
+def test_an_archive_goes_beside_those_of_the_user() -> None:
+    archive = Path("/my cache/a,b.tar.gz")
+    sent = "file:///my%20cache/a%2Cb.tar.gz#environment"
+
+    assert archive_setting(archive, {}) == {"spark.archives": sent}
+    assert archive_setting(archive, {"spark.archives": "x.zip#x"}) == {
+        "spark.archives": f"x.zip#x,{sent}"
+    }
+
+
+def test_the_name_of_the_environment_is_taken() -> None:
+    with pytest.raises(ConfigError, match="#environment is Rookery's own"):
+        archive_setting(Path("/a.tar.gz"), {"spark.archives": "b.zip#b, c.zip#environment"})

@@ -12,13 +12,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rookery.errors import ConfigError
 from rookery.spark.checkpoint import check_session_checkpoint, exported
+from rookery.spark.drivercopy import check_archive, unpack_for_driver
 from rookery.spark.java import find_java
+from rookery.spark.pack import PYTHON
 from rookery.spark.planner import extend_planner
-from rookery.spark.shipment import shipment
+from rookery.spark.shipment import archive_setting, shipment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 _INSTALL: Final = 'pip install "rookery[spark]"'
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
 _PATH: Final = "PYTHONPATH"
+_EXECUTORS: Final = "PYSPARK_PYTHON"
+_DRIVER: Final = "PYSPARK_DRIVER_PYTHON"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The variable with which spark-submit tells a program where its Java is."""
 
@@ -79,26 +83,37 @@ def session(
     *,
     settings: Mapping[str, str] | None = None,
     remote: str | None = None,
+    archive: str | Path | None = None,
+    can_plan_topics: bool = True,
 ) -> SparkSession:
     """Return a Spark session that reads and writes topics quickly.
 
     A session that already runs is returned as it is; a warning names the settings it lacks. In a
-    program started by spark-submit, what was given there wins over the settings made here.
+    program started by spark-submit, what was given there wins over what is given here.
 
     Args:
         app: the name under which Spark shows it.
         master: where Spark runs, `local[*]` unless told or chosen by spark-submit.
         settings: Spark settings that win over those made here.
         remote: the address of a Connect server, such as `sc://localhost`; instead of `master`.
+        archive: an environment that `rookery spark pack` has written, for a master whose hosts have
+            no rookery; not used on this host alone.
+        can_plan_topics: whether Spark shall read or write `format("rookery")`. With an `archive`
+            it is then unpacked into the current folder, in which Spark plans. Pipelines and jobs
+            plan in this process and need none of that.
 
     Raises:
-        ConfigError: there is no pyspark or no Java, both `master` and `remote` are given, or the
-            default checkpoint is in a folder that Spark's other hosts do not see.
+        ConfigError: there is no pyspark, Java or archive, both `master` or `archive` and `remote`
+            are given, or the default checkpoint is in a folder that Spark's other hosts do not see.
     """
-    if master and remote:
-        raise ConfigError(f"master={master} and remote={remote}: give only one of them")
+    if remote and (master or archive):
+        other = f"master={master}" if master else f"archive={archive}"
+        raise ConfigError(f"{other} and remote={remote}: give only one of them")
     builder, settings = _builder().appName(app), settings or {}
-    made = _connect(builder, remote, settings) if remote else _start(builder, master, settings)
+    packed = _PackedPython(Path(archive), can_plan_topics) if archive else None
+    made = (
+        _connect(builder, remote, settings) if remote else _start(builder, master, settings, packed)
+    )
     check_session_checkpoint(made)
     return made
 
@@ -123,24 +138,52 @@ def local_cores(master: str) -> int | None:
     return os.cpu_count() or 1 if found[1] == "*" else int(found[1])
 
 
+class _PackedPython(NamedTuple):
+    """The Python in an archive, which executors unpack."""
+
+    archive: Path
+    can_plan_topics: bool
+
+    def settings(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return Spark's settings for it, made with the user's."""
+        check_archive(self.archive)
+        return archive_setting(self.archive, given)
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment in which Spark's Java starts, with the archive unpacked there."""
+        if not self.can_plan_topics:
+            return {_EXECUTORS: PYTHON, _DRIVER: sys.executable}
+        unpack_for_driver(self.archive, Path.cwd())
+        # The unpacked packages need a Python of this version, which is not always on the PATH.
+        return {_EXECUTORS: PYTHON, _DRIVER: PYTHON, "ROOKERY_PYTHON": sys.executable}
+
+
 def _start(
-    builder: SparkSession.Builder, master: str | None, settings: Mapping[str, str]
+    builder: SparkSession.Builder,
+    master: str | None,
+    settings: Mapping[str, str],
+    packed: _PackedPython | None,
 ) -> SparkSession:
     given = _submitted_settings()
+    is_elsewhere = given is None and master is not None and local_cores(master) is None
+    sent = packed.settings(settings) if packed and is_elsewhere else {}
     if given is None:
         master = master or "local[*]"
         _prepare_environment(exported(master, settings))
     ours = settings_for(master or (given or {}).get("spark.master", "local[*]"))
     made = {name: value for name, value in ours.items() if name not in (given or {})}
-    chosen = {**made, **settings}
+    chosen = {**made, **settings, **sent}
     _warn_of(_lacking_now(chosen), "the Spark that already runs here")
-    if given is None and master and local_cores(master) is None and not _is_running():
-        chosen |= shipment(os.environ, settings)  # noqa: TID251 (it is sent on)
+    environ = os.environ  # noqa: TID251 (it is sent on)
+    variables = {_PATH: early_path(environ.get(_PATH))}
+    if is_elsewhere and not _is_running():
+        chosen |= shipment(environ, settings)
+        variables |= packed.variables() if packed else {}
     for name, value in chosen.items():
         builder.config(name, value)
     if master:
         builder.master(master)
-    with _early_answers():
+    with _environment(variables):
         spark = builder.getOrCreate()
     extend_planner(spark)
     return spark
@@ -209,24 +252,25 @@ def _prepare_environment(variables: Mapping[str, str]) -> None:
     environ.update(variables)
     environ["JAVA_HOME"] = str(find_java(environ))
     # Else Spark takes the `python3` of the PATH, which need not be the one that has rookery.
-    environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    environ.setdefault(_EXECUTORS, sys.executable)
     # Spark runs data sources with this one, which in many a shell is still set to a notebook.
-    environ["PYSPARK_DRIVER_PYTHON"] = environ["PYSPARK_PYTHON"]
+    environ[_DRIVER] = environ[_EXECUTORS]
 
 
 @contextmanager
-def _early_answers() -> Iterator[None]:
-    """Let a Java that is started here tell its Pythons to answer at once, and no one else."""
-    environ = os.environ  # noqa: TID251 (what Java's children inherit)
-    before = environ.get(_PATH)
-    environ[_PATH] = early_path(before)
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for a Java that is started meanwhile, and for no other process."""
+    environ = os.environ  # noqa: TID251 (what Java and its children inherit)
+    before = {name: environ.get(name) for name in variables}
+    environ.update(variables)
     try:
         yield
     finally:
-        if before is None:
-            del environ[_PATH]
-        else:
-            environ[_PATH] = before
+        for name, value in before.items():
+            if value is None:
+                del environ[name]
+            else:
+                environ[name] = value
 
 
 def early_path(before: str | None) -> str:

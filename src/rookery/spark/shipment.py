@@ -1,8 +1,9 @@
-"""The configuration of this host, sent to the hosts of a Spark cluster.
+"""The configuration and the environment of this host, sent to the hosts of a Spark cluster.
 
 A program names clusters (`cluster="prod"`), and the executors look these names up, too. So the
 `rookery.toml` of the driver goes with it. It travels as a file, since Spark shows settings to all.
-Variables such as `ROOKERY_CLUSTERS_PROD_STORE` travel as settings, which Spark then redacts.
+Variables such as `ROOKERY_CLUSTERS_PROD_STORE` travel as settings, which Spark then redacts. The
+environment is an archive, which Spark unpacks in the folder of each executor.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Final
 
 from rookery.config.load import DEFAULT_FILE, config_files
 from rookery.errors import ConfigError
+from rookery.spark.pack import FOLDER
 
+_ARCHIVES: Final = "spark.archives"
 _FILES: Final = "spark.files"
 _REDACTION: Final = "spark.redaction.regex"
 # Spark's own default, and the variables that are sent.
@@ -45,6 +48,19 @@ def shipment(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[st
         made |= {f"spark.executorEnv.{name}": value for name, value in variables.items()}
         made[_REDACTION] = settings.get(_REDACTION, _REDACTED)
     return made
+
+
+def archive_setting(archive: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the Spark setting that sends a packed environment along, with the user's archives.
+
+    Raises:
+        ConfigError: the user sends another archive under its name.
+    """
+    given = settings.get(_ARCHIVES, "")
+    if any(one.strip().endswith(f"#{FOLDER}") for one in given.split(",")):
+        raise ConfigError(f"{_ARCHIVES}={given}: #{FOLDER} is Rookery's own: choose another name")
+    sent = f"{archive.absolute().as_uri()}#{FOLDER}"
+    return {_ARCHIVES: f"{given},{sent}" if given else sent}
 
 
 def _renamed(file: Path) -> Path:

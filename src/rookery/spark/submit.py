@@ -6,10 +6,7 @@ that it reads with, so that path, `./environment/bin/python`, must be right on b
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -18,15 +15,13 @@ from typing import Final
 
 from rookery.errors import ConfigError
 from rookery.spark.checkpoint import exported
+from rookery.spark.drivercopy import unpack_for_driver
 from rookery.spark.java import find_java
 from rookery.spark.pack import FOLDER, PYTHON
 from rookery.spark.session import early_path, settings_for
 
 DEFAULT_FILE: Final = "rookery.toml"
 """What a process reads if no other file is named: on an executor, from its own folder."""
-
-# Says which archive was unpacked, so that the same one is not unpacked again.
-_NOTE: Final = ".archive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +85,7 @@ class Submission:
         Raises:
             ConfigError: there is no such archive, or something else stands in its place.
         """
-        if not self.archive.is_file():
-            raise ConfigError(f"{self.archive}: no such file; `rookery spark pack` makes it")
-        target, note = self.folder / FOLDER, self.folder / FOLDER / _NOTE
-        status = self.archive.stat()
-        mark = f"{self.archive.absolute()} {status.st_size} {status.st_mtime_ns}"
-        if note.is_file():
-            if note.read_text("utf-8") == mark:
-                return
-        elif target.exists():
-            raise ConfigError(f"{target.absolute()} is in the way: remove it or choose --folder")
-        fresh = target.with_name(f".{FOLDER}-{os.getpid()}")
-        with tarfile.open(self.archive) as archive:
-            archive.extractall(fresh, filter="tar")
-        (fresh / _NOTE).write_text(mark, "utf-8")
-        shutil.rmtree(target, ignore_errors=True)
-        fresh.replace(target)
+        unpack_for_driver(self.archive, self.folder)
 
 
 def _spark_submit() -> Path:
