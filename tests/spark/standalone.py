@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import sysconfig
 import urllib.request
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -101,6 +102,26 @@ def bare_python(folder: Path) -> Path:
     script.write_text(f'#!/bin/sh\nexec {real} -S "$@"\n')
     script.chmod(0o755)
     return folder
+
+
+def driver_python(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Make a Python with this environment, for one host: return its path, and its variables.
+
+    All hosts of the tests share their files. So the program refuses to run in a process that does
+    not descend from the driver, as if it were missing there.
+    """
+    site, python = Path(sysconfig.get_path("purelib")), folder / "bin" / "python"
+    (folder / site.relative_to(sys.prefix)).parent.mkdir(parents=True)
+    (folder / site.relative_to(sys.prefix)).symlink_to(site)
+    (folder / "pyvenv.cfg").write_text(f"home = {sys.base_prefix}/bin\n")
+    python.parent.mkdir()
+    real = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    python.write_text(
+        '#!/bin/bash\n[ -n "$DRIVER_HOST" ] || { echo "$0: not on this host" >&2; exit 127; }\n'
+        f'exec -a "$0" {real} "$@"\n'
+    )
+    python.chmod(0o755)
+    return python, {**os.environ, "DRIVER_HOST": "here"}
 
 
 def _environ(folder: Path) -> list[str]:

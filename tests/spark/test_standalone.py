@@ -22,7 +22,7 @@ from rookery.tables.port import TableSpec
 from rookery.testing.backends import Backend
 from rookery.testing.brokers import Host
 from tests.spark.clusterjob import PIPELINE
-from tests.spark.standalone import StandaloneSpark, bare_python
+from tests.spark.standalone import StandaloneSpark, bare_python, driver_python
 from tests.spark.topics import fill_topic
 
 # A cluster is started, and the archive unpacked three times.
@@ -66,16 +66,57 @@ layer = "dead-letters"
 format = "parquet"
 location = "{lake}/dead{options}"
 """
-_SMALL = """
+_BY_MASTER = """
+name = "by-master"
+state = "{lake}/by-master-state{options}"
 [source]
 cluster = "tests"
 topics = ["sightings"]
+min-partitions = 2
 [topics.sightings]
+value = "python"
+function = "sightings_of_mine:decode"
 schema = "id long, name string"
+[silver]
+mode = "upsert"
+keys = ["name"]
 [[sinks]]
 layer = "bronze"
 format = "parquet"
-location = "{lake}/small{options}"
+location = "{lake}/by-master-bronze{options}"
+[[sinks]]
+layer = "silver"
+format = "iceberg"
+location = "{lake}/by-master-silver{options}"
+options = {{ catalog = "sqlite:///{folder}/catalog.db" }}
+[[sinks]]
+layer = "dead-letters"
+format = "parquet"
+location = "{lake}/by-master-dead{options}"
+[[gold]]
+name = "total"
+location = "{lake}/by-master-gold{options}"
+sql = "SELECT count(*) AS birds, max(id) AS last FROM silver"
+"""
+_DECODER = """
+import json
+import pyarrow as pa
+
+def decode(values):
+    rows = [json.loads(value) for value in values.to_pylist()]
+    rows = [{"id": row["id"], "name": f"bird {row['id'] % 100}"} for row in rows]
+    return pa.array(rows, pa.struct({"id": pa.int64(), "name": pa.string()}))
+"""
+_PROGRAM = """
+import json
+import sys
+from rookery.spark import session
+
+spark = session("program", sys.argv[1], archive=sys.argv[2], settings=json.loads(sys.argv[3]))
+rows = spark.read.format("rookery").options(cluster="tests", subscribe="birds").load()
+print(rows.selectExpr("cast(value as string) as value").agg({"value": "max"}).first()[0])
+print(rows.count())
+spark.stop()
 """
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -232,32 +273,97 @@ def test_jobs_keep_the_log_in_shape(answer: dict[str, Any]) -> None:
     assert scrubbed["facts"]["records"] == records
 
 
+@pytest.fixture(scope="module")
+def driver(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Driver:
+    """A host whose Python, configuration and modules the workers' hosts do not have."""
+    return Driver(tmp_path_factory.mktemp("by-master"), config)
+
+
+class Driver:
+    """Runs commands in a folder; what it packs is kept below it."""
+
+    def __init__(self, folder: Path, config: Path) -> None:
+        self.folder = folder
+        self.python, environ = driver_python(folder / "venv")
+        (folder / "modules").mkdir()
+        (folder / "modules" / "sightings_of_mine.py").write_text(_DECODER)
+        named = folder / "clusters-of-mine.toml"
+        named.write_text(config.read_text())
+        path = [str(folder / "modules"), environ.get("PYTHONPATH", "")]
+        self.environ = {
+            **environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, path)),
+            "XDG_CACHE_HOME": str(folder / "my cache"),
+            "ROOKERY_CONFIG": str(named),
+        }
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.python), *words],
+            cwd=self.folder,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=540,
+            check=False,
+        )
+
+    def rookery(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return self.run("-m", "rookery.cli.main", *words)
+
+
 def test_a_pipeline_runs_there_by_its_master_alone(
-    cluster: StandaloneSpark, config: Path, lake: str, tmp_path: Path
+    cluster: StandaloneSpark, driver: Driver, lake: str
 ) -> None:
     place, mark, options = lake.partition("?")
-    declared = tmp_path / "small.toml"
-    state = f'state = "{place}/small-state{mark}{options}"\n'
-    declared.write_text(state + _SMALL.format(lake=place, options=mark + options))
-    named = tmp_path / "clusters-of-mine.toml"
-    named.write_text(config.read_text())
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "rookery.cli.main", "pipeline", "run", str(declared)),
-            *("--available-now", "--master", cluster.master, *_CONFS),
-        ],
-        cwd=tmp_path,
-        env={**os.environ, "ROOKERY_CONFIG": str(named)},
-        capture_output=True,
-        text=True,
-        timeout=540,
-        check=False,
-    )
+    declared = driver.folder / "by-master.toml"
+    declared.write_text(_BY_MASTER.format(lake=place, options=mark + options, folder=driver.folder))
+    flags = ("--available-now", "--master", cluster.master, *_CONFS)
+    done = driver.rookery("pipeline", "run", str(declared), *flags)
+
     assert done.returncode == 0, f"{done.stdout}{done.stderr}{cluster.words()}"
-    assert len(list(_coordinates(lake, "small"))) == len(_SIGHTINGS)
+    assert "packing this Python environment" in done.stderr
+    assert len(list(_coordinates(lake, "by-master-bronze"))) == len(_SIGHTINGS)
+    assert len(list(_coordinates(lake, "by-master-dead"))) == len(_BROKEN)
+    last = {number % 100: number for number in range(len(_SIGHTINGS)) if number not in _BROKEN}
+    assert _in_iceberg(lake, driver.folder, "by-master-silver") == sorted(
+        (number, f"bird {bird}") for bird, number in last.items()
+    )
+    (gold,) = open_table(TableSpec("parquet", below(lake, "by-master-gold"))).read()
+    assert gold.select(["birds", "last"]).to_pylist() == [
+        {"birds": len(last), "last": max(last.values())}
+    ]
 
 
-def _in_iceberg(lake: str, folder: Path) -> list[tuple[int, str]]:
+def test_a_job_runs_there_by_its_master_alone(cluster: StandaloneSpark, driver: Driver) -> None:
+    flags = ("--cluster", "tests", "--master", cluster.master, *_CONFS, "--json", "--quiet")
+    done = driver.rookery("job", "scrub", *flags)
+
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}{cluster.words()}"
+    assert json.loads(done.stdout.splitlines()[-1])["records"] >= len(_VALUES) + len(_SIGHTINGS)
+
+
+def test_installed_says_that_the_hosts_have_it(cluster: StandaloneSpark, driver: Driver) -> None:
+    flags = ("--cluster", "tests", "--master", cluster.master, *_CONFS)
+    done = driver.rookery("job", "scrub", "--restart", "--installed", *flags)
+
+    # They do not; all that is sent then is where the driver's Python is.
+    assert done.returncode != 0
+    assert f"{driver.python}: not on this host" in done.stderr + cluster.words()
+
+
+def test_a_program_reads_topics_with_an_archive(
+    cluster: StandaloneSpark, archive: Path, driver: Driver
+) -> None:
+    program = driver.folder / "program.py"
+    program.write_text(_PROGRAM)
+    done = driver.run(str(program), cluster.master, str(archive), json.dumps(_SETTINGS))
+
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}{cluster.words()}"
+    assert done.stdout.split("\n")[:2] == [_VALUES[-1], str(len(_VALUES))]
+
+
+def _in_iceberg(lake: str, folder: Path, name: str = "silver") -> list[tuple[int, str]]:
     """Read the table as others do."""
     options = parse(lake).options
     files = {
@@ -266,7 +372,7 @@ def _in_iceberg(lake: str, folder: Path) -> list[tuple[int, str]]:
         "s3.secret-access-key": options["secret_access_key"],
     }
     catalog = load_catalog("rookery", type="sql", uri=f"sqlite:///{folder}/catalog.db", **files)
-    rows = catalog.load_table("default.silver").scan().to_arrow().to_pylist()
+    rows = catalog.load_table(f"default.{name}").scan().to_arrow().to_pylist()
     return sorted((row["id"], row["name"]) for row in rows)
 
 

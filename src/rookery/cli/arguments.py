@@ -92,6 +92,35 @@ def add_producing(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_spark(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Let a command say where Spark runs, and how the tasks there get their Python environment."""
+    group = parser.add_argument_group("Spark")
+    group.add_argument(
+        "--master", metavar="URL", help="such as spark://head:7077 (default: local[*])"
+    )
+    group.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        type=setting,
+        metavar="NAME=VALUE",
+        help="a setting of Spark, such as spark.executor.memory=4g; may be repeated",
+    )
+    environment = group.add_mutually_exclusive_group()
+    environment.add_argument(
+        "--archive",
+        metavar="FILE",
+        help="the environment for other hosts, written by `rookery spark pack` "
+        "(default: this one, which is packed when it has changed)",
+    )
+    environment.add_argument(
+        "--installed",
+        action="store_true",
+        help="the hosts have this environment at the same path: send none",
+    )
+    return group
+
+
 def count(text: str) -> int:
     """Read a number above 0: `1000`, `10k`, `2M`, `64Ki`."""
     number = count_or_none(text)

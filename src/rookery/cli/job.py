@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Final
 
-from rookery.cli.arguments import add_security
+from rookery.cli.arguments import add_security, add_spark
 from rookery.cli.command import Subparsers, action
 from rookery.cli.nested import add_nest, add_nested
 from rookery.cli.storing import add_storage
@@ -176,15 +176,7 @@ def _add(nest: Subparsers, name: str, summary: str, example: str) -> argparse.Ar
         "--no-proof", action="store_true", help="do not read and compare what was there before"
     )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
-    spark = parser.add_argument_group("where Spark is")
-    spark.add_argument("--master", metavar="URL", help="such as spark://head:7077 (local[*])")
+    spark = add_spark(parser)
     spark.add_argument("--remote", metavar="URL", help="a Connect server, such as sc://host")
-    spark.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of Spark's, such as spark.executor.memory=4g; may be repeated",
-    )
     add_storage(parser)
     return parser

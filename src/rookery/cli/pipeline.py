@@ -38,7 +38,7 @@ def _run(nest: Subparsers) -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how often a batch is begun (default: %(default)g)",
     )
-    _add_spark(parser)
+    arguments.add_spark(parser)
     return parser
 
 
@@ -50,7 +50,7 @@ def _plan(nest: Subparsers) -> argparse.ArgumentParser:
         summary="Check a pipeline and show what a run would do; nothing is written.",
         example="rookery pipeline plan birds.toml",
     )
-    _add_spark(parser)
+    arguments.add_spark(parser)
     return parser
 
 
@@ -67,7 +67,7 @@ def _backfill(nest: Subparsers) -> argparse.ArgumentParser:
         action="store_true",
         help="compute the silver tables anew and swap them; stop the pipeline first",
     )
-    _add_spark(parser)
+    arguments.add_spark(parser)
     return parser
 
 
@@ -79,7 +79,7 @@ def _replay(nest: Subparsers) -> argparse.ArgumentParser:
         summary="Decode dead letters again, after something was mended.",
         example="rookery pipeline replay-dead-letters birds.toml",
     )
-    _add_spark(parser)
+    arguments.add_spark(parser)
     return parser
 
 
@@ -125,16 +125,3 @@ def _export(nest: Subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("--to", required=True, metavar="FOLDER", help="empty or absent")
     return parser
-
-
-def _add_spark(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("Spark")
-    group.add_argument("--master", metavar="URL", help="where Spark runs (default: local[*])")
-    group.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        type=arguments.setting,
-        metavar="NAME=VALUE",
-        help="a setting of Spark; may be repeated",
-    )

@@ -10,6 +10,7 @@ from rookery import jobs
 from rookery.broker.settings import BrokerSettings
 from rookery.cli.actions.connecting import sasl_of, tls_of
 from rookery.cli.actions.jobshow import Showing
+from rookery.cli.actions.sparkplace import find_archive
 from rookery.cli.storing import load_settings
 from rookery.client.settings import ClientSettings
 from rookery.direct.layout import Packing
@@ -38,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     place = place_of(settings)
     place.origin().check_there(with_log=True)  # before Spark is started, which takes long
     args.kafka = _kafka(args)
+    archive = find_archive(args)
     with Showing(args.job, is_json=args.json, is_quiet=args.quiet) as showing:
         plan = Run(
             dry_run=args.dry_run,
@@ -45,10 +47,17 @@ def run(args: argparse.Namespace) -> int:
             proof=not args.no_proof,
             progress=showing.step,
         )
-        name, confs = f"rookery job {args.job}", _confs(args.conf)
+        name, confs = f"rookery job {args.job}", dict(args.conf)
         if not args.remote:  # Spark's own bar would be written over ours
             confs.setdefault("spark.ui.showConsoleProgress", "false")
-        spark = session(name, args.master, settings=confs, remote=args.remote)
+        spark = session(
+            name,
+            args.master,
+            settings=confs,
+            remote=args.remote,
+            archive=archive,
+            can_plan_topics=False,
+        )
         try:
             report = _JOBS[args.job](spark, place, args, plan)
         finally:
@@ -63,13 +72,6 @@ def _check_numbers(args: argparse.Namespace) -> None:
         if not least <= value <= most:
             bounds = f"at least {least}" if most == _FAR else f"from {least} to {most}"
             raise ConfigError(f"{flag} {value}: must be {bounds}")
-
-
-def _confs(given: list[str]) -> dict[str, str]:
-    wrong = [one for one in given if "=" not in one]
-    if wrong:
-        raise ConfigError(f"--conf {wrong[0]!r}: write it as NAME=VALUE")
-    return dict(one.split("=", 1) for one in given)
 
 
 def _kafka(args: argparse.Namespace) -> ClientSettings | None:

@@ -12,6 +12,7 @@ from signal import SIGINT, SIGTERM, signal
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from rookery.cli.actions.sparkplace import find_archive
 from rookery.cli.command import print_json
 from rookery.pipeline.engine import Engine, Plan
 from rookery.pipeline.load import load
@@ -265,4 +266,12 @@ def _spark(args: argparse.Namespace, pipeline: Pipeline) -> SparkSession:
 
     # Its bar would be written over what is told of batches.
     settings = {"spark.ui.showConsoleProgress": "false", **dict(args.conf)}
-    return session(f"rookery-{pipeline.name}", args.master, settings=settings)
+    functions = [decode.function for decode in pipeline.topics.values() if decode.function]
+    modules = [function.partition(":")[0] for function in functions]
+    return session(
+        f"rookery-{pipeline.name}",
+        args.master,
+        settings=settings,
+        archive=find_archive(args, modules),
+        can_plan_topics=False,
+    )

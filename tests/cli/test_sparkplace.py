@@ -1,0 +1,59 @@
+"""Which environment goes to Spark's hosts, by the arguments of a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rookery.cli.actions.sparkplace import find_archive
+from rookery.cli.main import make_parser
+from rookery.errors import ConfigError
+from rookery.spark.contents import Contents
+
+_COMMANDS = (["pipeline", "run", "birds.toml"], ["job", "scrub"])
+_ELSEWHERE = ["--master", "spark://head:7077"]
+
+
+def _found(*words: str) -> Path | None:
+    return find_archive(make_parser().parse_args(words))
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_this_host_and_hosts_that_have_it_need_none(command: list[str]) -> None:
+    assert _found(*command) is None
+    assert _found(*command, "--master", "local[2]", "--archive", "a.tar.gz") is None
+    assert _found(*command, *_ELSEWHERE, "--installed") is None
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_an_archive_of_the_user_is_taken(command: list[str]) -> None:
+    assert _found(*command, *_ELSEWHERE, "--archive", "a.tar.gz") == Path("a.tar.gz")
+
+
+def test_an_archive_or_none_but_not_both(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        _found("job", "scrub", *_ELSEWHERE, "--archive", "a.tar.gz", "--installed")
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_a_server_has_its_own_environment() -> None:
+    assert _found("job", "scrub", "--remote", "sc://head") is None
+    with pytest.raises(ConfigError, match="--archive with --remote"):
+        _found("job", "scrub", "--remote", "sc://head", "--archive", "a.tar.gz")
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_else_it_is_the_one_that_was_packed_before(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    packed = tmp_path / "rookery" / "environments" / f"{Contents.of().fingerprint()}.tar.gz"
+    packed.parent.mkdir(parents=True)
+    packed.touch()
+
+    assert _found(*command, *_ELSEWHERE) == packed
+    assert capsys.readouterr().err == ""
