@@ -84,7 +84,9 @@ def main() -> None:
                 "stage_s": round(staged - begin, 1),
                 "commit_s": round(monotonic() - staged, 1),
             }
-        live = open_table(spec).files()
+        snapshot = open_table(spec).snapshot()
+        assert snapshot is not None
+        live = snapshot.files
         assert sum(file.rows for file in live) == blocks * _ROWS
         counted = spark.read.parquet(*(str(Path(folder) / "table" / one.path) for one in live))
         found = {row["at"]: row["count"] for row in counted.groupBy("at").count().collect()}

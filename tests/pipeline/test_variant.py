@@ -89,7 +89,9 @@ def test_json_of_any_shape_becomes_sparks_variant(
 
     # Spark reads the very files, and takes the column for its own type.
     table = open_table(pipeline.sinks[1].table())
-    files = [str(tmp_path / "silver" / file.path) for file in table.files()]
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    files = [str(tmp_path / "silver" / file.path) for file in snapshot.files]
     frame = (
         spark.read.schema("value variant, rookery_offset long")
         .parquet(*files)

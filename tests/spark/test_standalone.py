@@ -88,7 +88,7 @@ location = "{lake}/by-master-bronze{options}"
 layer = "silver"
 format = "iceberg"
 location = "{lake}/by-master-silver{options}"
-options = {{ catalog = "sqlite:///{folder}/catalog.db" }}
+options = {{ catalog = "sqlite:///catalog.db" }}
 [[sinks]]
 layer = "dead-letters"
 format = "parquet"
@@ -317,7 +317,7 @@ def test_a_pipeline_runs_there_by_its_master_alone(
 ) -> None:
     place, mark, options = lake.partition("?")
     declared = driver.folder / "by-master.toml"
-    declared.write_text(_BY_MASTER.format(lake=place, options=mark + options, folder=driver.folder))
+    declared.write_text(_BY_MASTER.format(lake=place, options=mark + options))
     flags = ("--available-now", "--master", cluster.master, *_CONFS)
     done = driver.rookery("pipeline", "run", str(declared), *flags)
 

@@ -359,3 +359,17 @@ def test_abandoned_files_are_deleted(spec: TableSpec, table: Table) -> None:
 
     assert done.files_deleted == 1
     assert rows_of(spec) == [(1, "a")]
+
+
+def test_a_snapshot_travels(spec: TableSpec, table: Table) -> None:
+    assert table.snapshot() is None
+    add(table, name(0), (1, "a"), (2, "b"))
+    snapshot = table.snapshot()
+    assert (snapshot is None) is (spec.format == "duckdb")  # whose rows are not in files
+    if snapshot is None:
+        return
+    moved = pickle.loads(pickle.dumps(snapshot))
+
+    rows = [tuple(row.values()) for part in moved.read(moved.files) for row in part.to_pylist()]
+    assert rows == [(1, "a"), (2, "b")]
+    assert moved.schema == table.schema()

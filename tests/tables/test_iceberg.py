@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,17 @@ def test_the_last_batch_is_known_after_its_snapshot_is_gone(tmp_path: Path) -> N
     assert kept == needed
     assert len(list((tmp_path / "birds/metadata").glob("*.avro"))) <= 4
     assert not add(table, 5)
+
+
+def test_a_snapshot_is_read_without_the_catalog(tmp_path: Path) -> None:
+    table = open_table(TableSpec("iceberg", str(tmp_path / "birds"), "birds"))
+    add(table, 0)
+    snapshot = pickle.dumps(table.snapshot())
+    (tmp_path / "catalog.db").unlink()
+
+    moved = pickle.loads(snapshot)
+    assert [part.to_pylist() for part in moved.read(moved.files)] == [[{"id": 0}]]
+    assert not (tmp_path / "catalog.db").exists()
 
 
 def test_addresses_that_pyiceberg_would_not_find_are_refused(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from rookery.tables.open import open_table
-from rookery.tables.port import DataFile, TableSpec
+from rookery.tables.port import DataFile, TableSnapshot, TableSpec
 from rookery.tables.schemas import fit
 
 if TYPE_CHECKING:
@@ -22,29 +22,28 @@ _MAX_TASKS: Final = 200
 
 def frame_of(spark: SparkSession, spec: TableSpec) -> DataFrame | None:
     """Return the rows that a table has now, None if there is no table."""
-    table = open_table(spec)
-    schema = table.schema()
-    if schema is None:
+    snapshot = open_table(spec).snapshot()
+    if snapshot is None:
         return None
-    files = [(file.path, file.rows, file.bytes) for file in table.files()]
+    files = [(file.path, file.rows, file.bytes) for file in snapshot.files]
     frame = spark.createDataFrame(files, _FILES)
     if files:
         frame = frame.repartition(min(len(files), _MAX_TASKS))
-    return frame.mapInArrow(_Read(spec, schema), spark_schema(schema))
+    # Without the list of files, which the rows have.
+    read = _Read(replace(snapshot, files=()))
+    return frame.mapInArrow(read, spark_schema(snapshot.schema))
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    spec: TableSpec
-    schema: pa.Schema
+    snapshot: TableSnapshot
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = open_table(self.spec)
         for batch in batches:
             for row in batch.to_pylist():
                 file = DataFile(row["path"], row["rows"], row["bytes"])
-                for rows in table.read([file]):
-                    yield fit(rows, self.schema)
+                for rows in self.snapshot.read([file]):
+                    yield fit(rows, self.snapshot.schema)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

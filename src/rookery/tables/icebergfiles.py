@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import ManifestContent, ManifestFile
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import FileScanTask, StaticTable, Table
 from pyiceberg.typedef import Record
 
 from rookery.clock import SystemRandom
@@ -155,3 +156,10 @@ def columns_of(table: Table) -> pa.Schema:
     """Return a table's columns."""
     kept = schema_to_pyarrow(table.schema(), include_field_ids=False)
     return merged(table.name()[-1], None, kept)
+
+
+def detached(table: Table) -> Table:
+    """Return a table as it was loaded, without its catalog: so it can travel to other hosts."""
+    return StaticTable(
+        table.name(), table.metadata, table.metadata_location, table.io, NoopCatalog("detached")
+    )

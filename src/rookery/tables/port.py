@@ -62,6 +62,19 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """A table as it was at one moment.
+
+    It can travel to other hosts, which read its files without the table's catalog.
+    """
+
+    schema: pa.Schema
+    files: Sequence[DataFile]
+    read: Callable[[Sequence[DataFile]], Iterator[pa.RecordBatch]]
+    """Yields the rows of some of the files, with all columns."""
+
+
+@dataclass(frozen=True, slots=True)
 class Upsert:
     """That a batch's rows replace those of the same key."""
 
@@ -184,11 +197,11 @@ class Table(Protocol):
             ConfigError: the table does not take the new names.
         """
 
-    def files(self) -> list[DataFile]:
-        """Return what the table consists of at this moment."""
+    def snapshot(self) -> TableSnapshot | None:
+        """Return the table as it is now, None if it does not exist yet or has no files."""
 
-    def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of these files, or of the whole table, with all of its columns."""
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the table, with all of its columns."""
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of files that are staged and have these columns."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from rookery.tables.port import (
     DataFile,
     Run,
     Table,
+    TableSnapshot,
     TableSpec,
     UpkeepPolicy,
     Upkept,
@@ -122,18 +124,19 @@ class DeltaFormat:
                 continue
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
-    def files(self) -> list[DataFile]:
-        """Return the newest version's files."""
-        table = self._load()
-        return [] if table is None else _live(table)
-
-    def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the newest version, or of these files."""
+    def snapshot(self) -> TableSnapshot | None:
+        """Return the newest version."""
         table = self._load()
         if table is None:
-            return
-        for file in _live(table) if files is None else files:
-            yield from staging.rows(self._folder, file, self._columns(table))
+            return None
+        schema = self._columns(table)
+        read = partial(staging.rows_of, self._folder, schema=schema)
+        return TableSnapshot(schema, _live(table), read)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the newest version."""
+        found = self.snapshot()
+        return found.read(found.files) if found else iter(())
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""

@@ -27,6 +27,7 @@ from rookery.tables.port import (
     DataFile,
     Run,
     Table,
+    TableSnapshot,
     TableSpec,
     UpkeepPolicy,
     Upkept,
@@ -140,13 +141,13 @@ class DuckTable:
                     f"table {self._name!r}: its columns cannot be renamed: {error}"
                 ) from error
 
-    def files(self) -> list[DataFile]:
-        """Return none: the rows are in the database."""
-        return []
+    def snapshot(self) -> TableSnapshot | None:
+        """Return None: the rows are in the database, and not in files."""
+        return None
 
-    def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield all rows; `files` means nothing here."""
-        if self.schema() is None or files == []:
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows."""
+        if self.schema() is None:
             return
         with self._opened() as database:
             yield from database.sql(f"FROM {self._name}").to_arrow_reader()

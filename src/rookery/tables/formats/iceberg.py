@@ -50,7 +50,7 @@ from rookery.store.address import parse
 from rookery.store.open import as_url
 from rookery.tables import icebergexpiry, latest, naming, rewriting, staging
 from rookery.tables.folder import Folder
-from rookery.tables.icebergfiles import IcebergFiles, columns_of
+from rookery.tables.icebergfiles import IcebergFiles, columns_of, detached
 from rookery.tables.icebergparts import Part, Partitioner, data_file
 from rookery.tables.icebergtransaction import OneLook
 from rookery.tables.identity import iceberg_catalog, iceberg_name
@@ -59,6 +59,7 @@ from rookery.tables.port import (
     DataFile,
     Run,
     Table,
+    TableSnapshot,
     TableSpec,
     UpkeepPolicy,
     Upkept,
@@ -183,18 +184,18 @@ class IcebergTable:
         except _AGAIN as error:
             raise Conflict(f"table {self._name!r}: another writer was faster; try again") from error
 
-    def files(self) -> list[DataFile]:
-        """Return the newest snapshot's files."""
-        table = self._load()
-        return [] if table is None else self._files(table).live()
-
-    def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the newest snapshot, or of these files."""
+    def snapshot(self) -> TableSnapshot | None:
+        """Return the newest snapshot; it is read without the catalog."""
         table = self._load()
         if table is None:
-            return
-        there = self._files(table)
-        yield from there.rows(there.live() if files is None else files)
+            return None
+        there = self._files(detached(table))
+        return TableSnapshot(columns_of(table), there.live(), there.rows)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the newest snapshot."""
+        found = self.snapshot()
+        return found.read(found.files) if found else iter(())
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""

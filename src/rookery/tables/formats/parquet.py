@@ -1,12 +1,13 @@
 """Parquet files and a log of versions that says which of them are the table.
 
 Readers that take all files of the folder (a glob) also see what is staged, replaced or left
-behind: read by `read`, or take the list of `files`.
+behind: read by `read`, or take the files of `snapshot`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from rookery.tables.port import (
     DataFile,
     Run,
     Table,
+    TableSnapshot,
     TableSpec,
     UpkeepPolicy,
     Upkept,
@@ -109,16 +111,19 @@ class ParquetTable:
                 continue
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
-    def files(self) -> list[DataFile]:
-        """Return the newest version's files."""
-        return list(manifest.current(self._folder).files.values())
-
-    def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the newest version, or of these files."""
+    def snapshot(self) -> TableSnapshot | None:
+        """Return the newest version."""
         version = manifest.current(self._folder)
         schema = version.arrow_schema()
-        for file in version.files.values() if files is None else files:
-            yield from staging.rows(self._folder, file, schema or pa.schema([]))
+        if schema is None:
+            return None
+        read = partial(staging.rows_of, self._folder, schema=schema)
+        return TableSnapshot(schema, list(version.files.values()), read)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the newest version."""
+        found = self.snapshot()
+        return found.read(found.files) if found else iter(())
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""

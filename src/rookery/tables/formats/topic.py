@@ -38,6 +38,7 @@ from rookery.tables.port import (
     DataFile,
     Run,
     Table,
+    TableSnapshot,
     TableSpec,
     UpkeepPolicy,
     Upkept,
@@ -129,11 +130,11 @@ class TopicTable:
     def rename(self, columns: Mapping[str, str]) -> None:
         """Do nothing: records stay as they are."""
 
-    def files(self) -> list[DataFile]:
-        """Return none: a topic is read as a topic."""
-        return []
+    def snapshot(self) -> TableSnapshot | None:
+        """Return None: a topic is read as a topic."""
+        return None
 
-    def read(self, files: Sequence[DataFile] | None = None) -> Iterator[pa.RecordBatch]:
+    def read(self) -> Iterator[pa.RecordBatch]:
         """Yield nothing: a topic is read as a topic."""
         return iter(())
 
