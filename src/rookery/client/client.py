@@ -11,6 +11,7 @@ from rookery.client.admin import Admin
 from rookery.client.batching import Delivered
 from rookery.client.cluster import TopicView
 from rookery.client.connections import Connections
+from rookery.client.diagnostics import Diagnostics
 from rookery.client.fetch import Fetcher, FetchSettings
 from rookery.client.groups import Groups
 from rookery.client.metadata import Metadata
@@ -36,7 +37,8 @@ class Client:
 
     Its parts can be used by themselves: `admin` for topics, configs and the cluster, `groups` for
     consumer groups and their offsets, `offsets` for what partitions hold, `fetcher` for raw batches
-    of many partitions, and `producer()` for producers with settings of their own.
+    of many partitions, `diagnostics` for disks, transactions and producers, and `producer()` for
+    producers with settings of their own. `rookery.client.views` combines their answers.
 
     All calls raise an `ApiError` for what the cluster refuses, and `Unavailable` when the deadline
     passes first; retries in between are the client's own affair.
@@ -77,6 +79,7 @@ class Client:
         self.fetcher = Fetcher(self.router, self.offsets)
         self.groups = Groups(self.router)
         self.admin = Admin(self.router)
+        self.diagnostics = Diagnostics(self.router)
 
     async def __aenter__(self) -> Self:
         return self
