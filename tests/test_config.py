@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.config.docstrings import field_docs
-from rookery.config.flags import add_config_flags, add_flags
+from rookery.config.flags import add_flags, read_flags
 from rookery.config.load import Loaded, config_files, load
 from rookery.config.schema import settings_of
 from rookery.config.show import MASK, config_as_json, print_config
@@ -99,11 +99,10 @@ class Settings(Common):
             raise ConfigError("something else is wrong")
 
 
-def parse(*arguments: str) -> argparse.Namespace:
+def parse(*arguments: str) -> dict[str, object]:
     parser = argparse.ArgumentParser(exit_on_error=False)
-    add_config_flags(parser)
     add_flags(parser, Settings)
-    return parser.parse_args(arguments)
+    return read_flags(vars(parser.parse_args(arguments)))
 
 
 def load_all(
@@ -436,13 +435,13 @@ def test_the_process_own_environment_is_the_default(monkeypatch: pytest.MonkeyPa
 
 def test_which_files_are_read(tmp_path: Path) -> None:
     default = tmp_path / "rookery.toml"
-    assert config_files(parse(), {}, default) == []
+    assert config_files((), {}, default) == []
     default.touch()
-    assert config_files(parse(), {}, default) == [default]
+    assert config_files((), {}, default) == [default]
     environ = {"ROOKERY_CONFIG": "/b.toml"}
-    assert config_files(parse(), environ, default) == [Path("/b.toml")]
-    flags = parse("--config", "/c.toml", "--config", "/d.toml")
-    assert config_files(flags, environ, default) == [Path("/c.toml"), Path("/d.toml")]
+    assert config_files((), environ, default) == [Path("/b.toml")]
+    named = ["/c.toml", "/d.toml"]
+    assert config_files(named, environ, default) == [Path("/c.toml"), Path("/d.toml")]
 
 
 def test_help_is_the_docstring_and_the_default() -> None:
@@ -596,7 +595,7 @@ def test_a_whole_program(tmp_path: Path) -> None:
     program.write_text(
         "import argparse\n"
         "from dataclasses import dataclass\n"
-        "from rookery.config.flags import add_config_flags, add_flags\n"
+        "from rookery.config.flags import add_flags, read_flags\n"
         "from rookery.config.load import config_files, load\n"
         "from rookery.config.show import print_config\n"
         "@dataclass(frozen=True)\n"
@@ -605,10 +604,9 @@ def test_a_whole_program(tmp_path: Path) -> None:
         "    port: int = 1\n"
         "    size: int = 2\n"
         "parser = argparse.ArgumentParser()\n"
-        "add_config_flags(parser)\n"
         "add_flags(parser, Settings)\n"
-        "flags = parser.parse_args()\n"
-        "print(print_config(load(Settings, 'broker', flags, files=config_files(flags))), end='')\n"
+        "flags = read_flags(vars(parser.parse_args()))\n"
+        "print(print_config(load(Settings, 'broker', flags, files=config_files())), end='')\n"
     )
     (tmp_path / "rookery.toml").write_text("[broker]\nhost = 'b'\nport = 5\n")
     environ = {**os.environ, "ROOKERY_BROKER_PORT": "6"}

@@ -19,7 +19,7 @@ import rookery
 
 SOURCE = Path(rookery.__file__).parent
 PLUG_FOLDERS = (
-    "broker/apis", "cli/actions", "cluster/backends", "cluster/events", "decode/decoders",
+    "broker/apis", "cli/commands", "cluster/backends", "cluster/events", "decode/decoders",
     "security/mechanisms", "store/backends", "tables/formats", "wire/messages", "wire/kraft",
     "wire/coordinator", "wire/protocols", "testing",
 )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from rookery.broker.serve import BrokerInfo
 from rookery.cli import main as cli
-from rookery.cli.broker import _tell
+from rookery.cli.commands.broker import _tell
 
 
 @pytest.fixture(autouse=True)

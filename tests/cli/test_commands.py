@@ -58,3 +58,12 @@ def test_a_command_has_help_an_example_and_json(name: str) -> None:
     for words in found:
         assert words[: len(own)] == own
         ROOT.parse_args(words)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_takes_json_after_its_name_and_before_it(name: str) -> None:
+    for words in examples(COMMANDS[name]):
+        depth = len(name.split()) - 1
+        assert ROOT.parse_args([*words[:depth], "--json", *words[depth:]]).json
+        if depth == 2:
+            assert ROOT.parse_args([words[0], "--json", *words[1:]]).json

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import Producer
 
-from rookery.cli.actions.consume import place_of
-from rookery.cli.actions.lines import to_json
+from rookery.cli.output.lines import to_json
+from rookery.cli.positions import parse_position
 from rookery.errors import ConfigError
 from rookery.model.offset import EARLIEST, LATEST
 from rookery.model.partition import TopicPartition
@@ -185,16 +185,16 @@ def test_a_partition_that_is_not_there(rookery: Rookery, dated: str) -> None:
     ],
 )
 def test_where_a_text_points(text: str, place: int | None) -> None:
-    assert place_of(text, ManualClock(NOON)) == place
+    assert parse_position(text, ManualClock(NOON)) == place
 
 
 def test_a_time_without_a_zone_is_the_users_own() -> None:
     local = datetime.fromtimestamp(NOON / 1000, UTC).astimezone().replace(tzinfo=None)
 
-    assert place_of(local.isoformat(), ManualClock(0)) == NOON
+    assert parse_position(local.isoformat(), ManualClock(0)) == NOON
 
 
 @pytest.mark.parametrize("text", ["", "-5", "5x", "beginnings", "2026-13-01"])
 def test_where_a_text_does_not_point(text: str) -> None:
     with pytest.raises(ConfigError, match="--from"):
-        place_of(text, ManualClock(NOON))
+        parse_position(text, ManualClock(NOON))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rookery.cli.actions import demotables
-from rookery.cli.actions.audit import Received, Sent, compare
+from rookery.cli.demo import tables
+from rookery.cli.demo.audit import Received, Sent, compare
 from rookery.errors import Unavailable
 from rookery.records.record import Record
 from tests.cli.running import command
@@ -131,7 +131,7 @@ def test_a_pipeline_that_dies_by_itself_is_told_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = "import sys; sys.exit('there is no Java')"
-    monkeypatch.setattr(demotables, "_command", lambda *_: [sys.executable, "-c", words])
+    monkeypatch.setattr(tables, "_command", lambda *_: [sys.executable, "-c", words])
 
     with pytest.raises(Unavailable, match="there is no Java"):
-        demotables._run_and_kill(tmp_path / "sightings.toml", Console(quiet=True))
+        tables._run_and_kill(tmp_path / "sightings.toml", Console(quiet=True))

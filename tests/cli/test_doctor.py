@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cli import doctor
+from rookery.cli.commands import doctor
 from rookery.cli.main import main
 from rookery.native import NativeStatus
 

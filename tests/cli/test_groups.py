@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from rookery.cli.actions.resetting import where
+from rookery.cli.commands.groups.reset import ResetGroup
 from rookery.errors import ConfigError
 from rookery.testing.kafka import KafkaServer
 from tests.cli.running import Rookery
@@ -172,8 +171,7 @@ def test_what_cannot_be_reset(
 
 def test_spans_of_time_in_both_forms() -> None:
     def span(text: str) -> str:
-        options = {"to_earliest": False, "to_latest": False, "to_offset": None}
-        return where(argparse.Namespace(**options, to_datetime=None, by_duration=text))
+        return ResetGroup(group="watchers", by_duration=text).position
 
     assert [span(text) for text in ("15m", "PT1H30M", "P1DT1S")] == ["15m", "5400s", "86401s"]
     for text in ("P", "PT", "1w", ""):

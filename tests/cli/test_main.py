@@ -1,41 +1,32 @@
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 
+from rookery.cli import command, commands
 from rookery.cli import main as cli
-from rookery.cli.command import Subparsers, add_command, print_json
+from rookery.cli.command import Command, CommandArguments, print_json
 from rookery.errors import ApiError, ConfigError, ErrorCode
 
 
-class _Sample(ModuleType):
-    """A command that does what the test wants."""
-
-    def __init__(self, outcome: BaseException | int) -> None:
-        super().__init__("sample")
-        self._outcome = outcome
-
-    def add(self, subparsers: Subparsers) -> None:
-        add_command(subparsers, "sample", self._run, summary="Try.", example="rookery sample")
-
-    def _run(self, args: argparse.Namespace) -> int:
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
-        print_json({"json": args.json})
-        return self._outcome
-
-
 def _install(monkeypatch: pytest.MonkeyPatch, outcome: BaseException | int) -> None:
-    def commands() -> Iterator[ModuleType]:
-        yield _Sample(outcome)
+    """Add a command that does what the test wants."""
 
-    monkeypatch.setattr(cli, "_commands", commands)
+    def run(args: CommandArguments) -> int:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        print_json({"json": args.json})
+        return outcome
+
+    sample = ModuleType("sample")
+    sample.__dict__["COMMAND"] = Command(
+        arguments=CommandArguments, run=run, summary="Try.", example="rookery sample"
+    )
+    monkeypatch.setattr(command, "find_commands", lambda *_: [("sample", sample)])
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,8 +38,8 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_command_has_an_example_and_json(capsys: pytest.CaptureFixture[str]) -> None:
-    names = [module.__name__.rpartition(".")[2] for module in cli._commands()]
-    assert names
+    names = [name for name, _ in command.find_commands(commands, None)]
+    assert len(names) > 15
 
     for name in names:
         with pytest.raises(SystemExit):
@@ -60,6 +51,11 @@ def test_every_command_has_an_example_and_json(capsys: pytest.CaptureFixture[str
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("rookery ")
+
+
+def test_a_flag_before_the_command_is_no_obstacle(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version", "topics", "list"]) == 0
     assert capsys.readouterr().out.startswith("rookery ")
 
 
@@ -140,5 +136,19 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     loaded = set(done.stdout.split())
-    assert "rookery.cli.doctor" in loaded
-    assert not loaded & {"asyncio", "rich", "pyarrow", "ssl", "rookery.wire.codec", "uvloop"}
+    assert "rookery.cli.commands.doctor" in loaded
+    heavy = {"asyncio", "rich", "pyarrow", "pyspark", "obstore", "ssl", "uvloop"}
+    assert not loaded & {*heavy, "rookery.wire.codec"}
+
+
+def test_a_call_imports_its_own_command_only() -> None:
+    code = (
+        "import sys; from rookery.cli.main import make_parser; make_parser(['topics', 'list']);"
+        "print(*sorted(sys.modules))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    folder = "rookery.cli.commands."
+    loaded = {name for name in done.stdout.split() if name.startswith(folder)}
+    assert loaded == {f"{folder}topics", f"{folder}topics.list"}

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from rookery.cli.actions import latency
-from rookery.cli.actions.figures import Speed, quantiles, size_text, sparkline
+from rookery.cli import pace as paces
+from rookery.cli.output.figures import Speed, quantiles, size_text, sparkline
 from rookery.testing.kafka import KafkaServer
 from tests.cli.running import Rookery
 
@@ -37,9 +37,9 @@ async def test_a_throughput_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr(latency, "perf_counter", lambda: now)
+    monkeypatch.setattr(paces, "perf_counter", lambda: now)
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    pace = latency.Pace(1_000)
+    pace = paces.SendPace(1_000)
     for number in range(500):
         await pace.wait(number)
 

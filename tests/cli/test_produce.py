@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cli.actions.input import lines_of
-from rookery.cli.actions.lines import from_json, from_text, to_json
+from rookery.cli.input import lines_of
+from rookery.cli.output.lines import from_json, from_text, to_json
 from rookery.errors import ConfigError
 from rookery.model.partition import TopicPartition
 from rookery.records.record import Record

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from rookery.cli.actions.jsonfields import fields_of
-from rookery.cli.actions.lines import to_json
+from rookery.cli.jsonfields import fields_of
+from rookery.cli.output.lines import to_json
 from rookery.errors import ConfigError
 from rookery.model.partition import TopicPartition
 from rookery.records.record import Record

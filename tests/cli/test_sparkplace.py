@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cli.actions.sparkplace import find_archive
 from rookery.cli.main import make_parser
+from rookery.cli.options.fields import read_arguments
+from rookery.cli.options.spark import SparkOptions
+from rookery.cli.sparkplace import find_archive
 from rookery.errors import ConfigError
 from rookery.spark.contents import Contents
 
@@ -16,7 +18,9 @@ _ELSEWHERE = ["--master", "spark://head:7077"]
 
 
 def _found(*words: str) -> Path | None:
-    return find_archive(make_parser().parse_args(words))
+    parsed = vars(make_parser().parse_args(words))
+    options = read_arguments(SparkOptions, parsed, "spark.")
+    return find_archive(options, remote=parsed.get("spark.remote"))
 
 
 @pytest.mark.parametrize("command", _COMMANDS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rookery.cli.actions.recover import as_text
+from rookery.cli.output.recovery import as_text
 from rookery.clock import SystemClock, SystemRandom
 from rookery.cluster.events.brokers import BrokerExpired
 from rookery.cluster.events.sinks import SinkCommitted

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rookery.cli.actions.jobshow import Showing, plan_text, report_text
-from rookery.cli.job import size
 from rookery.cli.main import main
+from rookery.cli.options.values import size
+from rookery.cli.output.jobs import Showing, plan_text, report_text
 from rookery.errors import ConfigError, Conflict, Corrupt, Error, Unavailable
 from rookery.jobs.offsetmap import mapped, packed
 from rookery.jobs.proof import Proof, prove

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from rookery.cli.actions.pipeline import ended_by_signals
 from rookery.cli.main import main
+from rookery.cli.pipelines import ended_by_signals
 from rookery.pipeline.load import load
 from rookery.pipeline.run import Pace
 from rookery.testing.wait import wait_until

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import rookery
-from rookery.cli import doctor
-from rookery.cli.actions.sparkcheck import look_at_spark
+from rookery.cli.commands import doctor
+from rookery.cli.sparkcheck import look_at_spark
 
 
 def test_all_is_well_here() -> None:
@@ -43,7 +43,7 @@ class Finder:
                 name, place, submodule_search_locations=folder
             )
 sys.meta_path.append(Finder())
-from rookery.cli.actions.sparkcheck import look_at_spark
+from rookery.cli.sparkcheck import look_at_spark
 print(json.dumps([list(look) for look in look_at_spark()]))
 """
 
@@ -62,7 +62,7 @@ def test_a_source_that_is_not_listed_has_a_remedy() -> None:
 
 
 def test_without_pyspark_nothing_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rookery.cli.actions.sparkcheck.find_spec", lambda name: None)
+    monkeypatch.setattr("rookery.cli.sparkcheck.find_spec", lambda name: None)
 
     [look] = look_at_spark()
 

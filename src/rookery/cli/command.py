@@ -1,26 +1,134 @@
-"""How a command declares itself, so that all of them look and answer alike."""
+"""How a command declares itself, so that all of them look and answer alike.
+
+A module in `cli/commands` is a command, and a folder there is a command with commands of its own.
+Each has a `COMMAND`: the class of its arguments, the function that runs it, and its help.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TypeAlias
+from types import ModuleType
+from typing import Generic, TypeAlias, TypeVar
+
+from rookery.cli.options.fields import add_arguments, read_arguments
 
 # The class is private to argparse, and generic for type checkers only: hence as text.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """Where a command adds itself."""
 
-Run: TypeAlias = Callable[[argparse.Namespace], int]
-"""What a command does; returns the exit code."""
+
+@dataclass(frozen=True, kw_only=True)
+class CommandArguments:
+    """What every command takes."""
+
+    json: bool = False
+    """Whether to answer in JSON."""
 
 
-def add_command(
-    subparsers: Subparsers, name: str, run: Run, *, summary: str, example: str
+A = TypeVar("A", bound=CommandArguments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(Generic[A]):
+    """A command that does something.
+
+    Its module is imported for `--help`, so it imports what is heavy only when it runs.
+    """
+
+    arguments: type[A]
+    run: Callable[[A], int]
+    """Does it; returns the exit code."""
+    summary: str
+    example: str
+
+    def add_to(
+        self, subparsers: Subparsers, name: str, *, is_called: bool, is_nested: bool
+    ) -> None:
+        """Add a parser for the command; one that is not called needs no arguments."""
+        parser = _add_parser(subparsers, name, self.summary, self.example, is_nested=is_nested)
+        if is_called:
+            add_arguments(parser, self.arguments)
+        parser.set_defaults(run=self._run)
+
+    def _run(self, parsed: argparse.Namespace) -> int:
+        return self.run(read_arguments(self.arguments, vars(parsed)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandFamily:
+    """A command with commands of its own: the modules of its folder."""
+
+    summary: str
+    example: str
+
+    def add_to(
+        self, subparsers: Subparsers, name: str, folder: ModuleType, words: Sequence[str] | None
+    ) -> None:
+        """Add a parser for the family, and one for each member that the words may mean."""
+        parser = _add_parser(subparsers, name, self.summary, self.example, is_nested=False)
+
+        def run(_: argparse.Namespace) -> int:
+            parser.print_help()
+            return 2
+
+        parser.set_defaults(run=run)
+        if words is None or words[:1] == [name]:
+            nested = parser.add_subparsers(title="commands", dest="subcommand", metavar="COMMAND")
+            add_commands(nested, folder, words and words[1:], is_nested=True)
+
+
+def add_commands(
+    subparsers: Subparsers,
+    folder: ModuleType,
+    words: Sequence[str] | None,
+    *,
+    is_nested: bool = False,
+) -> None:
+    """Add the commands of a folder that the words may mean; all of them, if words is None.
+
+    Importing one module instead of all of them is most of what makes a command start quickly.
+    """
+    if words and len(words) > 1 and words[0].startswith("-"):
+        words = None  # a flag before the command, as in `rookery topics --json list`, hides it
+    for name, module in find_commands(folder, words):
+        command = module.COMMAND
+        if isinstance(command, CommandFamily):
+            command.add_to(subparsers, name, module, words)
+        else:
+            is_called = words is None or words[:1] == [name]
+            command.add_to(subparsers, name, is_called=is_called, is_nested=is_nested)
+
+
+def find_commands(
+    folder: ModuleType, words: Sequence[str] | None
+) -> Iterator[tuple[str, ModuleType]]:
+    """Yield the command that the first word names, or all of a folder, with their modules.
+
+    A name has dashes where a file has underscores.
+    """
+    modules = [info.name for info in pkgutil.iter_modules(folder.__path__)]
+    by_name = {module.replace("_", "-"): module for module in modules}
+    names = words[:1] if words and words[0] in by_name else by_name
+    for name in names:
+        yield name, import_module(f"{folder.__name__}.{by_name[name]}")
+
+
+def print_json(value: object) -> None:
+    """Print an answer for scripts."""
+    json.dump(value, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def _add_parser(
+    subparsers: Subparsers, name: str, summary: str, example: str, *, is_nested: bool
 ) -> argparse.ArgumentParser:
-    """Declare a command: its help has an example, and it can answer in JSON."""
+    """Add a parser whose help has an example, and which knows --json."""
     parser = subparsers.add_parser(
         name,
         help=summary,
@@ -28,22 +136,9 @@ def add_command(
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--json", action="store_true", help="answer in JSON, for scripts")
-    parser.set_defaults(run=run)
+    # The default of a nested command would undo a --json that came before its name.
+    default = argparse.SUPPRESS if is_nested else False
+    parser.add_argument(
+        "--json", action="store_true", default=default, help="answer in JSON, for scripts"
+    )
     return parser
-
-
-def action(module: str, name: str) -> Run:
-    """Return what runs a function of a module in `cli/actions`, which is imported only then."""
-
-    def run(args: argparse.Namespace) -> int:
-        found: Run = getattr(import_module(f"rookery.cli.actions.{module}"), name)
-        return found(args)
-
-    return run
-
-
-def print_json(value: object) -> None:
-    """Print an answer for scripts."""
-    json.dump(value, sys.stdout, indent=2)
-    sys.stdout.write("\n")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rookery.config.schema import NO_DEFAULT, Setting, settings_of
+from rookery.config.schema import DEST_PREFIX, NO_DEFAULT, Setting, settings_of
 from rookery.config.values import toml_text
 
 if TYPE_CHECKING:
@@ -19,20 +20,9 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[DataclassInstance]) -> 
         _add_flag(group, setting)
 
 
-def add_config_flags(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the flags about the configuration as a whole."""
-    parser.add_argument(
-        "--config",
-        action="append",
-        metavar="FILE",
-        help="read settings from a TOML file; may be repeated, and a later file wins "
-        "(default: that of ROOKERY_CONFIG, or rookery.toml if it is here)",
-    )
-    parser.add_argument(
-        "--print-config",
-        action="store_true",
-        help="show all settings and where each comes from, then exit",
-    )
+def read_flags(parsed: Mapping[str, object]) -> dict[str, object]:
+    """Return the values of the flags of `add_flags` from what was parsed."""
+    return {name: value for name, value in parsed.items() if name.startswith(DEST_PREFIX)}
 
 
 def _add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:

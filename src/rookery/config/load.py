@@ -5,7 +5,6 @@ This package is the only one that looks at the environment, and this is where it
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -58,7 +57,7 @@ class Loaded(Generic[T]):
 def load(  # noqa: PLR0913, PLR0917 (one for each source)
     cls: type[T],
     section: str,
-    flags: argparse.Namespace | None = None,
+    flags: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
     files: Sequence[Path] = (),
     sections: Collection[str] = (),
@@ -69,7 +68,7 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
     Args:
         cls: the settings class.
         section: the part's name: its table in files, and in the names of its variables.
-        flags: what was parsed with the flags of `add_flags`.
+        flags: the values of the flags of `add_flags`, as `read_flags` returns them.
         environ: the environment; by default the process's own.
         files: TOML files, all of which must exist.
         sections: all that a file may hold; if given, other tables are refused.
@@ -88,7 +87,7 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
         given.update(_by_setting(file.given(settings, section, problems)))
     given.update(_by_setting(iter(more)))
     given.update(_by_setting(from_environment(settings, section, environ)))
-    given.update(_by_setting(from_flags(settings, flags)))
+    given.update(_by_setting(from_flags(settings, flags or {})))
     values = dict(_values(settings, section, given, problems))
     problems.check()
     sources = {one: given[one].source if one in given else DEFAULT for one in settings}
@@ -98,13 +97,12 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
 
 
 def config_files(
-    flags: argparse.Namespace | None = None,
+    named: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     default: Path = DEFAULT_FILE,
 ) -> list[Path]:
-    """Find the files to load: those of `--config`, or of ROOKERY_CONFIG, or the default one."""
+    """Find the files to load: those that are named, or that of ROOKERY_CONFIG, or the default."""
     environ = os.environ if environ is None else environ
-    named: Sequence[str] = getattr(flags, "config", None) or ()
     if not named and environ.get(FILE_VARIABLE):
         named = [environ[FILE_VARIABLE]]
     if named:

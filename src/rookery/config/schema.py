@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="DataclassInstance")
 
+DEST_PREFIX = "setting "
+"""What the names of flags' values begin with among parsed arguments."""
 NO_DEFAULT = object()
 """In the place of a default: the user must say."""
 
@@ -48,8 +50,8 @@ class Setting:
 
     @property
     def dest(self) -> str:
-        """Where its flag's value is kept in an argparse namespace, apart from all others."""
-        return f"setting {'.'.join(self.path)}"
+        """The name of its flag's value among parsed arguments, apart from all others."""
+        return DEST_PREFIX + ".".join(self.path)
 
     def variable(self, section: str) -> str:
         """Return its environment variable."""

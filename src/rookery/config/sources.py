@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import re
 import tomllib
@@ -51,10 +50,10 @@ class Problems:
             raise ConfigError("\n".join(self._found))
 
 
-def from_flags(settings: Sequence[Setting], flags: argparse.Namespace | None) -> Iterator[Given]:
-    """Yield what the command line gives."""
+def from_flags(settings: Sequence[Setting], flags: Mapping[str, object]) -> Iterator[Given]:
+    """Yield what the command line gives, by `Setting.dest`."""
     for setting in settings:
-        value = getattr(flags, setting.dest, None)
+        value = flags.get(setting.dest)
         if value is not None:
             yield Given(setting, value, is_text=True, source=f"flag {setting.flag}")
 

@@ -1,0 +1,168 @@
+"""`rookery broker`: run a broker here, or several as one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.fields import custom, positional, repeated, switch
+
+if TYPE_CHECKING:
+    from rookery.broker.serve import BrokerInfo
+    from rookery.broker.settings import BrokerSettings
+    from rookery.config.load import Loaded
+
+SECTION = "broker"
+_DURABILITY = {
+    "none": "as Kafka left it; nothing is written",
+    "disk": "every record is synced to disk before it is acknowledged",
+    "os": "every record is handed to the operating system before it is acknowledged",
+    "store": "every record is in the store before it is acknowledged",
+}
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    from rookery.broker.settings import BrokerSettings
+    from rookery.config.flags import add_flags
+
+    add_flags(parser, BrokerSettings)
+
+
+def _read_settings(parsed: Mapping[str, object]) -> Mapping[str, object]:
+    from rookery.config.flags import read_flags
+
+    return read_flags(parsed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeBroker(CommandArguments):
+    """The settings, and where they come from."""
+
+    properties: str | None = positional(
+        "SERVER_PROPERTIES",
+        "Kafka's own file: serve the directory that its log.dirs names, at its listeners",
+        nargs="?",
+    )
+    config: tuple[str, ...] = repeated(
+        "--config",
+        metavar="FILE",
+        help="read settings from a TOML file; may be repeated, and a later file wins "
+        "(default: that of ROOKERY_CONFIG, or rookery.toml if it is here)",
+    )
+    print_config: bool = switch(
+        "--print-config", help="show all settings and where each comes from, then exit"
+    )
+    flags: Mapping[str, object] = custom(_add_settings, _read_settings)
+    """A flag for each setting of the broker that is given."""
+
+
+def run(args: ServeBroker) -> int:
+    """Show the settings, or serve until told to stop."""
+    from rookery.broker.kafkafile import KafkaFile, read_kafka_file
+    from rookery.broker.settings import BrokerSettings
+    from rookery.config.load import SECTIONS, config_files, load
+
+    kafka = read_kafka_file(Path(args.properties)) if args.properties else KafkaFile()
+    loaded = load(
+        BrokerSettings,
+        SECTION,
+        args.flags,
+        files=config_files(args.config),
+        sections=SECTIONS,
+        more=kafka.given,
+    )
+    for warning in (*loaded.warnings, *kafka.warnings):
+        print(f"rookery broker: {warning}", file=sys.stderr)
+    if args.print_config:
+        return _print_config(loaded, as_json=args.json)
+    return _serve(loaded.settings, as_json=args.json)
+
+
+def _print_config(loaded: Loaded[BrokerSettings], *, as_json: bool) -> int:
+    from rookery.config.show import config_as_json, print_config
+
+    if as_json:
+        print_json(config_as_json(loaded))
+    else:
+        print(print_config(loaded), end="")
+    return 0
+
+
+def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
+    from rookery.net.loop import run as run_loop
+    from rookery.service import logs
+
+    logs.set_up(settings.log_level)
+    return run_loop((_serve_one if settings.workers == 1 else _serve_several)(settings, as_json))
+
+
+async def _serve_one(settings: BrokerSettings, as_json: bool) -> int:  # noqa: FBT001 (of two alike)
+    from rookery.broker.serve import serve
+    from rookery.service.process import StopRequest
+
+    return await serve(settings, StopRequest(), lambda info: _tell([info], as_json=as_json))
+
+
+async def _serve_several(settings: BrokerSettings, as_json: bool) -> int:  # noqa: FBT001
+    from rookery.broker.workers import BrokerWorkers
+    from rookery.service.process import StopRequest
+
+    def ready(brokers: Sequence[BrokerInfo]) -> None:
+        _tell(brokers, workers.bootstrap.text, as_json=as_json)
+
+    stop, workers = StopRequest(), BrokerWorkers(settings, ready)
+    stop.on_signals()
+    return await workers.run(stop)
+
+
+def _tell(brokers: Sequence[BrokerInfo], bootstrap: str = "", *, as_json: bool) -> None:
+    """Print that clients can connect, and where."""
+    bootstrap = bootstrap or brokers[0].address
+    if as_json:
+        infos = [info.as_json() for info in brokers]
+        print(json.dumps({"bootstrap": bootstrap, "brokers": infos}), flush=True)
+        return
+    print("\n".join(_lines(brokers, bootstrap)), flush=True)
+
+
+def _lines(brokers: Sequence[BrokerInfo], bootstrap: str) -> list[str]:
+    first = brokers[0]
+    http = [f"http://{info.http}" for info in brokers if info.http]
+    nodes = ", ".join(f"{info.node_id} on {info.address}" for info in brokers)
+    return [
+        f"Rookery is ready: brokers {nodes}" if len(brokers) > 1 else "Rookery is ready.",
+        f"  clients     {bootstrap}",
+        f"  data        {first.data}: {_DURABILITY[first.durability]}",
+        f"  metrics     {' '.join(f'{url}/metrics' for url in http) or 'off'}",
+        f"  health      {' '.join(f'{url}/health/ready' for url in http) or 'off'}",
+        f"  cluster id  {first.cluster_id}",
+        "Try it:",
+        *_attempts(bootstrap, is_read_only=first.durability == "none"),
+        "Stop it with Ctrl-C.",
+    ]
+
+
+def _attempts(bootstrap: str, *, is_read_only: bool) -> list[str]:
+    if is_read_only:
+        return [f"  kcat -b {bootstrap} -L", f"  kcat -b {bootstrap} -t TOPIC -C -e"]
+    return [
+        f"  echo hello | kcat -b {bootstrap} -t greetings -P",
+        f"  kcat -b {bootstrap} -t greetings -C",
+    ]
+
+
+COMMAND = Command(
+    arguments=ServeBroker,
+    run=run,
+    summary="Run a broker: Kafka's clients connect to it, its log is a folder or a store.",
+    example="rookery broker --data ./rookery-data --listen 127.0.0.1:9092 --workers 4\n"
+    "  rookery broker --store s3://bucket/log --cluster etcd://10.0.0.5:2379\n"
+    "  rookery broker --log-dir /var/lib/kafka/data --read-only\n"
+    "  rookery broker /etc/kafka/server.properties",
+)

@@ -1,0 +1,42 @@
+"""`rookery groups delete`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rookery.cli.command import Command, CommandArguments
+from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.fields import part, positional, switch
+from rookery.errors import ErrorCode
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteGroups(CommandArguments):
+    """Which groups."""
+
+    groups: tuple[str, ...] = positional("GROUP", "their names", nargs="+")
+    if_exists: bool = switch("--if-exists", help="one that is gone is no error")
+    address: ClusterAddress = part(ClusterAddress, "connection")
+
+
+def run(args: DeleteGroups) -> int:
+    """Delete groups one by one."""
+    from rookery.cli.output.deletions import print_deletions
+    from rookery.cli.session import delete_each, run_client
+
+    missing = ErrorCode.GROUP_ID_NOT_FOUND if args.if_exists else None
+    deleted = run_client(
+        "groups",
+        args.address,
+        lambda client: delete_each(args.groups, client.groups.delete, missing),
+    )
+    print_deletions(deleted, as_json=args.json)
+    return 0
+
+
+COMMAND = Command(
+    arguments=DeleteGroups,
+    run=run,
+    summary="Delete groups that have no members, with all their offsets.",
+    example="rookery groups delete watchers --if-exists",
+)

@@ -1,0 +1,69 @@
+"""`rookery groups list`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.fields import part, repeated
+
+if TYPE_CHECKING:
+    from rookery.client.groups import GroupListing
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListGroups(CommandArguments):
+    """Which groups."""
+
+    state: tuple[str, ...] = repeated(
+        "--state",
+        metavar="STATE",
+        help="only groups in this state, such as stable or empty; may be repeated",
+    )
+    address: ClusterAddress = part(ClusterAddress, "connection")
+
+
+def run(args: ListGroups) -> int:
+    """List groups."""
+    from rookery.cli.session import run_client
+    from rookery.client.views.groups import list_groups
+
+    groups = run_client("groups", args.address, lambda client: list_groups(client, args.state))
+    if args.json:
+        print_json([_as_json(group) for group in groups])
+    elif groups:
+        _print_table(groups)
+    else:
+        print("There are no such groups." if args.state else "There are no groups yet.")
+    return 0
+
+
+def _as_json(group: GroupListing) -> dict[str, str]:
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "kind": group.kind,
+        "protocol_type": group.protocol_type,
+    }
+
+
+def _print_table(groups: Sequence[GroupListing]) -> None:
+    from rich.markup import escape
+
+    from rookery.cli.output.tables import make_table, open_console
+
+    table = make_table(("group", "state", "kind", "protocol"))
+    for one in groups:
+        table.add_row(escape(one.group_id), one.state, one.kind or "-", one.protocol_type or "-")
+    open_console().print(table)
+
+
+COMMAND = Command(
+    arguments=ListGroups,
+    run=run,
+    summary="List all groups.",
+    example="rookery groups list --state stable --state empty",
+)

@@ -1,0 +1,216 @@
+"""`rookery groups reset`: where to, what that means in each partition, and doing it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options import values
+from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.fields import option, part, positional, repeated, switch
+from rookery.errors import ApiError, ConfigError, ErrorCode
+
+if TYPE_CHECKING:
+    from rookery.client.client import Client
+    from rookery.model.partition import TopicPartition
+
+_SPAN: Final = re.compile(r"\d{1,9}[smhd]")
+_ISO_SPAN: Final = re.compile(
+    r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,9})S)?)?"
+)
+_ISO_SECONDS: Final = (86_400, 3_600, 60, 1)
+_IDLE: Final = frozenset({"Empty", "Dead"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetGroup(CommandArguments):
+    """Which partitions, and where to."""
+
+    group: str = positional("GROUP", "its name")
+    topic: tuple[str, ...] = repeated(
+        "--topic",
+        metavar="TOPIC[:PARTITIONS]",
+        help="only this one, such as birds or birds:0,2-4; may be repeated (default: all that the "
+        "group has read)",
+    )
+    to_earliest: bool = switch("--to-earliest", one_of="target", help="to the first record")
+    to_latest: bool = switch("--to-latest", one_of="target", help="behind the last record")
+    to_offset: int | None = option(
+        "--to-offset", one_of="target", type=values.count_or_none, metavar="N", help="to an offset"
+    )
+    to_datetime: str | None = option(
+        "--to-datetime",
+        one_of="target",
+        metavar="TIME",
+        help="to the first record that is not older, such as 2026-01-31T12:00:00Z",
+    )
+    by_duration: str | None = option(
+        "--by-duration",
+        one_of="target",
+        metavar="SPAN",
+        help="the same, so long before now: 30s, 15m, 2h, 7d or PT1H30M",
+    )
+    shift_by: int | None = option(
+        "--shift-by",
+        one_of="target",
+        type=int,
+        metavar="N",
+        help="so many records on, or back if below 0",
+    )
+    execute: bool = switch("--execute", help="do it")
+    address: ClusterAddress = part(ClusterAddress, "connection")
+
+    @property
+    def position(self) -> str:
+        """What the options ask for, in the words of `rookery consume --from`.
+
+        Raises:
+            ConfigError: a time or a span cannot be read.
+        """
+        if self.to_earliest or self.to_latest:
+            return "beginning" if self.to_earliest else "end"
+        if self.to_offset is not None:
+            return str(self.to_offset)
+        if self.to_datetime is not None:
+            if self.to_datetime.isdecimal() or _SPAN.fullmatch(self.to_datetime):
+                raise ConfigError(
+                    f"--to-datetime: {self.to_datetime!r} is no time such as 2026-01-31T12:00:00Z"
+                )
+            return self.to_datetime
+        return _span(self.by_duration or "")
+
+
+@dataclass(frozen=True)
+class OffsetMove:
+    """Where one partition's offset is, and where it goes."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    new_offset: int
+
+
+def run(args: ResetGroup) -> int:
+    """Show where the offsets would go, and with --execute move them."""
+    from rookery.cli.session import run_client
+
+    moves = run_client("groups", args.address, lambda client: _reset(client, args))
+    if args.json:
+        rows = [asdict(move) for move in moves]
+        print_json({"group": args.group, "executed": args.execute, "offsets": rows})
+    else:
+        _print(args, moves)
+    return 0
+
+
+async def _reset(client: Client, args: ResetGroup) -> list[OffsetMove]:
+    before = await client.groups.committed_offsets(args.group)
+    places = await _places(client, args, before)
+    wanted = await _targets(client, args, places, {at: before[at].offset for at in before})
+    if args.execute:
+        await _check_idle(client, args.group)
+        await client.groups.commit_offsets(args.group, wanted)
+    return [
+        OffsetMove(at.topic, at.partition, before[at].offset if at in before else None, wanted[at])
+        for at in places
+    ]
+
+
+async def _check_idle(client: Client, group: str) -> None:
+    """Refuse to move what members are reading: they would overwrite it."""
+    try:
+        found = await client.groups.describe(group)
+    except ApiError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return
+        raise
+    if found.state not in _IDLE or found.members:
+        raise ConfigError(
+            f"group {group!r} is {found.state} and has {len(found.members)} members; stop them "
+            "first: they would overwrite the offsets"
+        )
+
+
+async def _places(
+    client: Client, args: ResetGroup, before: Mapping[TopicPartition, object]
+) -> list[TopicPartition]:
+    from rookery.model.partition import TopicPartition
+
+    if not args.topic:
+        if not before:
+            raise ConfigError(f"group {args.group!r} has read nothing yet; name a --topic")
+        return sorted(before)
+    places: set[TopicPartition] = set()
+    for text in args.topic:
+        name, _, numbers = text.partition(":")
+        count = len((await client.topic(name)).partitions)
+        chosen = _numbers(text, numbers) if numbers else list(range(count))
+        missing = [number for number in chosen if number >= count]
+        if missing:
+            raise ConfigError(f"--topic: {name} has {count} partitions, but no {missing[0]}")
+        places |= {TopicPartition(name, number) for number in chosen}
+    return sorted(places)
+
+
+def _numbers(text: str, numbers: str) -> list[int]:
+    try:
+        return values.partitions(numbers)
+    except argparse.ArgumentTypeError as error:
+        raise ConfigError(f"--topic: {text!r}: {error}") from error
+
+
+async def _targets(
+    client: Client,
+    args: ResetGroup,
+    places: list[TopicPartition],
+    before: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Find where each partition's offset goes; never beyond what the partition holds."""
+    from rookery.cli.positions import find_starts
+    from rookery.clock import SystemClock
+    from rookery.model.offset import EARLIEST, LATEST
+
+    starts = await client.offsets.find(dict.fromkeys(places, EARLIEST))
+    ends = await client.offsets.find(dict.fromkeys(places, LATEST))
+    if args.shift_by is not None:
+        wanted = {at: before.get(at, ends[at].offset) + args.shift_by for at in places}
+    else:
+        wanted = await find_starts(client, places, args.position, SystemClock())
+    return {at: min(max(wanted[at], starts[at].offset), ends[at].offset) for at in places}
+
+
+def _span(text: str) -> str:
+    if _SPAN.fullmatch(text):
+        return text
+    parts = _ISO_SPAN.fullmatch(text)
+    if parts is None or not any(parts.groups()):
+        raise ConfigError(f"--by-duration: {text!r} is no span such as 30s, 15m, 2h, 7d or PT1H30M")
+    numbers = (int(part or 0) for part in parts.groups())
+    return f"{sum(number * one for number, one in zip(numbers, _ISO_SECONDS, strict=True))}s"
+
+
+def _print(args: ResetGroup, moves: Sequence[OffsetMove]) -> None:
+    from rookery.cli.output.tables import make_table, number_text, open_console
+
+    numbers = ("partition", "offset", "new offset")
+    table = make_table(("topic", *numbers), right=numbers)
+    for move in moves:
+        offset = number_text(move.offset, "-")
+        table.add_row(move.topic, str(move.partition), offset, f"{move.new_offset:,}")
+    open_console().print(table)
+    if args.execute:
+        print(f"{args.group}: moved")
+    else:
+        print("Nothing was moved; --execute does it.")
+
+
+COMMAND = Command(
+    arguments=ResetGroup,
+    run=run,
+    summary="Move the offsets of a group that has no members; without --execute, only show.",
+    example="rookery groups reset watchers --topic birds:0,2 --to-earliest --execute",
+)

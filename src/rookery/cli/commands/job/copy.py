@@ -1,0 +1,122 @@
+"""`rookery job copy`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rookery.cli.command import Command
+from rookery.cli.options.connection import Credentials
+from rookery.cli.options.fields import option, part, positional, switch
+from rookery.cli.options.jobs import FillArguments
+from rookery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rookery.client.settings import ClientSettings
+    from rookery.jobs import Copying
+
+_WHERE: Final = "where to"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyTopics(FillArguments):
+    """Which topics, into which cluster."""
+
+    topics: tuple[str, ...] = positional("TOPIC", "which", nargs="+")
+    to_store: str = option(
+        "--to-store", group=_WHERE, default="", metavar="URL", help="the other cluster's store"
+    )
+    to_cluster: str = option(
+        "--to-cluster",
+        group=_WHERE,
+        default="",
+        metavar="URL",
+        help="its cluster log, or its configured name",
+    )
+    to_namespace: str = option(
+        "--to-namespace", group=_WHERE, default="default", metavar="NAME", help="its namespace"
+    )
+    to_data: str = option(
+        "--to-data", group=_WHERE, default="", metavar="FOLDER", help="its folder on this host"
+    )
+    to_kafka: str = option(
+        "--to-kafka", group=_WHERE, default="", metavar="HOST:PORT", help="a Kafka's brokers"
+    )
+    at_least_once: bool = switch(
+        "--at-least-once",
+        group=_WHERE,
+        help="to a Kafka that has no transactions: records may be there twice after a failure",
+    )
+    credentials: Credentials = part(Credentials, "how the Kafka is reached")
+    prefix: str = option("--prefix", default="", metavar="TEXT", help="before the copies' names")
+    name: str = option("--name", default="", metavar="TEXT", help="of the job")
+    offset_map: str = option(
+        "--offset-map",
+        default="",
+        metavar="FOLDER",
+        help="a folder, or a URL of one, for Parquet files with the old and new offsets "
+        "(default: none)",
+    )
+
+
+def run(args: CopyTopics) -> int:
+    """Copy topics into another cluster."""
+    from rookery import jobs
+    from rookery.cli.jobs import run_job
+    from rookery.direct.place import Place
+
+    copying = _copying(args)
+    if args.to_kafka:
+        kafka = _kafka(args, copying)
+        return run_job(
+            "copy",
+            args,
+            lambda spark, place, plan: jobs.copy_to_kafka(
+                spark, place, kafka, copying, plan, is_exact=not args.at_least_once
+            ),
+        )
+    target = Place(args.to_store, args.to_cluster, args.to_namespace, args.to_data)
+    if target == Place():
+        raise ConfigError("copy: name the other cluster with --to-store, --to-data or --to-kafka")
+    return run_job(
+        "copy",
+        args,
+        lambda spark, place, plan: jobs.copy(spark, place, target, copying, plan),
+    )
+
+
+def _kafka(args: CopyTopics, copying: Copying) -> ClientSettings:
+    """Return how the Kafka is reached that is copied to; may ask for a password."""
+    from rookery.client.settings import ClientSettings
+    from rookery.jobs.kafkacopy import check_map
+
+    check_map(copying)
+    return ClientSettings(
+        bootstrap=args.to_kafka,
+        client_id="rookery-job",
+        tls=args.credentials.client_tls(),
+        sasl=args.credentials.sasl(),
+    )
+
+
+def _copying(args: CopyTopics) -> Copying:
+    from rookery.direct.layout import Packing
+    from rookery.jobs import Copying
+
+    return Copying(
+        args.topics,
+        args.prefix,
+        args.name,
+        args.offset_map,
+        Packing(compression=args.compression),
+        args.slice_bytes,
+    )
+
+
+COMMAND = Command(
+    arguments=CopyTopics,
+    run=run,
+    summary="Copy topics into another cluster, of ours or of Kafka's.",
+    example="rookery job copy orders --store s3://a/log --to-store s3://b/log\n"
+    "  rookery job copy orders --store s3://a/log --to-kafka 10.0.0.9:9092 --tls --user copier",
+)

@@ -1,0 +1,34 @@
+"""`rookery job expire`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rookery.cli.command import Command
+from rookery.cli.options.fields import positional
+from rookery.cli.options.jobs import JobArguments
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpireRecords(JobArguments):
+    """Which topics."""
+
+    topics: tuple[str, ...] = positional("TOPIC", "which (default: all)", nargs="*")
+
+
+def run(args: ExpireRecords) -> int:
+    """Let go of records beyond their topic's retention."""
+    from rookery import jobs
+    from rookery.cli.jobs import run_job
+
+    return run_job(
+        "expire", args, lambda spark, place, plan: jobs.expire(spark, place, args.topics, plan)
+    )
+
+
+COMMAND = Command(
+    arguments=ExpireRecords,
+    run=run,
+    summary="Let go of records beyond their topic's retention.",
+    example="rookery job expire --store s3://bucket/log",
+)

@@ -1,0 +1,141 @@
+"""`rookery perf latency`: the way of single records from a sender to a reader, timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from rookery.cli.command import Command, CommandArguments
+from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.fields import option, part, positional
+from rookery.cli.options.sending import ACKS
+from rookery.cli.options.values import count, count_or_none
+from rookery.errors import Unavailable
+
+if TYPE_CHECKING:
+    from rookery.cli.output.measurement import Measurement
+    from rookery.client.client import Client
+    from rookery.model.partition import TopicPartition
+
+_NUMBER_BYTES: Final = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureLatency(CommandArguments):
+    """The load."""
+
+    topic: str = positional("TOPIC", "created if it is not there")
+    records: int = option(
+        "--records",
+        type=count,
+        default=5_000,
+        metavar="N",
+        help="how many; 10k and 1M will do (default: %(default)s)",
+    )
+    warmup: int = option(
+        "--warmup",
+        type=count_or_none,
+        default=500,
+        metavar="N",
+        help="records before these that do not count (default: %(default)s)",
+    )
+    size: int = option("--size", type=count, default=100, help="bytes of a value")
+    throughput: int = option(
+        "--throughput",
+        type=count,
+        default=1_000,
+        metavar="N",
+        help="records a second (default: %(default)s)",
+    )
+    acks: str = option(
+        "--acks",
+        choices=tuple(ACKS),
+        default="all",
+        help="which replicas must have a record before it counts (default: all)",
+    )
+    address: ClusterAddress = part(ClusterAddress, "connection")
+
+
+def run(args: MeasureLatency) -> int:
+    """Measure how long a record takes from sender to reader."""
+    from rookery.cli.session import run_client
+
+    measured = run_client("perf", args.address, lambda client: _measure(client, args))
+    measured.show(as_json=args.json)
+    return 0
+
+
+async def _measure(client: Client, args: MeasureLatency) -> Measurement:
+    from rookery.cli.output.figures import Speed
+    from rookery.cli.output.measurement import Measurement
+    from rookery.cli.session import ensure_topic
+
+    await ensure_topic(client, args.topic, 1)
+    start = perf_counter()
+    times = await _measure_trips(client, args)
+    total = args.records + args.warmup
+    speed = Speed(total, args.size * total, perf_counter() - start)
+    timed = f"sending to reading of {args.records:,} records"
+    return Measurement("latency", speed, timed, times)
+
+
+async def _measure_trips(client: Client, args: MeasureLatency) -> list[float]:
+    """Send records at a pace and read them; return each one's time in milliseconds."""
+    import asyncio
+
+    from rookery.model.partition import TopicPartition
+
+    place = TopicPartition(args.topic, 0)
+    position = await client.offsets.end(place)
+    sent: list[float] = []
+    reader = asyncio.create_task(_read(client, place, position, args, sent))
+    await _send(client, place, args, sent)
+    try:
+        async with asyncio.timeout(args.address.timeout):
+            return await reader
+    except TimeoutError:
+        raise Unavailable(
+            f"not all records were read within {args.address.timeout:g} s of the last being sent"
+        ) from None
+
+
+async def _send(
+    client: Client, place: TopicPartition, args: MeasureLatency, sent: list[float]
+) -> None:
+    from rookery.cli.pace import SendPace
+    from rookery.client.settings import ProducerSettings
+    from rookery.records.record import Record
+
+    settings = ProducerSettings(acks=ACKS[args.acks], linger_ms=0)
+    async with client.producer(settings) as producer:
+        pace, filling = SendPace(args.throughput), bytes(max(0, args.size - _NUMBER_BYTES))
+        for number in range(args.warmup + args.records):
+            await pace.wait(number)
+            sent.append(perf_counter())
+            value = number.to_bytes(_NUMBER_BYTES, "big") + filling
+            await producer.send(place.topic, Record(None, value), place.partition)
+
+
+async def _read(
+    client: Client, place: TopicPartition, position: int, args: MeasureLatency, sent: list[float]
+) -> list[float]:
+    from rookery.client.fetch import FetchSettings
+
+    settings, times, total = FetchSettings(), list[float](), args.warmup + args.records
+    while len(times) < total:
+        fetched = (await client.fetcher.fetch({place: position}, settings))[place]
+        now = perf_counter()
+        for record in fetched.records():
+            number = int.from_bytes((record.value or b"")[:_NUMBER_BYTES], "big")
+            times.append((now - sent[number]) * 1000)
+        position = fetched.next_offset
+    return times[args.warmup :]
+
+
+COMMAND = Command(
+    arguments=MeasureLatency,
+    run=run,
+    summary="Send records at an even pace; time each from sending to its reading.",
+    example="rookery perf latency birds --records 10k --throughput 1000",
+)

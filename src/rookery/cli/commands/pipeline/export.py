@@ -1,0 +1,38 @@
+"""`rookery pipeline export`: the same as a project of Spark's Declarative Pipelines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.fields import option, positional
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportPipeline(CommandArguments):
+    """What to export, and where to."""
+
+    file: str = positional("FILE", "the pipeline's declaration, in TOML")
+    to: str = option("--to", required=True, metavar="FOLDER", help="empty or absent")
+
+
+def run(args: ExportPipeline) -> int:
+    """Write a project of Declarative Pipelines."""
+    from rookery.pipeline.export import export
+    from rookery.pipeline.load import load
+
+    files = [str(path) for path in export(load(Path(args.file)), Path(args.to))]
+    if args.json:
+        print_json(files)
+    else:
+        print("\n".join(files))
+    return 0
+
+
+COMMAND = Command(
+    arguments=ExportPipeline,
+    run=run,
+    summary="Write the same as a project of Spark's Declarative Pipelines.",
+    example="rookery pipeline export birds.toml --to birds-project",
+)

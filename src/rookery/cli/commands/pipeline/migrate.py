@@ -1,0 +1,44 @@
+"""`rookery pipeline migrate`: rename columns of tables of an earlier release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.fields import positional
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigratePipeline(CommandArguments):
+    """Whose tables."""
+
+    file: str = positional("FILE", "the pipeline's declaration, in TOML")
+
+
+def run(args: MigratePipeline) -> int:
+    """Rename the columns of tables that an earlier release has written."""
+    from rookery.pipeline.engine import Plan
+    from rookery.pipeline.load import load
+    from rookery.pipeline.migration import migrations
+
+    pipeline = load(Path(args.file))
+    done = {}
+    for migration in migrations(pipeline, Plan.of(pipeline).sinks):
+        migration.run(may_rewrite=True)
+        done[migration.place] = dict(migration.columns)
+    if args.json:
+        print_json(done)
+        return 0
+    for table, columns in done.items():
+        print(f"{table}: {', '.join(f'{old} is {new}' for old, new in columns.items())}")
+    print(f"{len(done)} tables migrated")
+    return 0
+
+
+COMMAND = Command(
+    arguments=MigratePipeline,
+    run=run,
+    summary="Rename the columns of tables that an earlier release has written.",
+    example="rookery pipeline migrate birds.toml",
+)

@@ -1,0 +1,77 @@
+"""`rookery pipeline plan`: check it, and show what a run would do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.fields import part, positional
+from rookery.cli.options.spark import SparkOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanPipeline(CommandArguments):
+    """What to check."""
+
+    file: str = positional("FILE", "the pipeline's declaration, in TOML")
+    spark: SparkOptions = part(SparkOptions, "Spark")
+
+
+def run(args: PlanPipeline) -> int:
+    """Show what a run would do."""
+    from rookery.cli.pipelines import session_for_gold
+    from rookery.pipeline.engine import Plan
+    from rookery.pipeline.load import load
+    from rookery.pipeline.manifests import Manifests
+    from rookery.pipeline.positions import lag, starts
+    from rookery.pipeline.proof import prove_gold, prove_tables
+
+    pipeline = load(Path(args.file))
+    checked = Plan.of(pipeline)
+    migrated = prove_tables(checked)
+    with session_for_gold(args.spark, pipeline) as spark:
+        if spark is not None:
+            prove_gold(spark, checked)
+    manifests = Manifests(pipeline.state)
+    last, origin = manifests.last(), manifests.origin()
+    known = last or origin
+    reached = known.reached if known else starts(pipeline.source)
+    tables = {
+        f"{sink.layer}: {sink.format} {sink.location.partition('?')[0]}": [
+            f"{field.name} {field.type}" for field in checked.sinks[number]
+        ]
+        for number, sink in enumerate(pipeline.sinks)
+        if number in checked.sinks
+    }
+    waiting = lag(pipeline.source, reached)
+    found = {
+        "name": pipeline.name,
+        "batches": last.batch + 1 if last else 0,
+        "next offsets": reached.ends,
+        "waiting records": waiting,
+        "tables": tables,
+        "gold": [gold.name for gold in pipeline.gold],
+        "renamed columns": {one.place: dict(one.columns) for one in migrated},
+    }
+    if args.json:
+        print_json(found)
+        return 0
+    print(f"pipeline {pipeline.name}: {found['batches']} batches so far")
+    for partition, count in waiting.items():
+        print(f"  {partition}: {count} records wait")
+    for table, columns in tables.items():
+        print(f"  {table}\n    {', '.join(columns)}")
+    for migration in migrated:
+        print(f"  {migration.place}: the next run renames {', '.join(migration.columns)}")
+    for gold in pipeline.gold:
+        print(f"  gold: {gold.format} {gold.location.partition('?')[0]}, after each run")
+    return 0
+
+
+COMMAND = Command(
+    arguments=PlanPipeline,
+    run=run,
+    summary="Check a pipeline and show what a run would do; nothing is written.",
+    example="rookery pipeline plan birds.toml",
+)

@@ -1,0 +1,44 @@
+"""`rookery pipeline report`: its figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.fields import option, positional
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportPipeline(CommandArguments):
+    """Which figures, and where to."""
+
+    file: str = positional("FILE", "the pipeline's declaration, in TOML")
+    html: str | None = option("--html", metavar="FILE", help="where to write it")
+
+
+def run(args: ReportPipeline) -> int:
+    """Show figures, or write them as HTML."""
+    from rookery.cli.pipelines import metrics_path
+    from rookery.pipeline.load import load
+    from rookery.pipeline.metrics import read_metrics
+    from rookery.pipeline.report import html, summary, told
+
+    pipeline = load(Path(args.file))
+    batches = list(read_metrics(metrics_path(pipeline)))
+    if args.html:
+        Path(args.html).write_text(html(pipeline.name, batches))
+    if args.json:
+        print_json({**summary(batches), "html": args.html})
+        return 0
+    for name, text in [*told(batches), *([("written", args.html)] if args.html else [])]:
+        print(f"{name}: {text}")
+    return 0
+
+
+COMMAND = Command(
+    arguments=ReportPipeline,
+    run=run,
+    summary="Show a pipeline's figures, or write them as one HTML file with plots.",
+    example="rookery pipeline report birds.toml --html birds.html",
+)

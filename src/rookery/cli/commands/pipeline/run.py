@@ -1,0 +1,58 @@
+"""`rookery pipeline run`: run it from where it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rookery.cli.command import Command, CommandArguments
+from rookery.cli.options.fields import option, part, positional, switch
+from rookery.cli.options.spark import SparkOptions
+from rookery.cli.options.values import seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPipeline(CommandArguments):
+    """What to run, and how often a batch begins."""
+
+    file: str = positional("FILE", "the pipeline's declaration, in TOML")
+    available_now: bool = switch("--available-now", help="read what there is, then end")
+    interval: float = option(
+        "--interval",
+        type=seconds,
+        default=1.0,
+        metavar="SECONDS",
+        help="how often a batch is begun (default: %(default)g)",
+    )
+    spark: SparkOptions = part(SparkOptions, "Spark")
+
+
+def run(args: RunPipeline) -> int:
+    """Run a pipeline, until it has read all or is interrupted."""
+    from rookery.cli.pipelines import BatchProgress, ended_by_signals, start_session
+    from rookery.pipeline.engine import Plan
+    from rookery.pipeline.gold import make_gold
+    from rookery.pipeline.load import load
+    from rookery.pipeline.proof import prove_gold, prove_tables
+    from rookery.pipeline.run import Pace, run_pipeline
+
+    pipeline = load(Path(args.file))
+    checked = Plan.of(pipeline)
+    prove_tables(checked)  # Report faults before Spark starts.
+    spark = start_session(args.spark, pipeline)
+    prove_gold(spark, checked)
+    progress = BatchProgress(pipeline, is_json=args.json)
+    pace = Pace(round(args.interval * 1000), args.available_now)
+    with ended_by_signals(pace):
+        engine = run_pipeline(spark, pipeline, pace, progress.report)
+        made = make_gold(spark, engine)
+    progress.end({"gold": made})
+    return 0
+
+
+COMMAND = Command(
+    arguments=RunPipeline,
+    run=run,
+    summary="Run a pipeline from where it was.",
+    example="rookery pipeline run birds.toml --interval 5",
+)

@@ -1,0 +1,83 @@
+"""`rookery recover`: rebuild a cluster log that was lost from what is in the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.fields import part, switch
+from rookery.cli.options.storage import STORAGE_HELP, STORAGE_TITLE, LogAddress
+from rookery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rookery.broker.settings import BrokerSettings
+    from rookery.log.recovery.recover import Placed, Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoverLog(CommandArguments):
+    """Which log, and how far to go."""
+
+    log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
+    dry_run: bool = switch("--dry-run", help="tell what would be done, and write nothing")
+    yes: bool = switch("--yes", help="do it: all brokers are stopped, which nobody can check")
+    append_unplaced: bool = switch(
+        "--append-unplaced",
+        help="batches whose offsets nothing tells get new ones, at the end of their partitions, "
+        "in the order of their objects; otherwise they are set aside",
+    )
+    quiet: bool = switch("--quiet", help="show no progress")
+
+
+def run(args: RecoverLog) -> int:
+    """Recover, or print what that would do; return 1 if not every record is back."""
+    from rookery.cli.output.recovery import as_json, as_text
+    from rookery.net.loop import run as run_loop
+
+    if not args.yes and not args.dry_run:
+        raise ConfigError(
+            "stop all brokers first: one that still runs would write to a log that is no more; "
+            "then say so with --yes. --dry-run tells what would be done"
+        )
+    made, placed = run_loop(_recover(args, args.log.load_settings()))
+    if args.json:
+        print_json(as_json(made, placed, is_dry=args.dry_run))
+    else:
+        for line in as_text(made, placed, is_dry=args.dry_run):
+            print(line)
+    is_whole = not made.rebuilt.lost and not made.faults and not made.leftovers
+    return 0 if is_whole and (not made.unplaced or placed) else 1
+
+
+async def _recover(args: RecoverLog, settings: BrokerSettings) -> tuple[Plan, list[Placed]]:
+    from rookery.cli.output.faults import with_full_keys
+    from rookery.cli.output.figures import LiveMeter
+    from rookery.cli.sources import opened
+    from rookery.clock import SystemClock, SystemRandom
+    from rookery.log.recovery.recover import append_unplaced, carry_out, check_lost, plan
+    from rookery.store.namespaced import full_key
+
+    clock = SystemClock()
+    placed: list[Placed] = []
+    async with opened(settings, with_log=False) as sources:
+        await check_lost(sources)
+        with LiveMeter("read", shown=not args.quiet) as meter:
+            made = await plan(sources, clock, meter.add)
+        if not args.dry_run:
+            await carry_out(sources, made, keep_unplaced=not args.append_unplaced)
+            if args.append_unplaced and made.unplaced:
+                placed = await append_unplaced(sources, made, clock, SystemRandom())
+    made.faults = with_full_keys(made.faults, settings.namespace)
+    made.rebuilt.unplaced = [
+        one._replace(key=full_key(settings.namespace, one.key)) for one in made.unplaced
+    ]
+    return made, placed
+
+
+COMMAND = Command(
+    arguments=RecoverLog,
+    run=run,
+    summary="Rebuild a cluster log that was lost, from what lies in the store.",
+    example="rookery recover --store s3://bucket/log --cluster etcd://10.0.0.5:2379 --dry-run",
+)

@@ -1,0 +1,292 @@
+"""`rookery replay`: topics as one stream in the order of time, to the terminal or to a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.fields import option, part, positional, repeated, switch
+from rookery.cli.options.storage import STORAGE_HELP, STORAGE_TITLE, LogAddress
+from rookery.cli.options.values import count, seconds
+from rookery.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rookery.cli.output.rows import RowWriter
+    from rookery.consumer.api import Cluster
+    from rookery.consumer.positions import Position
+    from rookery.consumer.settings import DecoderSpec, Options
+
+_WORDS: Final[Mapping[str, Position]] = {
+    "beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest",
+    "now": "now", "committed": "committed",
+}  # fmt: skip
+_SAMPLE_ROWS: Final = 1_000
+_WHERE: Final = (
+    "a time such as 2026-01-31T12:00:00Z, or a span back from now such as 30s, 15m, 2h, 7d"
+)
+_RANGE: Final = "what to read"
+_ORDER: Final = "order"
+_FORM: Final = "what to make of it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayTopics(CommandArguments):
+    """What to read, in which order, and what to make of it."""
+
+    topics: tuple[str, ...] = positional(
+        "TOPIC", "of equal times, the first named comes first", nargs="+"
+    )
+    start: str = option(
+        "--from",
+        group=_RANGE,
+        default="beginning",
+        metavar="WHERE",
+        help=f"beginning (default), end, committed (by --group), {_WHERE}",
+    )
+    end: str = option(
+        "--to",
+        group=_RANGE,
+        default="now",
+        metavar="WHERE",
+        help=f"now (default: where the partitions end at the start), {_WHERE}",
+    )
+    follow: bool = switch("-F", "--follow", group=_RANGE, help="then wait for rows to come")
+    group: str | None = option(
+        "--group", group=_RANGE, metavar="NAME", help="whose committed offsets; none are written"
+    )
+    max: int | None = option(
+        "-n", "--max", group=_RANGE, type=count, metavar="N", help="stop after so many rows"
+    )
+    uncommitted: bool = switch(
+        "--uncommitted", group=_RANGE, help="also open and aborted transactions"
+    )
+    event_time: str = option(
+        "--event-time",
+        group=_ORDER,
+        default="record",
+        metavar="WHERE",
+        help="record (default), header:NAME, or a field such as value.created_at",
+    )
+    lateness: float | None = option(
+        "--lateness",
+        group=_ORDER,
+        type=seconds,
+        metavar="SECONDS",
+        help="how much disorder inside a partition is put right",
+    )
+    late: str = option(
+        "--late",
+        group=_ORDER,
+        choices=("flag", "drop", "raise"),
+        default="flag",
+        help="default: %(default)s",
+    )
+    speed: float | None = option(
+        "--speed",
+        group=_ORDER,
+        type=seconds,
+        metavar="TIMES",
+        help="as fast as it was written, times this; default: as fast as possible",
+    )
+    memory: int = option(
+        "--memory",
+        group=_ORDER,
+        type=count,
+        default=256 << 20,
+        metavar="BYTES",
+        help="the most that is held, such as 64Mi (default: 256Mi)",
+    )
+    decode: tuple[str, ...] = repeated(
+        "--decode",
+        group=_FORM,
+        metavar="[TOPIC=]NAME",
+        help="how values are read: raw, utf8 (default), json, avro, protobuf, arrow; for all "
+        "topics or for one",
+    )
+    schema: tuple[str, ...] = repeated(
+        "--schema",
+        group=_FORM,
+        metavar="[TOPIC=]TEXT",
+        help="their fields, such as 'id long, name string'; JSON without it is looked at first",
+    )
+    registry: str | None = option(
+        "--registry", group=_FORM, metavar="URL", help="the schema registry, for Avro, Protobuf"
+    )
+    format: str = option(
+        "--format",
+        group=_FORM,
+        choices=("table", "json", "arrow", "parquet"),
+        default="table",
+        help="table: for people; json: a line each; arrow: an IPC stream; parquet: a file",
+    )
+    output: str | None = option(
+        "-o", "--output", group=_FORM, metavar="FILE", help="where to; default: the terminal"
+    )
+    quiet: bool = switch("-q", "--quiet", group=_FORM, help="show no progress")
+    address: ClusterAddress = part(ClusterAddress, "connection")
+    log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
+
+
+def run(args: ReplayTopics) -> int:
+    """Write what topics hold, in the order of time."""
+    from rookery.cli.output.rows import open_sink
+    from rookery.consumer.api import replay
+
+    cluster = _cluster(args)
+    start, end = _position("--from", args.start), _position("--to", args.end)
+    form = "json" if args.json and args.format == "table" else args.format
+    options = _options(args)
+    options["value"] = _decoders(args, cluster, start, options)
+    options["progress"] = not args.quiet and sys.stderr.isatty()
+    then: Any = "live" if args.follow else "stop"
+    with (
+        open_sink(form, args.output) as sink,
+        replay(cluster, args.topics, start=start, end=end, then=then, **options) as stream,
+    ):
+        for batch in stream:
+            sink.write(batch.data)
+        sink.end(stream.schema)
+    _report(args, sink)
+    return 0
+
+
+def _report(args: ReplayTopics, sink: RowWriter) -> None:
+    # Whoever wants JSON and has the rows in a file gets the figures.
+    if args.json and args.output:
+        print_json({"rows": sink.rows, "late": sink.late, "file": args.output})
+    elif not args.quiet:
+        late = f", {sink.late:,} of them late" if sink.late else ""
+        where = f" in {args.output}" if args.output else ""
+        print(f"{sink.rows:,} rows{late}{where}", file=sys.stderr)
+
+
+def _cluster(args: ReplayTopics) -> Cluster:
+    from rookery.direct.place import Place
+
+    if not args.log.is_given:
+        return args.address.client_settings("replay")
+    settings = args.log.load_settings()
+    return Place(
+        store=settings.store,
+        cluster=settings.cluster,
+        namespace=settings.namespace,
+        data="" if settings.store else settings.data,
+    )
+
+
+def _position(flag: str, text: str) -> Position:
+    from rookery.cli.positions import parse_position
+    from rookery.clock import SystemClock
+    from rookery.model.offset import EARLIEST
+
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        found = parse_position(text, SystemClock())
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("--from", flag)) from None
+    if found is None or found <= EARLIEST:
+        raise ConfigError(f"{flag}: {text!r} is an offset, and a stream has many partitions")
+    # Not from a float: those have no milliseconds left in some thousand years.
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=found)
+
+
+def _options(args: ReplayTopics) -> Options:
+    late: Any = args.late
+    options: Options = {
+        "event_time": args.event_time,
+        "late": late,
+        "memory": args.memory,
+        "isolation": "uncommitted" if args.uncommitted else "committed",
+        "deadline": timedelta(seconds=args.address.timeout),
+        "max_rows": args.max,
+        "speed": args.speed,
+        "on_decode_error": "null",
+    }
+    if args.lateness is not None:
+        options["lateness"] = timedelta(seconds=args.lateness)
+    if args.group is not None:
+        options["group"] = args.group
+    return options
+
+
+def _decoders(
+    args: ReplayTopics, cluster: Cluster, start: Position, options: Options
+) -> dict[str, DecoderSpec]:
+    """Open what values are read with, topic by topic."""
+    from rookery.decode.open import names, open_decoder
+    from rookery.decode.port import DecoderSettings
+    from rookery.decode.registry import Registry
+
+    chosen = _by_topic("--decode", args.decode, args.topics, "utf8")
+    schemas = _by_topic("--schema", args.schema, args.topics, "")
+    registry = Registry(args.registry) if args.registry else None
+    found: dict[str, DecoderSpec] = {}
+    for topic, name in chosen.items():
+        if name not in names():
+            raise ConfigError(f"--decode: {name!r} is none of {', '.join(names())}")
+        schema: str | pa.Schema | None = schemas[topic] or None
+        if name == "json" and schema is None:
+            schema = _fields(cluster, topic, start, options)
+        found[topic] = open_decoder(name, DecoderSettings(schema=schema, registry=registry))
+    return found
+
+
+def _by_topic(
+    flag: str, given: Sequence[str], topics: Sequence[str], default: str
+) -> dict[str, str]:
+    """Read `VALUE` and `TOPIC=VALUE`; the last one that fits a topic counts."""
+    found = dict.fromkeys(topics, default)
+    for text in given:
+        topic, equals, value = text.partition("=")
+        if equals and topic in found:
+            found[topic] = value
+        elif equals and flag == "--decode":
+            raise ConfigError(f"{flag}: {topic!r} is not among the topics")
+        else:
+            found = dict.fromkeys(topics, text)
+    return found
+
+
+def _fields(cluster: Cluster, topic: str, start: Position, options: Options) -> pa.Schema:
+    """Find the fields of JSON values in a topic's first rows."""
+    from rookery.cli.jsonfields import fields_of
+    from rookery.consumer.api import replay
+
+    shown: Options = {
+        "order": "none",
+        "columns": ["value"],
+        "late": "drop",
+        "max_rows": _SAMPLE_ROWS,
+        "isolation": options["isolation"],
+        "deadline": options["deadline"],
+    }
+    with replay(cluster, topic, start=start, **shown) as stream:
+        found = fields_of(_values(stream))
+    if found is None:
+        raise ConfigError(
+            f"--decode json: the first rows of {topic} hold no JSON objects; name the fields with "
+            "--schema, or read them with --decode utf8"
+        )
+    return found
+
+
+def _values(stream: Any) -> Iterator[bytes]:
+    for batch in stream:
+        yield from (one for one in batch.column("value").to_pylist() if one is not None)
+
+
+COMMAND = Command(
+    arguments=ReplayTopics,
+    run=run,
+    summary="Read topics in the order of time, all partitions merged into one stream.",
+    example="rookery replay orders payments --from 1h --decode json --format parquet "
+    "-o last-hour.parquet",
+)

@@ -1,0 +1,175 @@
+"""`rookery segment close`: make segments of what a topic holds now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.fields import part, positional, repeated
+from rookery.cli.options.storage import STORAGE_HELP, STORAGE_TITLE, LogAddress
+from rookery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rookery.broker.settings import BrokerSettings
+    from rookery.cluster.state.partition import Partition
+    from rookery.cluster.state.topics import Topic
+    from rookery.direct.log import DirectLog
+    from rookery.log.rewriter import Rewriter
+
+# Rows that a producer adds to meanwhile are planned anew this often.
+_TRIES: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloseSegments(CommandArguments):
+    """Of which partitions."""
+
+    topic: str = positional("TOPIC", "whose batches")
+    partition: tuple[int, ...] = repeated(
+        "--partition",
+        type=int,
+        metavar="N",
+        help="only this partition; may be repeated (default: all)",
+    )
+    log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
+
+
+@dataclass(slots=True)
+class ClosedSegment:
+    """A segment that was made."""
+
+    base_offset: int
+    end_offset: int
+    bytes: int
+    key: str
+
+
+@dataclass(slots=True)
+class ClosedPartition:
+    """What became of a partition."""
+
+    topic: str
+    partition: int
+    segments: list[ClosedSegment] = field(default_factory=list)
+    open_from: int | None = None
+    """The first offset that is in no segment; None if there is none."""
+    reason: str = ""
+    """Why the rest is in none."""
+
+    def as_text(self) -> str:
+        """Describe it in a few lines."""
+        name = f"{self.topic}-{self.partition}"
+        lines = [
+            f"{name}: offsets {one.base_offset} to {one.end_offset - 1}, {one.bytes:,} bytes: "
+            f"{one.key}"
+            for one in self.segments
+        ]
+        if self.open_from is not None:
+            lines.append(f"{name}: in no segment from offset {self.open_from} on: {self.reason}")
+        return "\n".join(lines or [f"{name}: nothing to close"])
+
+
+def run(args: CloseSegments) -> int:
+    """Make segments; return 1 if a partition still has batches in none."""
+    from rookery.net.loop import run as run_loop
+
+    closed = run_loop(_close(args.log.load_settings(), args.topic, args.partition))
+    if args.json:
+        print_json([asdict(one) for one in closed])
+    else:
+        for one in closed:
+            print(one.as_text())
+    return 1 if any(one.open_from is not None for one in closed) else 0
+
+
+async def _close(
+    settings: BrokerSettings, name: str, partitions: Sequence[int]
+) -> list[ClosedPartition]:
+    from rookery.direct.log import DirectLog
+    from rookery.direct.place import Place
+    from rookery.log.rewriter import Rewriter
+
+    place = Place(
+        store=settings.store,
+        cluster=settings.cluster,
+        namespace=settings.namespace,
+        data="" if settings.store else settings.data,
+    )
+    async with DirectLog.open(place, "segment-close") as log:
+        topic = log.state.topics.by_name.get(name)
+        if topic is None:
+            raise ConfigError(f"there is no topic {name!r} in this cluster")
+        for index in partitions:
+            if not 0 <= index < len(topic.partitions):
+                count = len(topic.partitions)
+                raise ConfigError(f"topic {name} has no partition {index}; it has {count}")
+        rewriter = Rewriter(
+            replica=log.replica,
+            read=log.read,
+            store=log.store,
+            clock=log.clock,
+            next_id=await log.numbers(),
+            namespace=log.namespace,
+            settings=settings.rewrite,
+        )
+        chosen = sorted(set(partitions)) or range(len(topic.partitions))
+        return [await _close_one(log, rewriter, topic.id, index) for index in chosen]
+
+
+async def _close_one(
+    log: DirectLog, rewriter: Rewriter, topic_id: bytes, index: int
+) -> ClosedPartition:
+    from rookery.log.loose import loose_runs
+    from rookery.log.plan import closing_jobs
+
+    closed = ClosedPartition("", index)
+    for _ in range(_TRIES):
+        topic, partition = await _find(log, topic_id, index)
+        closed.topic = topic.name
+        jobs = closing_jobs(topic, partition, rewriter.settings)
+        for job in jobs:
+            if await rewriter.rewrite(job):
+                closed.segments.append(_made(log, partition, job.range.base_offset))
+        if not jobs or rewriter.damage:
+            break
+    topic, partition = await _find(log, topic_id, index)
+    rest = next(loose_runs(partition), None)
+    if rest is not None:
+        closed.open_from = partition.base_offsets[rest.start]
+        closed.reason = _reason(rewriter, partition, closed.open_from)
+    return closed
+
+
+async def _find(log: DirectLog, topic_id: bytes, index: int) -> tuple[Topic, Partition]:
+    state = await log.barrier()
+    partition = state.topics.partition(topic_id, index)
+    if partition is None:
+        raise ConfigError("the topic was deleted meanwhile")
+    return state.topics.by_id[topic_id], partition
+
+
+def _made(log: DirectLog, partition: Partition, base_offset: int) -> ClosedSegment:
+    from rookery.log.objects import key_of
+    from rookery.store.namespaced import full_key
+
+    row = partition.row(partition.row_of(base_offset))
+    key = full_key(log.namespace, key_of(log.state, log.namespace, row.object_id))
+    return ClosedSegment(row.base_offset, row.end_offset, row.size, key)
+
+
+def _reason(rewriter: Rewriter, partition: Partition, offset: int) -> str:
+    if problems := rewriter.quarantine.report():
+        return problems[0]
+    if partition.last_stable_offset <= offset:
+        return "a transaction is open there"
+    return "producers write to it, try again"
+
+
+COMMAND = Command(
+    arguments=CloseSegments,
+    run=run,
+    summary="Make segments of what a topic holds now; the caretaker waits for size or age.",
+    example="rookery segment close orders --partition 0 --data ./rookery-data",
+)

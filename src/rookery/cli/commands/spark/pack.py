@@ -1,0 +1,80 @@
+"""`rookery spark pack`: an archive for hosts that have no rookery."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.fields import option, repeated, switch
+from rookery.cli.options.values import names
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackEnvironment(CommandArguments):
+    """What is packed, and where to."""
+
+    output: Path = option(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("rookery.tar.gz"),
+        metavar="FILE",
+        help="the archive, a .tar.gz (default: %(default)s)",
+    )
+    add: tuple[str, ...] = repeated(
+        "--add",
+        metavar="PACKAGE",
+        help="an installed package of yours, with what it needs, or a module on Python's path; "
+        "may be repeated",
+    )
+    provided: tuple[str, ...] = option(
+        "--provided",
+        type=names,
+        default=(),
+        metavar="PACKAGES",
+        help="packages that all hosts have in these versions, with commas between, such as "
+        "pyarrow,pandas: they are not packed",
+    )
+    without: tuple[str, ...] = option(
+        "--without",
+        type=names,
+        default=(),
+        metavar="PACKAGES",
+        help="packages that your programs do not use, such as deltalake: they are not packed",
+    )
+    with_python: bool = switch(
+        "--with-python", help="this Python, too, for hosts that have no such"
+    )
+
+
+def run(args: PackEnvironment) -> int:
+    """Write the archive and print what is in it."""
+    from rookery.spark.contents import Contents
+    from rookery.spark.pack import pack
+
+    contents = Contents.of(also=args.add, provided=args.provided, without=args.without)
+    made = pack(args.output, contents, with_python=args.with_python)
+    if args.json:
+        answer = {
+            "path": str(made.path),
+            "bytes": made.size,
+            "packages": made.packages,
+            "provided": made.provided,
+        }
+        print_json(answer)
+        return 0
+    print(f"{made.path}: {made.size / 1e6:.0f} MB, {len(made.packages)} packages")
+    if made.provided:
+        versions = ", ".join(f"{name} {version}" for name, version in made.provided.items())
+        print(f"the hosts must have: {versions}")
+    print(f"run a program with it: rookery spark submit --archive {made.path} --master …")
+    return 0
+
+
+COMMAND = Command(
+    arguments=PackEnvironment,
+    run=run,
+    summary="Write rookery and what it needs into one archive, for hosts that have none of it.",
+    example="rookery spark pack --output rookery.tar.gz --add mypackage",
+)

@@ -1,0 +1,38 @@
+"""`rookery spark settings`: for a server's own file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.fields import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowSparkSettings(CommandArguments):
+    """For which master."""
+
+    master: str = option(
+        "--master", default="yarn", metavar="URL", help="for which master (default: %(default)s)"
+    )
+
+
+def run(args: ShowSparkSettings) -> int:
+    """Print settings as a properties file, or as JSON."""
+    from rookery.spark.session import settings_for
+
+    settings = settings_for(args.master)
+    if args.json:
+        print_json(settings)
+    else:
+        for name, value in settings.items():
+            print(f"{name} {value}")
+    return 0
+
+
+COMMAND = Command(
+    arguments=ShowSparkSettings,
+    run=run,
+    summary="Show the Spark settings that make Python sources quick, for a server's own file.",
+    example="rookery spark settings > conf/spark-defaults.conf",
+)

@@ -1,0 +1,74 @@
+"""`rookery topics alter`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.fields import option, part, positional, repeated
+from rookery.cli.options.values import count, setting
+from rookery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rookery.client.client import Client
+    from rookery.client.views.topics import TopicOverview
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlterTopic(CommandArguments):
+    """What becomes of a topic."""
+
+    topic: str = positional("TOPIC", "its name")
+    partitions: int | None = option(
+        "-p", "--partitions", type=count, help="how many in all; never fewer than now"
+    )
+    config: tuple[tuple[str, str], ...] = repeated(
+        "-c",
+        "--config",
+        type=setting,
+        metavar="NAME=VALUE",
+        help="set a config, such as retention.ms=3600000; may be repeated",
+    )
+    delete_config: tuple[str, ...] = repeated(
+        "--delete-config", metavar="NAME", help="go back to the default; may be repeated"
+    )
+    address: ClusterAddress = part(ClusterAddress, "connection")
+
+
+def run(args: AlterTopic) -> int:
+    """Change configs first, then the number of partitions."""
+    from rookery.cli.output.topics import print_topic, topic_as_json
+    from rookery.cli.session import run_client
+
+    changes: dict[str, str | None] = dict(args.config)
+    changes.update(dict.fromkeys(args.delete_config))
+    if not changes and args.partitions is None:
+        raise ConfigError("nothing to change: give --partitions, --config or --delete-config")
+    topic = run_client("topics", args.address, lambda client: _alter(client, args, changes))
+    if args.json:
+        print_json(topic_as_json(topic, every_config=False))
+    else:
+        print_topic(topic, every_config=False)
+    return 0
+
+
+async def _alter(client: Client, args: AlterTopic, changes: dict[str, str | None]) -> TopicOverview:
+    from rookery.client.configs import ResourceType
+    from rookery.client.views.topics import describe_topics
+
+    if changes:
+        await client.admin.configs.alter(ResourceType.TOPIC, args.topic, changes)
+    if args.partitions is not None:
+        await client.admin.create_partitions(args.topic, args.partitions)
+    (topic,) = await describe_topics(client, [args.topic])
+    return topic
+
+
+COMMAND = Command(
+    arguments=AlterTopic,
+    run=run,
+    summary="Add partitions to a topic, set its configs, or take them back.",
+    example="rookery topics alter birds --partitions 8 --delete-config retention.ms",
+)

@@ -1,0 +1,44 @@
+"""`rookery topics delete`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rookery.cli.command import Command, CommandArguments
+from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.fields import part, positional, switch
+from rookery.errors import ErrorCode
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteTopics(CommandArguments):
+    """Which topics."""
+
+    topics: tuple[str, ...] = positional("TOPIC", "their names", nargs="+")
+    if_exists: bool = switch("--if-exists", help="one that is gone is no error")
+    address: ClusterAddress = part(ClusterAddress, "connection")
+
+
+def run(args: DeleteTopics) -> int:
+    """Delete topics one by one."""
+    from rookery.cli.output.deletions import print_deletions
+    from rookery.cli.session import delete_each, run_client
+
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if args.if_exists else None
+    deleted = run_client(
+        "topics",
+        args.address,
+        lambda client: delete_each(
+            args.topics, lambda name: client.admin.delete_topics([name]), missing
+        ),
+    )
+    print_deletions(deleted, as_json=args.json)
+    return 0
+
+
+COMMAND = Command(
+    arguments=DeleteTopics,
+    run=run,
+    summary="Delete topics with all their records.",
+    example="rookery topics delete birds --if-exists",
+)

@@ -1,0 +1,92 @@
+"""Numbered records, and the books on them: what was sent, and what came back."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from rookery.records.record import Record
+
+_NUMBER: Final = 9
+"""Digits in front of each value: the record's number in its partition."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """What was sent to a partition: how many records, and the checksum over all of them."""
+
+    count: int = 0
+    checksum: int = 0
+
+    def value(self, text: bytes) -> bytes:
+        """Return the value of the partition's next record, and enter it in the books."""
+        value = b"%09d %b" % (self.count, text)
+        self.count += 1
+        self.checksum = zlib.crc32(value, self.checksum)
+        return value
+
+
+@dataclass(slots=True)
+class Received:
+    """What came back from a partition, in the order of its offsets."""
+
+    count: int = 0
+    checksum: int = 0
+    duplicates: int = 0
+    skipped: int = 0
+    """Numbers that were jumped over."""
+    bytes: int = 0
+    reached: int = 0
+    """The number that should come next."""
+
+    def take(self, records: Iterable[Record]) -> int:
+        """Enter records in the books; return how many they were."""
+        before = self.count
+        for record in records:
+            value = record.value or b""
+            self.checksum = zlib.crc32(value, self.checksum)
+            self.count += 1
+            self.bytes += len(value)
+            self._place(int(value[:_NUMBER]))
+        return self.count - before
+
+    def _place(self, number: int) -> None:
+        if number == self.reached:
+            self.reached += 1
+        elif number < self.reached:
+            # It was there already, or is later than its successors: either way, not in order.
+            self.duplicates += 1
+        else:
+            self.skipped += number - self.reached
+            self.reached = number + 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionVerdict:
+    """How a partition compares to what was sent to it."""
+
+    partition: int
+    sent: int
+    received: int
+    lost: int
+    duplicated: int
+    is_identical: bool
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all came back, once, in order, unchanged."""
+        return self.is_identical and not self.lost and not self.duplicated
+
+
+def compare(partition: int, sent: Sent, received: Received) -> PartitionVerdict:
+    """Judge a partition."""
+    return PartitionVerdict(
+        partition=partition,
+        sent=sent.count,
+        received=received.count,
+        lost=max(0, received.skipped + sent.count - received.reached),
+        duplicated=received.duplicates,
+        is_identical=(sent.count, sent.checksum) == (received.count, received.checksum),
+    )

@@ -1,0 +1,134 @@
+"""How a command reaches a Kafka, and who it is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rookery.cli.options.fields import option, part, switch
+from rookery.cli.options.values import seconds
+
+if TYPE_CHECKING:
+    from rookery.client.settings import ClientSettings, Sasl
+    from rookery.security.tls import ClientTls
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """TLS and SASL; no flag has a secret."""
+
+    tls: bool = switch("--tls", help="speak TLS; the options below imply it")
+    ca_file: str | None = option(
+        "--ca-file", metavar="PEM", help="authorities to trust; else the system's"
+    )
+    cert_file: str | None = option(
+        "--cert-file", metavar="PEM", help="our own certificate, if brokers ask"
+    )
+    key_file: str | None = option(
+        "--key-file", metavar="PEM", help="its key, if it is in a file of its own"
+    )
+    no_verify: bool = switch("--no-verify", help="take any certificate: for trials, not for use")
+    user: str | None = option("--user", metavar="NAME", help="log in with this name (SASL)")
+    password_file: str | None = option(
+        "--password-file",
+        metavar="FILE",
+        help="the password, in the first line; without it you are asked",
+    )
+    mechanism: str = option(
+        "--mechanism",
+        default="SCRAM-SHA-512",
+        help="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (default: %(default)s)",
+    )
+
+    def client_tls(self) -> ClientTls | None:
+        """Return how to speak TLS; None: not at all.
+
+        Raises:
+            ConfigError: a file is named that makes no sense without another.
+        """
+        from rookery.errors import ConfigError
+        from rookery.security.tls import ClientTls, KeyPair
+
+        if not (self.tls or self.ca_file or self.cert_file or self.no_verify):
+            return None
+        if self.key_file and not self.cert_file:
+            raise ConfigError("--key-file: needs --cert-file, the certificate that it belongs to")
+        own = KeyPair(self.cert_file, self.key_file) if self.cert_file else None
+        verify = not self.no_verify
+        return ClientTls(ca_file=self.ca_file, own=own, verify=verify, check_hostname=verify)
+
+    def sasl(self) -> Sasl | None:
+        """Return how to log in, and ask for the password if no file is named; None: not at all.
+
+        Raises:
+            ConfigError: there is no such file, or no user whose password it is.
+        """
+        from rookery.client.settings import Sasl
+        from rookery.errors import ConfigError
+
+        if self.user is None:
+            if self.password_file:
+                raise ConfigError("--password-file: needs --user, whose password it is")
+            return None
+        return Sasl(self.mechanism, self.user, self._password())
+
+    def _password(self) -> str:
+        import getpass
+        from pathlib import Path
+
+        from rookery.errors import ConfigError
+
+        # Never an argument: those are seen by everyone on the machine, and kept in histories.
+        if self.password_file is None:
+            return getpass.getpass(f"Password of {self.user}: ")
+        try:
+            lines = Path(self.password_file).read_text("utf-8").splitlines()
+        except OSError as error:
+            raise ConfigError(f"--password-file: {error}") from error
+        return lines[0] if lines else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterAddress:
+    """Where the cluster is, and how long to try."""
+
+    bootstrap: str = option(
+        "-b",
+        "--bootstrap",
+        default=DEFAULT_BOOTSTRAP,
+        metavar="HOST:PORT,…",
+        help="one broker or more; the others are found through them (default: %(default)s)",
+    )
+    timeout: float = option(
+        "--timeout",
+        type=seconds,
+        default=15.0,
+        metavar="SECONDS",
+        help="how long to try before giving up (default: %(default)g)",
+    )
+    credentials: Credentials = part(Credentials)
+
+    @property
+    def timeout_ms(self) -> int:
+        """The same in milliseconds, at least one."""
+        return max(1, int(self.timeout * 1000))
+
+    def client_settings(self, command: str) -> ClientSettings:
+        """Return how the client of a command reaches the cluster.
+
+        Raises:
+            ConfigError: an argument cannot be used; the text names it.
+        """
+        from rookery.client.settings import ClientSettings
+
+        return ClientSettings(
+            bootstrap=self.bootstrap,
+            client_id=f"rookery-{command}",
+            tls=self.credentials.client_tls(),
+            sasl=self.credentials.sasl(),
+            call_timeout_ms=self.timeout_ms,
+            request_timeout_ms=min(self.timeout_ms, 30_000),
+            connect_timeout_ms=min(self.timeout_ms, 10_000),
+        )

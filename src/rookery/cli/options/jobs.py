@@ -1,0 +1,86 @@
+"""What every job takes, and what every job takes that fills topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rookery.cli.command import CommandArguments
+from rookery.cli.options.fields import option, part, switch
+from rookery.cli.options.sending import COMPRESSIONS
+from rookery.cli.options.spark import SparkOptions
+from rookery.cli.options.storage import STORAGE_HELP, STORAGE_TITLE, LogAddress
+from rookery.cli.options.values import size
+from rookery.errors import ConfigError
+
+_SLICE_BYTES: Final = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSparkOptions(SparkOptions):
+    """Where Spark is: a master, or a Connect server."""
+
+    remote: str | None = option(
+        "--remote", metavar="URL", help="a Connect server, such as sc://host"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobArguments(CommandArguments):
+    """Which log, on which Spark, and how far to go."""
+
+    dry_run: bool = switch("--dry-run", help="say what would be done, and stop")
+    max_bytes: int = option(
+        "--max-bytes", type=size, default=0, metavar="SIZE", help="read no more than this, as 10GB"
+    )
+    no_proof: bool = switch("--no-proof", help="do not read and compare what was there before")
+    quiet: bool = switch("--quiet", help="show no progress")
+    spark: JobSparkOptions = part(JobSparkOptions, "Spark")
+    log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
+
+    def check(self) -> None:
+        """Check what argparse cannot.
+
+        Raises:
+            ConfigError: a number is out of bounds.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillArguments(JobArguments):
+    """How batches are written."""
+
+    compression: str = option(
+        "--compression",
+        choices=COMPRESSIONS,
+        default="none",
+        help="of batches (default: %(default)s)",
+    )
+    slice_bytes: int = option(
+        "--slice-bytes",
+        type=size,
+        default=_SLICE_BYTES,
+        metavar="SIZE",
+        help="what is committed at once (default: 512MiB)",
+    )
+
+    def check(self) -> None:
+        """Check what argparse cannot.
+
+        Raises:
+            ConfigError: a number is out of bounds.
+        """
+        if self.slice_bytes < 1:
+            raise ConfigError(f"--slice-bytes {self.slice_bytes}: must be at least 1")
+
+
+def check_partitions(flag: str, number: int, least: int) -> None:
+    """Check a number of partitions.
+
+    Raises:
+        ConfigError: it is out of bounds.
+    """
+    from rookery.direct.targets import MAX_PARTITIONS
+
+    if not least <= number <= MAX_PARTITIONS:
+        raise ConfigError(f"{flag} {number}: must be from {least} to {MAX_PARTITIONS}")

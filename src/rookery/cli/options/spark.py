@@ -1,0 +1,35 @@
+"""Where Spark runs, and how the tasks there get their Python environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rookery.cli.options.fields import option, repeated, switch
+from rookery.cli.options.values import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkOptions:
+    """The master of a session, its settings, and the environment of its tasks."""
+
+    master: str | None = option(
+        "--master", metavar="URL", help="such as spark://head:7077 (default: local[*])"
+    )
+    conf: tuple[tuple[str, str], ...] = repeated(
+        "--conf",
+        type=setting,
+        metavar="NAME=VALUE",
+        help="a setting of Spark, such as spark.executor.memory=4g; may be repeated",
+    )
+    archive: str | None = option(
+        "--archive",
+        at_most_one_of="environment",
+        metavar="FILE",
+        help="the environment for other hosts, written by `rookery spark pack` "
+        "(default: this one, which is packed when it has changed)",
+    )
+    installed: bool = switch(
+        "--installed",
+        at_most_one_of="environment",
+        help="the hosts have this environment at the same path: send none",
+    )

@@ -1,0 +1,82 @@
+"""Where the log is, for commands that work on it without a broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rookery.cli.options.fields import option, repeated
+
+if TYPE_CHECKING:
+    from rookery.broker.settings import BrokerSettings
+    from rookery.direct.place import Place
+
+STORAGE_TITLE: Final = "where the log is"
+STORAGE_HELP: Final = "as for `rookery broker`, whose configuration holds here, too"
+_SETTINGS: Final = ("data", "store", "cluster", "namespace")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogAddress:
+    """The settings of the broker that say where its log is."""
+
+    data: str | None = option(
+        "--data",
+        metavar="FOLDER",
+        help="the folder of brokers on this host (default: rookery-data)",
+    )
+    store: str | None = option(
+        "--store",
+        metavar="URL",
+        help="the object store, such as s3://bucket/prefix or file:///srv/rookery",
+    )
+    cluster: str | None = option(
+        "--cluster",
+        metavar="URL",
+        help="the cluster log, such as etcd://host:2379/name (default: in the store)",
+    )
+    namespace: str | None = option(
+        "--namespace",
+        metavar="NAME",
+        help="what the keys of segments begin with (default: default)",
+    )
+    config: tuple[str, ...] = repeated(
+        "--config",
+        metavar="FILE",
+        help="read the broker's settings from a TOML file; may be repeated",
+    )
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any flag says where it is; a namespace alone does not."""
+        return bool(self.config) or (self.data, self.store, self.cluster) != (None, None, None)
+
+    def load_settings(self) -> BrokerSettings:
+        """Return the broker's settings; a folder that is named wins over a configured store.
+
+        Raises:
+            ConfigError: a setting cannot be used.
+        """
+        from dataclasses import replace
+
+        from rookery.broker.settings import BrokerSettings
+        from rookery.config.load import SECTIONS, config_files, load
+        from rookery.config.schema import DEST_PREFIX
+
+        flags = {DEST_PREFIX + name: getattr(self, name) for name in _SETTINGS}
+        files = config_files(self.config)
+        settings = load(BrokerSettings, "broker", flags, files=files, sections=SECTIONS).settings
+        if self.data is not None and self.store is None:
+            return replace(settings, store="", cluster="")
+        return settings
+
+
+def place_of(settings: BrokerSettings) -> Place:
+    """Return where the log of brokers with these settings is."""
+    from rookery.direct.place import Place
+
+    if settings.cluster and ":" not in settings.cluster:
+        return Place(cluster=settings.cluster)
+    if settings.store:
+        return Place(settings.store, settings.cluster, settings.namespace)
+    return Place(data=settings.data, namespace=settings.namespace)

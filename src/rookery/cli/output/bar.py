@@ -1,0 +1,54 @@
+"""A bar that grows towards a known number of bytes, on a terminal's standard error."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+
+class ByteBar:
+    """Shows how much of a work of known size is done; nothing, where nobody looks."""
+
+    def __init__(self, verb: str, total: int, *, shown: bool = True) -> None:
+        """Begin at nothing.
+
+        Args:
+            verb: what is done, as in `imported`.
+            total: how many bytes there are.
+            shown: whether to show anything; only ever done on a terminal.
+        """
+        self._is_shown = shown and sys.stderr.isatty()
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._progress.add_task(verb, total=total)
+        self.bytes = 0
+
+    def __enter__(self) -> ByteBar:
+        if self._is_shown:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            self._progress.stop()
+
+    def add(self, size: int, _records: int = 0) -> None:
+        """Count bytes."""
+        self.bytes += size
+        self._progress.update(self._task, advance=size)

@@ -1,0 +1,26 @@
+"""Faults of the log as `rookery fsck` and `rookery recover` print them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from rookery.log.fsck.fault import Fault
+from rookery.store.namespaced import full_key
+
+
+def with_full_keys(faults: Sequence[Fault], namespace: str) -> list[Fault]:
+    """Name objects as they are called in the store."""
+    return [replace(one, key=full_key(namespace, one.key)) for one in faults]
+
+
+def fault_text(fault: Fault) -> Iterator[str]:
+    """Tell one fault, and what to do about it."""
+    yield f"{fault.kind:<10} {fault.key}"
+    where = ""
+    if fault.where is not None:
+        topic, partition, base, end = fault.where
+        where = f"topic {topic}, partition {partition}"
+        where += f", offsets {base} to {end - 1}: " if end > base else ": "
+    yield f"{'':<10} {where}{fault.text}"
+    yield f"{'':<10} → {fault.advice}"

@@ -1,0 +1,70 @@
+"""A command's life with a client."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from rookery.cli.options.connection import ClusterAddress
+from rookery.client.admin import NewTopic
+from rookery.client.client import Client
+from rookery.errors import ApiError, ErrorCode, Unavailable
+from rookery.net.loop import run
+
+T = TypeVar("T")
+
+
+def run_client(command: str, address: ClusterAddress, work: Callable[[Client], Awaitable[T]]) -> T:
+    """Run something with a client for the cluster at an address.
+
+    Raises:
+        Unavailable: with what to look at, beside what went wrong.
+    """
+    settings = address.client_settings(command)
+
+    async def main() -> T:
+        try:
+            async with Client(settings) as client:
+                return await work(client)
+        except BaseExceptionGroup as group:
+            raise first_of(group) from group
+
+    try:
+        return run(main())
+    except Unavailable as error:
+        raise Unavailable(
+            f"{error}\nIs a broker running at {settings.bootstrap}? `rookery broker` starts one; "
+            "--bootstrap names another, --timeout waits longer."
+        ) from error
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error of those that ended a group of tasks."""
+    first = group.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+async def is_done(work: Awaitable[object], passed_over: ErrorCode | None) -> bool:
+    """Do something and return whether it was done; an error with that code is passed over."""
+    try:
+        await work
+    except ApiError as error:
+        if error.code is passed_over:
+            return False
+        raise
+    return True
+
+
+async def delete_each(
+    names: Iterable[str],
+    delete: Callable[[str], Awaitable[object]],
+    passed_over: ErrorCode | None,
+) -> dict[str, bool]:
+    """Delete one after the other; return of each whether it was there."""
+    return {name: await is_done(delete(name), passed_over) for name in dict.fromkeys(names)}
+
+
+async def ensure_topic(client: Client, name: str, partitions: int) -> None:
+    """Create a topic if it is not there."""
+    topic = NewTopic(name=name, partitions=partitions)
+    await is_done(client.admin.create_topics([topic]), ErrorCode.TOPIC_ALREADY_EXISTS)

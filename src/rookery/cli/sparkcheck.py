@@ -1,0 +1,55 @@
+"""What `rookery doctor` looks at for Spark: is it there, has it a Java, does it find our source."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from rookery.errors import ConfigError
+from rookery.spark.java import find_java, java_version
+
+_SOURCE = "pyspark_rookery"
+
+
+class SparkFinding(NamedTuple):
+    """One thing looked at; there is a remedy if it is not well."""
+
+    name: str
+    detail: str
+    remedy: str = ""
+
+
+def look_at_spark(environ: Mapping[str, str] | None = None) -> Iterator[SparkFinding]:
+    """Yield what is to be said about Spark; without it nothing is wrong, for few need it."""
+    if find_spec("pyspark") is None:
+        yield SparkFinding(
+            "pyspark", 'not installed; only for tables: pip install "rookery[spark]"'
+        )
+        return
+    yield SparkFinding("pyspark", f"{metadata.version('pyspark')}: topics as DataFrames and tables")
+    yield _look_for_java(os.environ if environ is None else environ)  # noqa: TID251 (JAVA_HOME)
+    yield _look_for_source()
+
+
+def _look_for_java(environ: Mapping[str, str]) -> SparkFinding:
+    try:
+        home = find_java(environ)
+    except ConfigError as error:
+        return SparkFinding("java", "none that Spark can use", str(error))
+    return SparkFinding("java", f"{java_version(home)} at {home}: runs Spark")
+
+
+def _look_for_source() -> SparkFinding:
+    if _SOURCE in {module.name for module in pkgutil.iter_modules()}:
+        return SparkFinding(_SOURCE, 'listed: spark.read.format("rookery") is found')
+    # Spark goes by the list of packages, in which one that an import hook serves does not stand.
+    state = "importable, but not listed" if find_spec(_SOURCE) else "missing"
+    remedy = "pip install --force-reinstall rookery"
+    editable = ", or for an editable one: pip install -e . --config-settings editable_mode=compat"
+    return SparkFinding(
+        _SOURCE, f'{state}: spark.read.format("rookery") is not found', remedy + editable
+    )
