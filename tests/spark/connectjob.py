@@ -31,6 +31,7 @@ def main(remote: str, data: str, topic: str, folder: str) -> None:
         "stream": _values(_stream(spark, data, topic, folder)),
         "written": _values(_written(spark, data, topic)),
         "again": _again(spark, data),
+        "views": _views(spark, data),
         "streamed": _values(_streamed(spark, data, topic, folder)),
         "decoded": _decoded(spark, data, topic),
         "json": _json(spark),
@@ -76,9 +77,28 @@ def _again(spark: SparkSession, data: str) -> list[int]:
     """Count a topic by one DataFrame, before and after a record is written."""
     rows = _read(spark, data, "written")
     before = rows.count()
+    _append(spark, data)
+    return [before, rows.count()]
+
+
+def _views(spark: SparkSession, data: str) -> dict[str, list[int]]:
+    """Count a topic by a table and by views, before and after a record is written."""
+    source = f"USING rookery OPTIONS (data '{data}', subscribe 'written')"
+    spark.sql(f"CREATE TABLE written_table {source}")
+    spark.sql("CREATE TEMPORARY VIEW of_table AS SELECT value FROM written_table")
+    spark.table("written_table").createOrReplaceTempView("of_frame")
+    spark.sql(f"CREATE TEMPORARY VIEW of_source {source}")
+    names = ["written_table", "of_table", "of_frame", "of_source"]
+    before = [spark.table(name).count() for name in names]
+    _append(spark, data)
+    return {
+        name: [first, spark.table(name).count()] for name, first in zip(names, before, strict=True)
+    }
+
+
+def _append(spark: SparkSession, data: str) -> None:
     one = spark.sql("SELECT 'k' AS key, 'v' AS value")
     one.write.format("rookery").options(data=data, topic="written").mode("append").save()
-    return [before, rows.count()]
 
 
 def _streamed(spark: SparkSession, data: str, topic: str, folder: str) -> DataFrame:

@@ -42,6 +42,13 @@ def test_source_view_stream_and_sink_over_connect(tmp_path: Path) -> None:
     assert answer["stream"] == values
     assert answer["written"] == values
     assert answer["again"] == [300, 301]
+    # Spark plans a view of the source once; what is made of a table of its catalog, each time.
+    assert answer["views"] == {
+        "written_table": [301, 302],
+        "of_table": [301, 302],
+        "of_frame": [301, 302],
+        "of_source": [301, 301],
+    }
     assert answer["streamed"] == values
     assert answer["decoded"] == values
     good, bad = answer["json"]
