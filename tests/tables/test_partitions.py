@@ -33,6 +33,9 @@ SCHEMA = pa.schema(
         pa.field("id", pa.int64()),
         pa.field("seen", pa.timestamp("us", tz="UTC")),
         pa.field("at", pa.struct([pa.field("place", pa.string())])),
+        pa.field(
+            "rings", pa.list_(pa.field("element", pa.struct([pa.field("code", pa.string())])))
+        ),
     ]
 )
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -46,6 +49,7 @@ def rows(ids: Sequence[int]) -> pa.RecordBatch:
             "id": one,
             "seen": None if one % 7 == 6 else START + timedelta(hours=5 * one),
             "at": {"place": ("nest", "field", None)[one % 3]},
+            "rings": (None, [], [{"code": f"ring {one}"}])[one % 3],
         }
         for one in ids
     ]
@@ -93,6 +97,11 @@ class Birds:
         mine: list[Any] = [row["id"] for part in self.table.read() for row in part.to_pylist()]
         assert sorted(mine) == found
         return found
+
+    def rows(self) -> list[Any]:
+        """Return all rows as we find them, in the order of their ids."""
+        found = [row for part in self.table.read() for row in part.to_pylist()]
+        return sorted(found, key=lambda row: row["id"])
 
 
 @pytest.fixture
@@ -174,6 +183,20 @@ def test_rows_that_others_mark_as_deleted_do_not_come_back(tmp_path: Path) -> No
     assert birds.ids() == left
     birds.replace([1])
     assert birds.ids() == [1]
+
+
+def test_missing_lists_do_not_become_empty_beside_marks(tmp_path: Path) -> None:
+    birds = Birds(tmp_path)
+    birds.add(range(5))
+    birds.add(range(5, 10))
+    for task in list(birds.handle().scan().plan_files()):
+        mark_deleted(birds.handle(), task.file.file_path, task.file.partition, [1])
+    left = rows([0, 2, 3, 4, 5, 7, 8, 9]).to_pylist()
+    assert birds.rows() == left
+
+    birds.add([20], Upsert(("id",)))
+    assert birds.table.upkeep(UpkeepPolicy(min_files=2), LATER).files_compacted > 1
+    assert birds.rows() == left + rows([20]).to_pylist()
 
 
 def test_a_file_that_gets_marks_while_it_is_compacted_stays(

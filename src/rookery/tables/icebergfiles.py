@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import FileScanTask, StaticTable, Table
@@ -24,7 +24,7 @@ from rookery.errors import ConfigError
 from rookery.tables import staging, upserting
 from rookery.tables.folder import Folder
 from rookery.tables.port import DataFile, Run, Upsert
-from rookery.tables.schemas import fit, merged, named
+from rookery.tables.schemas import merged, named
 from rookery.tables.upserting import Swap
 
 
@@ -67,10 +67,7 @@ class IcebergFiles:
         schema = self.readable(columns)
         for file in files:
             if file.path in foreign:
-                table = self.table
-                scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-                for batch in scan.to_record_batches([foreign[file.path]]):
-                    yield fit(batch, columns)
+                yield from self._unmarked(file, foreign[file.path], schema)
             else:
                 yield from staging.rows(self.folder, file, schema)
 
@@ -117,6 +114,28 @@ class IcebergFiles:
                 removed.append(live[path])
                 swap.added.extend(left)
         return Swap(removed, swap.added)
+
+    def _unmarked(
+        self, file: DataFile, task: FileScanTask, schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file that are not marked as deleted.
+
+        pyiceberg's own reader is of no use here: it returns missing lists of structs as empty ones.
+        """
+        # Private to pyiceberg: only tables with such marks depend on it.
+        from pyiceberg.io.pyarrow import _read_deletes  # noqa: PLC0415
+
+        address, io = task.file.file_path, self.table.io
+        marks = [_read_deletes(io, one).get(address) for one in task.delete_files]
+        places = [place for mark in marks if mark is not None for place in mark.chunks]
+        deleted = pa.chunked_array(places, pa.int64())
+        with io.new_input(address).open() as source:
+            data = source.read()
+        begin = 0
+        for batch in staging.decoded(self.folder, file, data, schema):
+            end = begin + batch.num_rows
+            yield batch.filter(pc.invert(pc.is_in(pa.array(range(begin, end)), deleted)))
+            begin = end
 
     def _copied(self, file: DataFile) -> list[DataFile]:
         attempt = f"copied-{SystemRandom().token(8).hex()}"
