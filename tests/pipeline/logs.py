@@ -20,6 +20,8 @@ class Message(NamedTuple):
     value: bytes | None
     key: bytes | None = None
     partition: int | None = None
+    timestamp: int = -1
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class Log:
@@ -49,4 +51,5 @@ async def _write(bootstrap: str, topic: str, messages: list[Message], partitions
         async with client.producer() as producer:
             for number, one in enumerate(messages):
                 partition = number % partitions if one.partition is None else one.partition
-                await producer.send(topic, Record(one.key, one.value), partition)
+                record = Record(one.key, one.value, one.headers, one.timestamp)
+                await producer.send(topic, record, partition)

@@ -1,4 +1,4 @@
-"""Jars of others, fetched once with Maven and kept in a cache folder: Kafka, Spark's connector."""
+"""Jars of others, fetched once with Maven and kept in a cache folder: Kafka, Spark's connectors."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ class Bundle:
 
 KAFKA: Final = Bundle("kafka", "Apache Kafka", "about 100 jars, 127 MB")
 CONNECTOR: Final = Bundle("spark", "Spark's Kafka connector", "4 jars, 10 MB")
+ICEBERG: Final = Bundle("iceberg", "Iceberg for Spark 4.1", "2 jars, 63 MB")
+DELTA: Final = Bundle("delta", "Delta for Spark 4.1", "2 jars, 9 MB")
 
 POM: Final = KAFKA.pom
 VERSION: Final = KAFKA.version
