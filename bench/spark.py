@@ -32,11 +32,13 @@ from sparkparts.sink import sink
 from sparkparts.slices import slices
 from sparkparts.tables import tables
 from sparkparts.tasks import tasks
+from sparkparts.tuning import tuning
 
 PARTS: dict[str, Callable[[Scene], None]] = {
     "scan": scan, "kafka": kafka, "offsets": offsets, "slices": slices, "tasks": tasks,
     "batches": batches, "sink": sink, "compaction": compaction, "order": order,
     "ingest": ingest, "tables": tables, "fallback": fallback, "freshness": freshness,
+    "tuning": tuning,
 }  # fmt: skip
 
 
@@ -47,6 +49,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000, help="of 100 bytes each")
     parser.add_argument("--rounds", type=int, default=3, help="of which the best counts")
     parser.add_argument("--commits", type=int, default=5000, help="before freshness is measured")
+    parser.add_argument("--tuning", default="all", help="of Spark; '' is what users start with")
     parser.add_argument("--quick", action="store_true", help="100 000 rows, one cold round")
     parser.add_argument("--json", action="store_true", help="the figures as JSON, progress aside")
     arguments = parser.parse_args()
@@ -57,7 +60,9 @@ def main() -> None:
     rows, rounds = (100_000, 1) if arguments.quick else (arguments.rows, arguments.rounds)
     with tempfile.TemporaryDirectory(prefix="bench-spark-") as folder:
         commits = 20 if arguments.quick else arguments.commits
-        scene = Scene(figures, Path(folder), rows, rounds, arguments.quick, commits)
+        scene = Scene(
+            figures, Path(folder), rows, rounds, arguments.quick, commits, tuning=arguments.tuning
+        )
         _measure(scene, names)
     if arguments.json:
         print(json.dumps(figures.as_json()))

@@ -130,7 +130,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_clusters: Path) -> Ite
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROOKERY_CONFIG", str(spark_clusters))  # Java has it from here on, we do not
-        made = session("tests", "local[2]", settings=settings)
+        # The tests' other processes can keep a stream's planner from loading for ten seconds.
+        made = session("tests", "local[2]", settings=settings, tuning="early-connect")
     yield made
     made.stop()
 

@@ -37,6 +37,8 @@ class Scene:
     """A table has had so many before freshness is measured again."""
     jars: str = ""
     """Jars that Spark is started with."""
+    tuning: str = "all"
+    """Changes to Spark's internals, as `spark.rookery.tuning` names them."""
     _spark: SparkSession | None = field(default=None, repr=False)
 
     @property
@@ -119,7 +121,9 @@ class Scene:
             ours["spark.jars"] = self.jars
         self._config.touch()
         os.environ["ROOKERY_CONFIG"] = str(self._config)
-        return session("bench", f"local[{SLOTS}]", settings={**ours, **settings})
+        return session(
+            "bench", f"local[{SLOTS}]", settings={**ours, **settings}, tuning=self.tuning
+        )
 
 
 def _end_java() -> None:

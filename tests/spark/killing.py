@@ -54,7 +54,7 @@ _ROLES: Final = {
     "driver": Role("tests.spark.", 12.0),
     "jvm": Role(JVM, 12.0),
     "executor": Role("CoarseGrainedExecutorBackend", 8.0),
-    "python worker": Role("spark.daemon pyspark.worker", 1.5),
+    "python worker": Role("daemon pyspark.worker", 1.5),
     "source planner": Role("python_streaming_source_runner", 4.0),
     "commit worker": Role("python_streaming_sink_runner", 0.5),
     "broker": Role(seconds=12.0),

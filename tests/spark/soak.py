@@ -36,7 +36,7 @@ _WIDTH: Final = 64
 """Partitions of the topic, and tasks of a job."""
 _FAILS: Final = 25
 """Every so many-th job has a task that fails."""
-_WORKER: Final = "spark.daemon pyspark.worker"  # of both daemons
+_WORKER: Final = "daemon pyspark.worker"  # of both daemons
 _GROWTH: Final = 1.15
 _SLACK_MB: Final = 24
 
@@ -56,7 +56,9 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=30_000)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument(
-        "--daemon", default="rookery.spark.daemon", help="pyspark.daemon: Spark's own, to compare"
+        "--daemon",
+        default="rookery.spark.tuning.daemon",
+        help="pyspark.daemon: Spark's own, to compare",
     )
     args = parser.parse_args()
     if os.getsid(0) != os.getpid():

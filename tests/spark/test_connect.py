@@ -15,7 +15,7 @@ from rookery.testing.broker import BrokerProcess
 from tests.spark.connectserver import LOG, connect_server
 from tests.spark.topics import fill_topic
 
-_DAEMON = "spark.python.daemon.module"
+_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 
 @pytest.mark.usefixtures("own_spark")
@@ -26,7 +26,7 @@ def test_source_view_stream_and_sink_over_connect(tmp_path: Path) -> None:
     with BrokerProcess(data) as broker:
         fill_topic(broker.bootstrap, "birds", [value.encode() for value in values])
     settings = settings_for("local[2]")
-    del settings[_DAEMON]
+    del settings[_SOCKETS]
 
     with connect_server(tmp_path, settings) as remote:
         job = [sys.executable, "-m", "tests.spark.connectjob", remote, str(data), "birds"]
@@ -58,5 +58,5 @@ def test_source_view_stream_and_sink_over_connect(tmp_path: Path) -> None:
     assert answer["time zone"] == "UTC"
     [warning] = answer["warnings"]
     assert f"{remote} lacks settings" in warning
-    assert f"--conf {_DAEMON}=rookery.spark.daemon" in warning
-    assert "unix.domain.socket" not in warning
+    assert f"--conf {_SOCKETS}=true" in warning
+    assert "daemon" not in warning

@@ -18,6 +18,7 @@ from rookery.spark.contents import Contents
 from rookery.spark.pack import Packed, pack
 from rookery.spark.packages import closure, files_of
 from rookery.spark.submit import Submission
+from rookery.spark.tuning.choice import SETTING
 from tests.spark.standalone import bare_python
 
 
@@ -169,7 +170,12 @@ def test_the_recipe_is_what_is_run(
 def test_the_recipe_makes_the_same_environment(tmp_path: Path) -> None:
     config = tmp_path / "rookery.toml"
     submission = Submission(
-        Path("job.py"), Path("a.tar.gz"), "spark://h:1", folder=tmp_path, config=config
+        Path("job.py"),
+        Path("a.tar.gz"),
+        "spark://h:1",
+        settings={SETTING: "early-connect"},
+        folder=tmp_path,
+        config=config,
     )
     ours = {**os.environ, "PYSPARK_DRIVER_PYTHON": "jupyter", "PYTHONPATH": "/mine with space"}
     line = shlex.split(submission.recipe(ours).splitlines()[1])
@@ -183,11 +189,19 @@ def test_the_recipe_makes_the_same_environment(tmp_path: Path) -> None:
     assert {**found, "LC_CTYPE": ""} == {**submission.environ(ours), "LC_CTYPE": ""}
     assert found["ROOKERY_SPARK_MASTER"] == "spark://h:1"
     assert found["ROOKERY_CONFIG"] == str(config)
-    assert found["PYTHONPATH"].endswith("/rookery/spark/early:/mine with space")
+    assert found["PYTHONPATH"].endswith("/rookery/spark/tuning/early:/mine with space")
+    plain = Submission(Path("job.py"), Path("a.tar.gz"), "spark://h:1")
+    assert plain.environ(ours)["PYTHONPATH"] == ours["PYTHONPATH"]
 
 
 def test_settings_as_a_file_for_spark(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spark", "settings"]) == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert "spark.python.daemon.module rookery.spark.daemon" in lines
+    assert "spark.python.unix.domain.socket.enabled true" in lines
+    assert not any("daemon" in line for line in lines)
+    assert main(["spark", "settings", "--tuning", "worker-daemon"]) == 0
+    tuned = capsys.readouterr().out.splitlines()
+    assert [line for line in tuned if line not in lines] == [
+        "spark.python.daemon.module rookery.spark.tuning.daemon"
+    ]

@@ -1,26 +1,31 @@
-"""Extensions of Spark's planner: each query plans anew, and rows are made once."""
+"""The extension of Spark's planner by which each query plans anew."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from rookery.spark import planner
-from rookery.spark.planner import EXTENSIONS, extend_planner
+from rookery.spark.planner import (
+    PLAN_PER_QUERY,
+    PLAN_PER_QUERY_SETTING,
+    Extension,
+    extend_planner,
+)
+from rookery.spark.tuning import rowsonce
 from tests.direct.logs import Cluster, create, planned, send, values
-from tests.spark.logs import load, options_of, run_all, stream
+from tests.spark.logs import load, options_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 ROWS = 900
+ROWS_ONCE = cast(Extension, rowsonce.TUNING.extension)
 
 
 @pytest.fixture(scope="module")
@@ -33,76 +38,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     return cluster
 
 
-def plan_of(frame: DataFrame) -> str:
-    return str(frame._jdf.queryExecution().sparkPlan().toString())
-
-
 def added(spark: SparkSession) -> list[int]:
-    """Return how many extensions each hook has."""
+    """Return how many optimizations and strategies a session has beside Spark's own."""
     methods = spark._jsparkSession.experimental()
-    return [getattr(methods, one.hook)().size() for one in EXTENSIONS]
-
-
-@contextmanager
-def as_spark_does(spark: SparkSession) -> Iterator[None]:
-    """Plan as Spark itself does."""
-    methods = spark._jsparkSession.experimental()
-    ours = methods.extraStrategies()
-    getattr(methods, "extraStrategies_$eq")(ours.empty())
-    try:
-        yield
-    finally:
-        getattr(methods, "extraStrategies_$eq")(ours)
-
-
-def test_the_session_plans_no_copy_of_the_rows(spark: SparkSession, cluster: Cluster) -> None:
-    assert plan_of(load(spark, cluster)).startswith("BatchScan rookery")
-    with as_spark_does(spark):
-        assert plan_of(load(spark, cluster)).startswith("Project")
-
-
-def test_other_projections_and_other_sources_stay(spark: SparkSession, cluster: Cluster) -> None:
-    assert plan_of(load(spark, cluster).select("value")).startswith("Project [value")
-    assert "Range" in plan_of(spark.range(3).selectExpr("id + 1"))
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda frame: frame,
-        lambda frame: frame.sort("timestamp", "value"),
-        lambda frame: frame.groupBy("partition").agg({"value": "max", "offset": "sum"}),
-        lambda frame: frame.join(frame.select("value", "topic"), ["value", "topic"]),
-        lambda frame: frame.repartition(5, "key").where("offset % 2 = 0"),
-        lambda frame: frame.where("partition = 1").limit(500),
-        lambda frame: frame.union(frame).distinct(),
-        lambda frame: frame.cache(),
-        lambda frame: frame.mapInArrow(lambda batches: batches, frame.schema),
-    ],
-)
-def test_all_that_can_be_done_with_rows_gives_the_same(
-    spark: SparkSession, cluster: Cluster, use: Any
-) -> None:
-    found = sorted(map(str, use(load(spark, cluster)).collect()))
-    with as_spark_does(spark):
-        expected = sorted(map(str, use(load(spark, cluster)).collect()))
-    spark.catalog.clearCache()
-    assert found == expected
-    assert found
-
-
-def test_a_stream_gives_the_same(spark: SparkSession, cluster: Cluster, checkpoint: Path) -> None:
-    rows = stream(spark, cluster, startingOffsets="earliest", maxOffsetsPerTrigger=400).load()
-    writer = rows.writeStream.format("memory").queryName("rows_once").outputMode("append")
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    run_all(query)
-
-    plan = query._jsq.explainInternal(False)
-    assert "Project" not in plan
-    assert "MicroBatchScan" in plan
-    found = sorted(map(str, spark.table("rows_once").collect()))
-    assert found == sorted(map(str, load(spark, cluster).collect()))
-    assert len(found) == ROWS
+    return [methods.extraOptimizations().size(), methods.extraStrategies().size()]
 
 
 def test_every_query_reads_what_is_there_when_it_begins(
@@ -169,16 +108,14 @@ def test_a_session_gets_it_once(spark: SparkSession) -> None:
     assert added(other) == [0, 0]
     extend_planner(other)
     extend_planner(other)
-    assert added(other) == [1, 1]
+    assert added(other) == [1, 0]
 
 
-def test_each_can_be_turned_off(spark: SparkSession) -> None:
-    for at, extension in enumerate(EXTENSIONS):
-        other = spark.newSession()
-        other.conf.set(extension.setting, "false")
-        extend_planner(other)
-        assert added(other)[at] == 0
-        assert sum(added(other)) == 1
+def test_it_can_be_turned_off(spark: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set(PLAN_PER_QUERY_SETTING, "false")
+    extend_planner(other)
+    assert added(other) == [0, 0]
 
 
 def test_a_session_without_java_is_left_alone() -> None:
@@ -190,13 +127,14 @@ def test_a_session_without_java_is_left_alone() -> None:
 def test_a_spark_that_it_does_not_fit_is_told_of_and_works(
     spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for one in EXTENSIONS:
+    extensions = [PLAN_PER_QUERY, ROWS_ONCE]
+    for one in extensions:
         text = f"class {one.name} extends org.apache.spark.Gone {{}}"
         (tmp_path / f"{one.name}.java").write_text(text)
     monkeypatch.setattr(planner, "files", lambda _: tmp_path)
     other = spark.newSession()
     with pytest.warns(RuntimeWarning) as warned:
-        extend_planner(other)
-    for message, one in zip(warned, EXTENSIONS, strict=True):
+        extend_planner(other, [ROWS_ONCE])
+    for message, one in zip(warned, extensions, strict=True):
         assert str(message.message).startswith(f"Spark {spark.version} {one.without}: ")
     assert load(other, cluster).count() == ROWS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -19,9 +18,8 @@ from rookery.direct.host import host_mark
 from rookery.errors import ConfigError
 from rookery.spark.batchwrite import BatchWriter
 from rookery.spark.checkpoint import check_checkpoint, check_session_checkpoint, is_local
-from rookery.spark.daemon import SparingCollector
 from rookery.spark.options import ReadOptions
-from rookery.spark.session import local_cores, session, settings_for
+from rookery.spark.session import local_cores, own_tuning, session, settings_for
 from rookery.spark.writeoptions import WriteOptions
 from rookery.spark.writing import Written, stage
 from tests.direct.logs import Cluster, create
@@ -30,18 +28,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_python_tasks_run_under_the_light_daemon(spark: SparkSession) -> None:
-    def look(_: Iterable[int]) -> Iterator[tuple[int, str, str]]:
+def test_python_tasks_run_under_sparks_own_daemon(spark: SparkSession) -> None:
+    def look(_: Iterable[int]) -> Iterator[tuple[str, bool, bool]]:
+        import gc  # noqa: PLC0415
+        import socket  # noqa: PLC0415
+
         from pyspark import daemon  # noqa: PLC0415
 
-        yield os.getpid(), type(vars(daemon)["gc"]).__name__, sys.executable
+        is_plain = socket.socket.__module__ == "socket" and socket.socket.__name__ == "socket"
+        yield sys.executable, vars(daemon)["gc"] is gc, is_plain
 
-    # More tasks than a worker may run before it collects once.
-    found = spark.sparkContext.parallelize(range(120), 120).mapPartitions(look).collect()
+    found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(look).collect()
 
-    assert {collector for _, collector, _ in found} == {"SparingCollector"}
-    assert {python for _, _, python in found} == {sys.executable}
-    assert len({pid for pid, _, _ in found}) <= 2
+    assert set(found) == {(sys.executable, True, True)}
+    assert spark.conf.get("spark.python.daemon.module", None) is None
+
+
+def test_planner_and_arrow_are_as_spark_has_them(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    assert spark._jsparkSession.experimental().extraStrategies().isEmpty()
+    for name in ("arrow.enable_unsafe_memory_access", "arrow.enable_null_check_for_get"):
+        assert jvm.System.getProperty(name) is None
 
 
 def test_it_has_all_settings(spark: SparkSession) -> None:
@@ -58,6 +66,10 @@ def test_a_running_session_is_returned_with_a_word_about_what_it_lacks(
         again = session("other", "local[2]", settings={"spark.driver.memory": "3g"})
 
     assert again.sparkContext is spark.sparkContext
+
+
+def test_a_spark_that_another_program_started_is_not_tuned(spark: SparkSession) -> None:
+    assert own_tuning() == ""
 
 
 def test_the_package_offers_it() -> None:
@@ -134,20 +146,6 @@ def test_a_place_that_all_hosts_see_is_fine(location: str) -> None:
 
 def test_a_local_session_may_keep_it_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
     check_session_checkpoint(spark, str(tmp_path))
-
-
-def test_a_worker_collects_after_its_first_task_and_every_fiftieth(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    collected: list[int] = []
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    collector = SparingCollector()
-
-    for task in range(1, 151):
-        monkeypatch.setattr(gc, "collect", lambda number=task: collected.append(number))
-        collector.collect()
-
-    assert collected == [1, 50, 100, 150]
 
 
 def test_a_folder_of_one_host_is_no_log_for_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from rookery.cli.output.jobs import Showing
 from rookery.cli.sparkplace import find_archive
 from rookery.direct.place import Place
 from rookery.jobs import Report, Run
-from rookery.spark.session import session
+from rookery.spark.session import own_tuning, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,4 +57,5 @@ def _start(job: str, args: JobArguments, archive: Path | None) -> SparkSession:
         remote=args.spark.remote,
         archive=archive,
         can_plan_topics=False,
+        tuning="" if args.spark.remote else own_tuning(),  # a server's processes are not ours
     )

@@ -4,8 +4,9 @@ Requests can be a hundred megabytes, and what a compressed batch becomes is a th
 was sent. All that is freed soon, but glibc keeps it for the next one, and in a heap for every
 thread. Other C libraries are left as they are.
 
-How a process uses memory is for its program to decide: only our own servers (broker, caretaker)
-call `keep`. Before that, `give_back` does nothing, whatever part of the library calls it.
+How a process uses memory is for its program to decide. Only processes of our own call `keep`: the
+broker, the caretaker, and the worker daemon for Spark, which is off by default. In all others,
+`give_back` does nothing, whatever part of the library calls it.
 
 Having large blocks mapped and unmapped one by one (`M_MMAP_THRESHOLD`) is no way out: reads from
 disk took three times the processor time, for the pages of every new block have to be cleared.
@@ -32,16 +33,18 @@ LARGE: Final = 8 * 1024 * 1024
 _ours: Final[list[bool]] = []
 
 
-def keep() -> None:
+def keep(largest: int = _LARGEST_IN_HEAP) -> None:
     """Have large blocks that were freed used again, for a process whose memory is looked after.
 
     Only the main function of a process of ours may call this.
 
     Otherwise glibc gives each back to the system at once, and clears the pages of the next.
-    Blocks of 8 MiB or more are given back nevertheless.
+
+    Args:
+        largest: blocks of this size or more are given back nevertheless.
     """
     tune = _of_the_library("mallopt")
-    tune(_MMAP_THRESHOLD, _LARGEST_IN_HEAP)
+    tune(_MMAP_THRESHOLD, largest)
     tune(_TRIM_THRESHOLD, _MOST_FREE)
     _ours.append(True)
 

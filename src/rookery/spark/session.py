@@ -1,6 +1,7 @@
 """A Spark session with the settings that make Python sources quick.
 
-What each is worth is in docs/guide/spark.md. All of them can be overruled by `settings=`.
+What each is worth is in docs/guide/spark.md. All of them can be overruled by `settings=`. They are
+Spark's own settings; what changes Spark's internals is in `tuning` and off unless it is asked for.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,13 +22,13 @@ from rookery.spark.java import find_java
 from rookery.spark.pack import PYTHON
 from rookery.spark.planner import extend_planner
 from rookery.spark.shipment import archive_setting, shipment
+from rookery.spark.tuning.choice import OWN, PATH, SETTING, Tuning, choose, python_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _INSTALL: Final = 'pip install "rookery[spark]"'
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
-_PATH: Final = "PYTHONPATH"
 _EXECUTORS: Final = "PYSPARK_PYTHON"
 _DRIVER: Final = "PYSPARK_DRIVER_PYTHON"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
@@ -36,20 +37,8 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 WORKER_SETTINGS: Final = {
     # Over loopback TCP a small message waits for an acknowledgement: half of a task's cost.
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "rookery.spark.daemon",
 }
 """Settings of the processes that run Python: fixed once Spark has started."""
-
-_UNCHECKED: Final = (
-    "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-)
-JAVA_SETTINGS: Final = {
-    # Arrow looks at its bounds for every value, Spark at nulls before it asks: a fifth of the time
-    # that Java takes to read a batch. Options of one's own go into `extraJavaOptions`, behind it.
-    "spark.driver.defaultJavaOptions": _UNCHECKED,
-    "spark.executor.defaultJavaOptions": _UNCHECKED,
-}
-"""Settings of the Java processes: fixed once Spark has started."""
 
 SQL_SETTINGS: Final = {
     # The default, INT96, is read as nanoseconds and refused by Iceberg.
@@ -77,7 +66,7 @@ LOCAL_SETTINGS: Final = {
 """Settings for a Spark that runs on this host alone."""
 
 
-def session(
+def session(  # noqa: PLR0913 (all but two are named)
     app: str = "rookery",
     master: str | None = None,
     *,
@@ -85,8 +74,9 @@ def session(
     remote: str | None = None,
     archive: str | Path | None = None,
     can_plan_topics: bool = True,
+    tuning: str = "",
 ) -> SparkSession:
-    """Return a Spark session that reads and writes topics quickly.
+    """Return a Spark session for topics.
 
     A session that already runs is returned as it is; a warning names the settings it lacks. In a
     program started by spark-submit, what was given there wins over what is given here.
@@ -101,15 +91,20 @@ def session(
         can_plan_topics: whether Spark shall read or write `format("rookery")`. With an `archive`
             it is then unpacked into the current folder, in which Spark plans. Pipelines and jobs
             plan in this process and need none of that.
+        tuning: changes to Spark's internals, such as `rows-once,worker-daemon`, or `all`; the same
+            as the Spark setting `spark.rookery.tuning`. See docs/guide/spark.md.
 
     Raises:
         ConfigError: there is no pyspark, Java or archive, both `master` or `archive` and `remote`
-            are given, or the default checkpoint is in a folder that Spark's other hosts do not see.
+            are given, there is no such tuning, or the default checkpoint is in a folder that
+            Spark's other hosts do not see.
     """
     if remote and (master or archive):
         other = f"master={master}" if master else f"archive={archive}"
         raise ConfigError(f"{other} and remote={remote}: give only one of them")
-    builder, settings = _builder().appName(app), settings or {}
+    builder, settings = _builder().appName(app), dict(settings or {})
+    if tuning:
+        settings.setdefault(SETTING, tuning)
     packed = _PackedPython(Path(archive), can_plan_topics) if archive else None
     made = (
         _connect(builder, remote, settings) if remote else _start(builder, master, settings, packed)
@@ -118,14 +113,32 @@ def session(
     return made
 
 
-def settings_for(master: str) -> dict[str, str]:
+def settings_for(master: str, tunings: Iterable[Tuning] = ()) -> dict[str, str]:
     """Return the settings that `session` makes for a master."""
     cores = local_cores(master)
+    everywhere = {**WORKER_SETTINGS, **_settings_of(tunings), **SQL_SETTINGS}
     if cores is None:
-        return {**WORKER_SETTINGS, **JAVA_SETTINGS, **SQL_SETTINGS}
-    partitions = {"spark.sql.shuffle.partitions": str(cores)}
-    everywhere = {**WORKER_SETTINGS, **JAVA_SETTINGS, **SQL_SETTINGS}
-    return {**everywhere, **LOCAL_SETTINGS, **partitions}
+        return everywhere
+    return {**everywhere, **LOCAL_SETTINGS, "spark.sql.shuffle.partitions": str(cores)}
+
+
+def choose_tunings(*sources: Mapping[str, str]) -> tuple[Tuning, ...]:
+    """Return the tunings that the first of several sources of settings asks for."""
+    text = next((one[SETTING] for one in sources if SETTING in one), "")
+    if not text:
+        return ()
+    from pyspark import __version__  # noqa: PLC0415 (it takes a second)
+
+    return choose(text, __version__)
+
+
+def _settings_of(tunings: Iterable[Tuning]) -> dict[str, str]:
+    return {name: value for one in tunings for name, value in one.settings.items()}
+
+
+def own_tuning() -> str:
+    """Return what our own programs tune: nothing in a Spark that another program has started."""
+    return "" if _is_running() else OWN
 
 
 def local_cores(master: str) -> int | None:
@@ -170,12 +183,14 @@ def _start(
     if given is None:
         master = master or "local[*]"
         _prepare_environment(exported(master, settings))
-    ours = settings_for(master or (given or {}).get("spark.master", "local[*]"))
+    tunings = choose_tunings(settings, given or {})
+    ours = settings_for(master or (given or {}).get("spark.master", "local[*]"), tunings)
     made = {name: value for name, value in ours.items() if name not in (given or {})}
     chosen = {**made, **settings, **sent}
     _warn_of(_lacking_now(chosen), "the Spark that already runs here")
     environ = os.environ  # noqa: TID251 (it is sent on)
-    variables = {_PATH: early_path(environ.get(_PATH))}
+    path = python_path(tunings, environ.get(PATH))
+    variables = {} if path is None else {PATH: path}
     if is_elsewhere and not _is_running():
         chosen |= shipment(environ, settings)
         variables |= packed.variables() if packed else {}
@@ -185,7 +200,7 @@ def _start(
         builder.master(master)
     with _environment(variables):
         spark = builder.getOrCreate()
-    extend_planner(spark)
+    extend_planner(spark, [one.extension for one in tunings if one.extension])
     return spark
 
 
@@ -200,7 +215,7 @@ def _connect(
         spark = builder.remote(remote).getOrCreate()
     except ImportError as error:
         raise ConfigError(f"a Connect session needs more packages ({error}): {_INSTALL}") from error
-    wanted = {**WORKER_SETTINGS, **settings}
+    wanted = {**WORKER_SETTINGS, **_settings_of(choose_tunings(settings)), **settings}
     missing = _differing(wanted, lambda name: spark.conf.get(name, None))
     _warn_of(missing, f"the Connect server {remote}")
     return spark
@@ -230,7 +245,7 @@ def _lacking_now(wanted: Mapping[str, str]) -> dict[str, str]:
 
 
 def _differing(wanted: Mapping[str, str], get: Callable[[str], str | None]) -> dict[str, str]:
-    fixed = {name: value for name, value in wanted.items() if not _is_sql(name)}
+    fixed = {name: value for name, value in wanted.items() if not _is_sql(name) and name != SETTING}
     return {name: value for name, value in fixed.items() if get(name) != value}
 
 
@@ -271,12 +286,6 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 del environ[name]
             else:
                 environ[name] = value
-
-
-def early_path(before: str | None) -> str:
-    """Return a `PYTHONPATH` on which stream planners answer Spark at once, then what it was."""
-    folder = str(Path(__file__).parent / "early")
-    return os.pathsep.join([folder, before] if before else [folder])
 
 
 def _warn_of(missing: Mapping[str, str], where: str) -> None:

@@ -2,8 +2,8 @@
 
 That daemon collects all garbage after each task, which takes 20 to 50 ms once pyarrow, pandas and
 we are loaded: several times what a small task costs. What is set aside costs nothing. The daemon of
-`rookery.spark.daemon` does so for every task; this here is for clusters that have Spark's own, and
-for the processes that plan, which always do.
+`rookery.spark.tuning.daemon` does so for every task; this is for workers of Spark's own daemon, and
+for the processes that plan, which always have that one.
 """
 
 from __future__ import annotations

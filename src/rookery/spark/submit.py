@@ -18,7 +18,8 @@ from rookery.spark.checkpoint import exported
 from rookery.spark.drivercopy import unpack_for_driver
 from rookery.spark.java import find_java
 from rookery.spark.pack import FOLDER, PYTHON
-from rookery.spark.session import early_path, settings_for
+from rookery.spark.session import choose_tunings, settings_for
+from rookery.spark.tuning.choice import python_path
 
 DEFAULT_FILE: Final = "rookery.toml"
 """What a process reads if no other file is named: on an executor, from its own folder."""
@@ -46,7 +47,8 @@ class Submission:
 
     def command(self) -> list[str]:
         """Return the command line of spark-submit."""
-        settings = {**settings_for(self.master), **self.settings}
+        tunings = choose_tunings(self.settings)
+        settings = {**settings_for(self.master, tunings), **self.settings}
         return [
             str(_spark_submit()),
             *("--master", self.master),
@@ -62,7 +64,9 @@ class Submission:
         made = {**environ, "JAVA_HOME": str(find_java(environ)), "PYSPARK_PYTHON": PYTHON}
         # Spark would take this one for sources, and on the executors as well.
         made.pop("PYSPARK_DRIVER_PYTHON", None)
-        made["PYTHONPATH"] = early_path(environ.get("PYTHONPATH"))
+        path = python_path(choose_tunings(self.settings), environ.get("PYTHONPATH"))
+        if path is not None:
+            made["PYTHONPATH"] = path
         if self.config:
             made["ROOKERY_CONFIG"] = str(self.config.absolute())
         return {**made, **exported(self.master, self.settings)}

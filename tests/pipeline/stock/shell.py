@@ -24,7 +24,8 @@ def main(engine: str, *arguments: str) -> None:
     # What Java prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    execute = {"spark": open_spark, "duckdb": open_duckdb}[engine](*arguments)
+    engines: dict[str, Callable[..., Execute]] = {"spark": open_spark, "duckdb": open_duckdb}
+    execute = engines[engine](*arguments)
     for line in sys.stdin:
         answers.write(json.dumps(answer(execute, json.loads(line))) + "\n")
         answers.flush()

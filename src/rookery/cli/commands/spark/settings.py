@@ -15,13 +15,20 @@ class ShowSparkSettings(CommandArguments):
     master: str = option(
         "--master", default="yarn", metavar="URL", help="for which master (default: %(default)s)"
     )
+    tuning: str = option(
+        "--tuning",
+        default="",
+        metavar="NAMES",
+        help="with the settings of these tunings, such as worker-daemon,arrow-unchecked, or all",
+    )
 
 
 def run(args: ShowSparkSettings) -> int:
     """Print settings as a properties file, or as JSON."""
-    from rookery.spark.session import settings_for
+    from rookery.spark.session import choose_tunings, settings_for
+    from rookery.spark.tuning.choice import SETTING
 
-    settings = settings_for(args.master)
+    settings = settings_for(args.master, choose_tunings({SETTING: args.tuning}))
     if args.json:
         print_json(settings)
     else:

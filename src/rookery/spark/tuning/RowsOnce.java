@@ -1,4 +1,4 @@
-package rookery.spark;
+package rookery.spark.tuning;
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;

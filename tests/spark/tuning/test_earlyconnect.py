@@ -12,7 +12,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from rookery.spark.session import early_path
+from rookery.spark.tuning.choice import python_path
+from rookery.spark.tuning.earlyconnect import TUNING
 
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 # In Arrow's place on the path: waits for a file, then makes room for the real one.
@@ -24,6 +25,10 @@ sys.path.remove(str(pathlib.Path(__file__).parent))
 del sys.modules["pyarrow"]
 import pyarrow
 """
+
+
+def early_path(before: str) -> str:
+    return python_path([TUNING], before) or ""
 
 
 @contextmanager
@@ -86,11 +91,11 @@ def test_others_of_the_same_name_still_run(tmp_path: Path) -> None:
     )
 
     assert done.stdout.startswith("theirs\n")
-    assert "spark/early" not in done.stdout
+    assert "tuning/early" not in done.stdout
 
 
 def test_only_what_spark_starts_has_it(spark: SparkSession) -> None:
-    assert "spark/early" not in os.environ.get("PYTHONPATH", "")
+    assert "tuning/early" not in os.environ.get("PYTHONPATH", "")
     jvm = spark.sparkContext._jvm
     assert jvm is not None
-    assert "spark/early" in jvm.System.getenv("PYTHONPATH")
+    assert "tuning/early" in jvm.System.getenv("PYTHONPATH")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -11,15 +12,18 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from pyspark import daemon as spark_daemon
 
+from rookery.spark.tuning.daemon import SparingCollector, can_change
 from rookery.testing.broker import is_alive
 from rookery.testing.wait import wait_until
 
 _FAMILY = """
 import os, signal, sys, time
-from rookery.spark.daemon import Leash
+from rookery.spark.tuning.daemon import Leash
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 Leash()
 worker = os.fork()
@@ -32,7 +36,7 @@ time.sleep(600)
 """
 _ORPHAN = """
 import os
-from rookery.spark.daemon import Leash
+from rookery.spark.tuning.daemon import Leash
 leash = Leash()
 leash._parent = 0  # as if the daemon had ended before its worker looked
 worker = os.fork()
@@ -86,13 +90,13 @@ def test_a_worker_without_a_reader_ends_and_prints_nothing(
     (tmp_path / "pyspark_cancelled.py").write_text(_WORKER)
     environ = {
         **os.environ,
-        "PYTHONPATH": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
         "PYTHON_WORKER_FACTORY_SOCK_DIR": str(short_path),
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
     }
     daemon = subprocess.Popen(
-        [sys.executable, "-m", "rookery.spark.daemon", "pyspark_cancelled"],
+        [sys.executable, "-m", "rookery.spark.tuning.daemon", "pyspark_cancelled"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -107,3 +111,23 @@ def test_a_worker_without_a_reader_ends_and_prints_nothing(
     wait_until(lambda: not is_alive(worker))
     _, printed = daemon.communicate(timeout=60)  # it ends when its input does
     assert printed == b""
+
+
+def test_a_worker_collects_after_its_first_task_and_every_fiftieth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collected: list[int] = []
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    collector = SparingCollector()
+
+    for task in range(1, 151):
+        monkeypatch.setattr(gc, "collect", lambda number=task: collected.append(number))
+        collector.collect()
+
+    assert collected == [1, 50, 100, 150]
+
+
+def test_only_a_daemon_that_was_checked_is_changed() -> None:
+    assert can_change(spark_daemon, "4.3.0")
+    assert not can_change(spark_daemon, "4.4.0")
+    assert not can_change(ModuleType("daemon"), "4.3.0")

@@ -1,0 +1,22 @@
+"""`early-connect`: the process that plans a stream connects to Spark before it loads pyspark.
+
+Changes: `PYTHONPATH` of Spark's Java has the folder `early` in front, whose `sitecustomize` runs in
+every Python that Java starts. In the planner of a stream it replaces `socket.socket` until the
+first connect. Another `sitecustomize` on the path runs after it.
+Worth it on a host so busy that loading pyspark takes longer than Spark's ten seconds: streams fail
+there with `Python worker failed to connect back`. It makes nothing faster.
+Checked with pyspark 4.2 and 4.3.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from rookery.spark.tuning.choice import Tuning
+
+TUNING: Final = Tuning(
+    name="early-connect",
+    checked=("4.2", "4.3"),
+    folder=Path(__file__).parent / "early",
+)
