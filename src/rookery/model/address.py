@@ -56,3 +56,11 @@ def parse_addresses(text: str, setting: str = "bootstrap.servers") -> list[Addre
     if not addresses:
         raise ConfigError(f"{setting}: name at least one broker as host:port")
     return list(dict.fromkeys(addresses))
+
+
+def address_name(address: object) -> str:
+    """Return a socket's address as people write it."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        host, port = address[:2]
+        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    return str(address or "unknown")

@@ -4,40 +4,41 @@ Requests are started as they arrive, whether or not those before them are answer
 returns the answer's parts if it has them (no task, no future), or something to await. What is
 ready is written in one call, in order.
 
-Reading stops while any bound is reached: requests in flight, bytes not yet answered (here and in
+`ConnectionState` decides whether a connection reads, starts requests or closes. On top of it,
+reading stops while any bound is reached: requests in flight, bytes not yet answered (here and in
 the `Budget` of all), or answers that the client does not read (`Outbox`). Work once started is
-finished even if the client has gone; a handler that waits long asks `when_lost` to be told.
+finished even if the client has gone; a handler that waits long registers with `when_lost`.
 
-One timer (`Watch`) bounds the time that a client may take:
-
-    new ──first frame, or authenticated()──► open ──close(), error, end──► draining ──► closed
-     └─ handshake timeout                     └─ idle, receive timeout      └─ linger
+One timer (`Watch`) bounds the time that a client may take for the handshake, for a request, between
+requests and for reading its last answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, cast
 
-from rookery.errors import ProtocolError
+from rookery.model.address import address_name
+from rookery.model.callbacks import register
 from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
-from rookery.net.outbox import Outbox
-from rookery.net.request import Handler, Request, size_of
+from rookery.net.connectionstate import ConnectionEvent, ConnectionStage, ConnectionState, Wait
+from rookery.net.request import Handler
+from rookery.net.requestqueue import QueueHooks, RequestQueue, log_failure
 from rookery.net.session import ClientSession
 from rookery.net.settings import ConnectionSettings
-from rookery.net.watch import Wait, Watch
-from rookery.wire.frame import PREFIX_BYTES, Chunks, Frame, Splitter
+from rookery.net.watch import Watch
+from rookery.wire.frame import Chunks, Splitter
 
 log = logging.getLogger(__name__)
 
-# So many requests are started in one turn of the loop; then it is the other clients' turn.
+# A connection starts this many requests in one turn of the loop; then others have theirs.
 _STARTED_AT_ONCE: Final = 64
-# A client that holds less than this is never kept waiting for the shared budget: a few that send
-# large requests slowly would otherwise lock out everybody.
+# A client that holds less than this never waits for the shared budget: a few clients that send
+# large requests slowly would otherwise lock out all others.
 _FAIR_BYTES: Final = 64 * 1024
 
 
@@ -65,76 +66,82 @@ class Connection(asyncio.BufferedProtocol):
         """The client's address."""
         self.session = ClientSession()
         """What the server remembers about the client."""
-        self.requests = 0
         self.bytes_in = 0
         self.answers = answers or AnswerBudget()
         """Says how large an answer may be."""
         self._loop = asyncio.get_running_loop()
-        self._handler = handler
         self._settings = settings
         self._budget = budget
+        self._state = ConnectionState()
+        self._transport: asyncio.Transport | None = None
+        self._when_lost: list[Callable[[], None]] = []
+        self._when_stuck: list[Callable[[bool], None]] = []
         self._splitter = Splitter(
             settings.max_unauthenticated_frame_bytes
             if settings.requires_authentication
             else settings.max_frame_bytes,
             chunks=chunks,
         )
-        self._transport: asyncio.Transport | None = None
-        self._when_lost: list[Callable[[], None]] = []
-        # Requests whose answers were not written, oldest first; empty while answers come at once.
-        self._queue: deque[Request] = deque()
-        self._unanswered_bytes = 0
-        # Bytes of requests that were answered at once, until the budget is told.
-        self._answered_bytes = 0
-        self._outbox = Outbox()
-        # Bytes of answers that are being read from disk.
-        self._promised_bytes = 0
-        self._is_open = False
+        self._queue = RequestQueue(
+            QueueHooks(partial(handler, self), self._refuse, self._schedule),
+            self._state,
+            settings,
+            self._splitter,
+            (budget, self.answers),
+        )
+        # Whether the transport reads at present.
         self._is_reading = True
-        self._is_at_end = False
-        self._is_draining = False
-        self._is_advance_due = self._is_yielding = False
+        # Whether `_advance` runs, or will in this turn of the loop.
+        self._is_advance_due = False
+        # What those who registered with `when_stuck` know.
+        self._is_known_stuck = False
+        self._unmute_timer: asyncio.TimerHandle | None = None
         step_ms = min(settings.receive_timeout_ms, settings.idle_timeout_ms)
         self._watch = Watch(self._present_wait, self._expire, step_ms)
 
     def __repr__(self) -> str:
-        return f"<Connection of {self.peer}, {len(self._queue)} requests in flight>"
+        return f"<Connection of {self.peer}, {self.in_flight} requests in flight>"
+
+    @property
+    def requests(self) -> int:
+        """How many requests were started."""
+        return self._queue.started
 
     @property
     def in_flight(self) -> int:
         """How many requests were started whose answers have not been written."""
-        return len(self._queue)
+        return len(self._queue.requests)
 
     @property
     def is_stuck(self) -> bool:
         """Whether the client leaves so many answers unread that nothing is started for it."""
-        return not self._outbox.is_writable
+        return self._state.is_stuck
 
     @property
     def bytes_out(self) -> int:
         """Bytes of answers that were written."""
-        return self._outbox.written
+        return self._queue.outbox.written
 
     @property
     def sent_bytes(self) -> int:
         """Bytes of answers that went out, ever."""
-        return self._outbox.written - self._outbox.buffered
+        return self._queue.outbox.written - self._queue.outbox.buffered
 
     @property
     def held_bytes(self) -> int:
         """Bytes of answers that were made or promised, and did not go out."""
-        settled = sum(request.answer_bytes for request in self._queue)
-        return settled + self._promised_bytes + self._outbox.waiting + self._outbox.buffered
+        return self._queue.held_bytes
 
     @property
     def is_made(self) -> bool:
-        """Whether there is a transport, so that the loss of it will be told."""
-        return self._transport is not None
+        """Whether there is a transport, so that the loss of it will be reported."""
+        return self._state.is_connected
 
     @property
     def is_closing(self) -> bool:
         """Whether no more requests are taken."""
-        return self._is_draining or self._transport is None or self._transport.is_closing()
+        transport = self._transport
+        return self._state.is_closing or transport is None or transport.is_closing()
 
     def transport_info(self, name: str) -> object:
         """Return what the transport knows, such as `ssl_object` or `peercert`."""
@@ -143,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
     def authenticated(self, principal: str) -> None:
         """Say who the client is: the handshake is done, and larger requests are allowed."""
         self.session.principal = principal
-        self._is_open = True
+        self._state.on(ConnectionEvent.ADMIT)
         self._touch()
         self._splitter.limit = self._settings.max_frame_bytes
 
@@ -155,18 +162,46 @@ class Connection(asyncio.BufferedProtocol):
 
     def promise(self, count: int) -> None:
         """Say how large an answer will be, before there is memory taken for it."""
-        self._promised_bytes += count
-        self.answers.add(count)
+        self._queue.promise(count)
 
     def when_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have a callback called when the client is gone; return a function that undoes this."""
-        self._when_lost.append(callback)
+        return register(self._when_lost, callback)
 
-        def undo() -> None:
-            if callback in self._when_lost:
-                self._when_lost.remove(callback)
+    def when_stuck(self, callback: Callable[[bool], None]) -> Callable[[], None]:
+        """Have a callback called whenever the client stops or starts reading its answers.
 
-        return undo
+        The callback gets the new value of `is_stuck`. A proxy then stops or starts reading from its
+        upstream. The callback is called from within a write and must not write or close.
+
+        Returns:
+            A function that undoes this.
+        """
+        return register(self._when_stuck, callback)
+
+    def pause(self) -> None:
+        """Take no more bytes and start no more requests until `resume`; answers still go out."""
+        self._hold(ConnectionEvent.PAUSE)
+
+    def resume(self) -> None:
+        """Undo `pause`; without it, do nothing."""
+        self._let_go(ConnectionEvent.RESUME)
+
+    def mute(self, duration_ms: int) -> None:
+        """Start no requests for a time, to throttle the client; answers still go out.
+
+        Of several calls the one whose time ends last counts.
+        """
+        if duration_ms <= 0 or self.is_closing:
+            return
+        timer = self._loop.call_later(duration_ms / 1000, self._unmute)
+        if self._unmute_timer is not None:
+            if self._unmute_timer.when() >= timer.when():
+                timer.cancel()
+                return
+            self._unmute_timer.cancel()
+        self._unmute_timer = timer
+        self._hold(ConnectionEvent.MUTE)
 
     def close(self) -> None:
         """Take no more requests; close when those in flight are answered."""
@@ -177,6 +212,7 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close at once; answers that were not sent are lost."""
         if self._transport is not None:
+            self._state.on(ConnectionEvent.CLOSE)
             self._transport.abort()
 
     # What the transport calls.
@@ -185,9 +221,10 @@ class Connection(asyncio.BufferedProtocol):
         """Begin to watch the client."""
         transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its class
         self._transport = transport
+        self._state.on(ConnectionEvent.CONNECT)
         self.peer = address_name(transport.get_extra_info("peername"))
         transport.set_write_buffer_limits(high=self._settings.max_unsent_bytes)
-        self._outbox.transport = transport
+        self._queue.outbox.transport = transport
         self.answers.join(self)
         self._watch.begin()
 
@@ -209,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
 
         A client that is gone altogether looks the same at first, so it has `linger_ms` and no more.
         """
-        self._is_at_end = True
+        self._state.on(ConnectionEvent.END)
         self._watch.look_after(self._settings.linger_ms)
         if self._splitter.pending:
             log.debug("input ends within a request", extra={"client": self.peer})
@@ -219,29 +256,36 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Start no more work for a client that does not read its answers."""
-        self._outbox.is_writable = False
+        self._queue.outbox.is_writable = False
+        self._state.on(ConnectionEvent.PEER_STOPS)
         self._touch()
+        self._tell_stuck()
 
     def resume_writing(self) -> None:
         """Go on where `pause_writing` stopped."""
-        self._outbox.is_writable = True
+        self._queue.outbox.is_writable = True
+        self._state.on(ConnectionEvent.PEER_READS)
         self._touch()
-        self._outbox.feed()
+        self._queue.outbox.feed()
         self._advance()
+        self._tell_stuck()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give everything back; requests under way give theirs when they end."""
         if exc is not None:
             log.debug("connection lost: %s", exc, extra={"client": self.peer})
         self._transport = None
+        self._state.on(ConnectionEvent.LOST)
         self._watch.close()
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
         self._budget.forget(self._regulate)
-        self._budget.drop(self._splitter.pending)
-        self._splitter.close()
         self.answers.leave(self)
-        self._outbox.close()
-        self._abandon()
-        callbacks, self._when_lost = self._when_lost, []
+        self._queue.close(partial(log_failure, self.peer))
+        # A callback may undo others, or itself, while these are called.
+        callbacks = list(self._when_lost)
+        self._when_lost.clear()
+        self._when_stuck.clear()
         for callback in callbacks:
             callback()
 
@@ -251,209 +295,105 @@ class Connection(asyncio.BufferedProtocol):
         """Collect answers that are ready, start what has arrived, write, then read or not."""
         # No need to be called again for what settles meanwhile.
         self._is_advance_due = True
-        if self._queue:
-            self._collect()
-        before = self.requests
-        started = 0
-        try:
-            while self._may_start() and (frame := self._splitter.take()) is not None:
-                self._start(frame)
-                started += 1
-                if started == _STARTED_AT_ONCE:
-                    self._is_yielding = True
-                    self._loop.call_soon(self._go_on)
-        except ProtocolError as error:
-            self._refuse(error)
-            self._enqueue(Request(self._settled, 0, is_last=True))
-            self._collect()
+        queue, had_requests = self._queue, bool(self._queue.requests)
+        if had_requests:
+            queue.collect()
+        started = queue.start(_STARTED_AT_ONCE)
         self._is_advance_due = False
-        if self.requests != before:
+        is_admitted = started and not self._settings.requires_authentication
+        if is_admitted and self._state.stage is ConnectionStage.HANDSHAKE:
+            self._state.on(ConnectionEvent.ADMIT)
+        if started == _STARTED_AT_ONCE:
+            self._state.on(ConnectionEvent.YIELD)
+            self._loop.call_soon(self._let_go, ConnectionEvent.TURN)
+        if started or (had_requests and not queue.requests):
             self._touch()
-        self._flush()
+        queue.flush()
         self._regulate()
-        is_over = self._is_at_end and self._outbox.is_writable and not self._is_yielding
-        if not self._queue and (self._is_draining or is_over) and not self._outbox.waiting:
+        if self._state.is_over and queue.is_empty:
             self._close_transport()
 
-    def _go_on(self) -> None:
-        """Take up what was left for the next turn of the loop."""
-        self._is_yielding = False
-        if self._transport is not None:
-            self._advance()
-
-    def _may_start(self) -> bool:
-        return (
-            self._outbox.is_writable
-            and not self._is_yielding
-            and not self._is_draining
-            and len(self._queue) < self._settings.max_in_flight
-            and self._unanswered_bytes < self._settings.max_unanswered_bytes
-            and self._transport is not None
-        )
-
-    def _start(self, frame: Frame) -> None:
-        size = len(frame) + PREFIX_BYTES
-        self.requests += 1
-        if not self._is_open:
-            self._is_open = not self._settings.requires_authentication
-        try:
-            answer = self._handler(self, frame)
-        except Exception as error:  # noqa: BLE001 (a request may end its connection, no more)
-            self._refuse(error)
-            self._enqueue(Request(self._settled, size, is_last=True))
-            self._collect()
-            return
-        if answer is not None and not isinstance(answer, (list, tuple)):
-            request = Request(self._settled, size)
-            self._enqueue(request)
-            request.wait(answer)
-            if request.is_settled:
-                self._collect()
-        elif self._queue:
-            request = Request(self._settled, size, answer)
-            self._enqueue(request)
-            self._account(request.answer_bytes)
-        else:
-            self._answered_bytes += size
-            count = size_of(answer)
-            self.answers.add(count)
-            self._outbox.gather(answer, count)
-
-    def _enqueue(self, request: Request) -> None:
-        self._queue.append(request)
-        self._unanswered_bytes += request.size
-        self._budget.start(request.size)
-
-    def _settled(self, request: Request) -> None:
-        """Be told that an awaited answer is there."""
-        if request.error is not None:
-            self._refuse(request.error)
-            request.is_last = True
-        self._account(request.answer_bytes)
-        if request.is_abandoned:
-            self._release(request.size)
-        elif self._queue[0] is request and not self._is_advance_due:
-            # Others may settle in the same turn of the loop: write them together.
+    def _schedule(self) -> None:
+        """Advance in the next turn of the loop; write together what settles in this one."""
+        if not self._is_advance_due:
             self._is_advance_due = True
             self._loop.call_soon(self._advance)
-
-    def _collect(self) -> None:
-        """Gather the answers at the queue's head that are there."""
-        queue = self._queue
-        while queue and queue[0].is_settled:
-            request = queue.popleft()
-            if request.is_last:
-                self._release(request.size)
-                self._abandon()
-                return
-            self._release(request.size)
-            self._outbox.gather(request.answer, request.answer_bytes)
-            if not queue:
-                self._promised_bytes = 0
-                self._touch()
-
-    def _account(self, count: int) -> None:
-        """Count an answer that was made; some of it may have been promised."""
-        kept = min(count, self._promised_bytes)
-        self._promised_bytes -= kept
-        self.answers.add(count - kept)
-
-    def _flush(self) -> None:
-        """Write what was gathered."""
-        if self._answered_bytes:
-            self._budget.drop(self._answered_bytes)
-            self._answered_bytes = 0
-        self._outbox.flush()
-
-    def _release(self, size: int) -> None:
-        self._unanswered_bytes -= size
-        self._budget.finish(size)
-
-    def _abandon(self) -> None:
-        """Answer no more: what is under way gives its bytes back when it ends."""
-        for request in self._queue:
-            request.is_abandoned = True
-            if request.is_settled:
-                self._release(request.size)
-        self._queue.clear()
 
     # Bounds and times.
 
     def _regulate(self) -> bool:
         """Read or do not read, as the bounds say; return which."""
-        held = self._unanswered_bytes + self._splitter.pending
+        queue = self._queue
         wanted = (
-            self._may_start()
-            and not self._is_at_end
-            and (held < _FAIR_BYTES or self._budget.may_read(self._regulate))
+            self._state.can_read
+            and queue.can_start
+            and (
+                queue.unanswered_bytes + self._splitter.pending < _FAIR_BYTES
+                or self._budget.may_read(self._regulate)
+            )
         )
-        if wanted != self._is_reading and self._transport is not None:
+        transport = self._transport
+        if wanted != self._is_reading and transport is not None and not transport.is_closing():
             self._is_reading = wanted
             if wanted:
-                self._transport.resume_reading()
+                transport.resume_reading()
             else:
-                self._transport.pause_reading()
+                transport.pause_reading()
         return wanted
+
+    def _hold(self, event: ConnectionEvent) -> None:
+        self._state.on(event)
+        self._regulate()
+
+    def _let_go(self, event: ConnectionEvent) -> None:
+        """Go on as far as nothing else holds the connection."""
+        self._state.on(event)
+        if self._transport is not None and not self._is_advance_due:
+            self._touch()
+            self._advance()
+
+    def _unmute(self) -> None:
+        self._unmute_timer = None
+        self._let_go(ConnectionEvent.UNMUTE)
+
+    def _tell_stuck(self) -> None:
+        if self.is_stuck != self._is_known_stuck:
+            self._is_known_stuck = self.is_stuck
+            for callback in list(self._when_stuck):
+                callback(self.is_stuck)
 
     def _touch(self) -> None:
         # The handshake as a whole has one time limit, and so has the end.
-        if self._is_open and not self._is_draining and not self._is_at_end:
+        if self._state.stage is ConnectionStage.OPEN:
             self._watch.touch()
 
     def _present_wait(self) -> Wait | None:
-        """Return what is waited for, and how long; None if it is we who keep the client."""
-        settings = self._settings
-        if self._is_draining or self._is_at_end:
-            return Wait(settings.linger_ms, "its last answers could not be sent")
-        if not self._is_open:
-            return Wait(settings.handshake_timeout_ms, "the handshake was not finished")
-        if self.is_stuck:
-            return Wait(settings.idle_timeout_ms, "it does not read its answers")
-        if self._queue or not self._is_reading:
-            return None
-        if self._splitter.pending:
-            return Wait(settings.receive_timeout_ms, "a request did not arrive whole")
-        return Wait(settings.idle_timeout_ms, "it was idle")
+        return self._state.wait(
+            self._settings,
+            has_requests=bool(self._queue.requests),
+            is_reading=self._is_reading,
+            has_part=self._splitter.pending > 0,
+        )
 
     def _expire(self, wait: Wait) -> None:
         """Cut a client that has kept us waiting for too long."""
-        log.info(
-            "closing a connection: %s within %d ms",
-            wait.reason,
-            wait.patience_ms,
-            extra={"client": self.peer},
-        )
+        text, client = "closing a connection: %s within %d ms", {"client": self.peer}
+        log.info(text, wait.reason, wait.patience_ms, extra=client)
         self.abort()
+
+    # The end.
 
     def _refuse(self, error: BaseException) -> None:
         """Log why this connection ends, and take no more of it."""
-        if isinstance(error, ProtocolError):
-            log.warning("closing a connection: %s", error, extra={"client": self.peer})
-        elif isinstance(error, asyncio.CancelledError):
-            log.info("closing a connection: a request was cancelled", extra={"client": self.peer})
-        else:
-            log.error(
-                "closing a connection: a request failed: %r",
-                error,
-                exc_info=error,
-                extra={"client": self.peer},
-            )
+        log_failure(self.peer, error)
         self._drain()
 
     def _drain(self) -> None:
-        if not self._is_draining:
-            self._is_draining = True
+        if self._state.on(ConnectionEvent.DRAIN):
             self._watch.look_after(self._settings.linger_ms)
 
     def _close_transport(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._drain()
+            self._state.on(ConnectionEvent.CLOSE)
             self._transport.close()
-
-
-def address_name(address: object) -> str:
-    """Return a socket's address as people write it."""
-    if isinstance(address, tuple) and len(address) >= 2:
-        host, port = address[:2]
-        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
-    return str(address or "unknown")

@@ -21,7 +21,7 @@ from http import HTTPStatus
 from typing import Final, Protocol, cast
 
 from rookery import metrics
-from rookery.net.connection import address_name
+from rookery.model.address import address_name
 from rookery.net.httptext import (
     END_OF_HEAD,
     FAILED,

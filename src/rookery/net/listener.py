@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rookery.errors import ConfigError
+from rookery.model.address import address_name
 from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
-from rookery.net.connection import Connection, address_name
+from rookery.net.connection import Connection
 from rookery.net.request import Handler
 from rookery.net.settings import ConnectionSettings
 from rookery.wire.frame import Chunks

@@ -7,17 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
 
 from rookery.clock import loop_seconds
-
-
-class Wait(NamedTuple):
-    """What a connection waits for at present."""
-
-    patience_ms: int
-    reason: str
-    """Why the connection is closed if it takes longer."""
+from rookery.net.connectionstate import Wait
 
 
 class Watch:

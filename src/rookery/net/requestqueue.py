@@ -1,0 +1,233 @@
+"""The requests of one connection, from their frames to their answers, in order.
+
+What a request and its answer hold is counted here: request bytes in the `Budget` until the answer
+is written, answer bytes in the `AnswerBudget` from the moment they are made or promised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from rookery.errors import ProtocolError
+from rookery.net.answers import AnswerBudget
+from rookery.net.budget import Budget
+from rookery.net.connectionstate import ConnectionState
+from rookery.net.outbox import Outbox
+from rookery.net.request import Answer, Request, size_of
+from rookery.net.settings import ConnectionSettings
+from rookery.wire.frame import PREFIX_BYTES, Frame, Splitter
+
+log = logging.getLogger(__name__)
+
+
+class QueueHooks(NamedTuple):
+    """What a queue asks of its connection."""
+
+    start: Callable[[Frame], Answer | Awaitable[Answer]]
+    """Start one request."""
+    refuse: Callable[[BaseException], None]
+    """End the connection: this request failed."""
+    ready: Callable[[], None]
+    """Call `advance` soon: the answer at the head is there."""
+
+
+class RequestQueue:
+    """Requests whose answers were not written, oldest first; answers leave in this order."""
+
+    __slots__ = (
+        "_answered_bytes", "_answers", "_budget", "_hooks", "_promised_bytes", "_settings",
+        "_splitter", "_state", "outbox", "requests", "started", "unanswered_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        hooks: QueueHooks,
+        state: ConnectionState,
+        settings: ConnectionSettings,
+        splitter: Splitter,
+        budgets: tuple[Budget, AnswerBudget],
+    ) -> None:
+        """Begin with no request.
+
+        Args:
+            hooks: called as requests come and go.
+            state: says whether requests may be started.
+            settings: the bounds.
+            splitter: cuts requests out of the bytes that arrive.
+            budgets: the bytes of requests and of answers shared with other connections.
+        """
+        self.started = 0
+        """How many requests were started, ever."""
+        self.requests: deque[Request] = deque()
+        """Empty while every request is answered at once."""
+        self.unanswered_bytes = 0
+        """The bytes of these requests."""
+        self.outbox = Outbox()
+        self._splitter = splitter
+        self._hooks = hooks
+        self._state = state
+        self._settings = settings
+        self._budget, self._answers = budgets
+        # Bytes of requests that were answered at once, until the budget gets them back.
+        self._answered_bytes = 0
+        # Bytes of answers that are being read from disk.
+        self._promised_bytes = 0
+
+    @property
+    def can_start(self) -> bool:
+        """Whether one more request is within the bounds."""
+        return (
+            self._state.can_start
+            and len(self.requests) < self._settings.max_in_flight
+            and self.unanswered_bytes < self._settings.max_unanswered_bytes
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all requests are answered, and the transport has all answers."""
+        return not self.requests and not self.outbox.waiting
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of answers that were made or promised, and did not go out."""
+        settled = sum(request.answer_bytes for request in self.requests)
+        return settled + self._promised_bytes + self.outbox.waiting + self.outbox.buffered
+
+    def promise(self, count: int) -> None:
+        """Count an answer before memory is allocated for it."""
+        self._promised_bytes += count
+        self._answers.add(count)
+
+    def start(self, most: int) -> int:
+        """Start requests that have arrived, up to a given number; return how many."""
+        started = 0
+        try:
+            while (
+                started < most and self.can_start and (frame := self._splitter.take()) is not None
+            ):
+                started += 1
+                self.started += 1
+                self._start(frame)
+        except ProtocolError as error:
+            self._end_with(error, 0)
+        return started
+
+    def collect(self) -> None:
+        """Gather the answers at the head that are there, up to that of the last request."""
+        queue = self.requests
+        while queue and queue[0].is_settled:
+            request = queue.popleft()
+            self._release(request)
+            if request.is_last:
+                self.abandon()
+                return
+            self.outbox.gather(request.answer, request.answer_bytes)
+        if not queue:
+            self._promised_bytes = 0
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        if self._answered_bytes:
+            self._budget.drop(self._answered_bytes)
+            self._answered_bytes = 0
+        self.outbox.flush()
+
+    def abandon(self) -> None:
+        """Answer no more. Requests under way give their bytes back when they end."""
+        for request in self.requests:
+            request.is_abandoned = True
+            if request.is_settled:
+                self._release(request)
+        self.requests.clear()
+
+    def close(self, report: Callable[[BaseException], None]) -> None:
+        """Give back everything: the client is gone.
+
+        Args:
+            report: called for requests that fail later. The connection is not referred to any more:
+                it would be part of a cycle.
+        """
+        self._budget.drop(self._splitter.pending)
+        self._splitter.close()
+        self.outbox.close()
+        self.abandon()
+        self._hooks = QueueHooks(_start_nothing, report, _ignore)
+
+    def _start(self, frame: Frame) -> None:
+        size = len(frame) + PREFIX_BYTES
+        try:
+            answer = self._hooks.start(frame)
+        except Exception as error:  # noqa: BLE001 (a request may end its connection, no more)
+            self._end_with(error, size)
+            return
+        if answer is not None and not isinstance(answer, (list, tuple)):
+            request = Request(self._settled, size)
+            self._add(request)
+            request.wait(answer)
+            if request.is_settled:
+                self.collect()
+        elif self.requests:
+            request = Request(self._settled, size, answer)
+            self._add(request)
+            self._account(request.answer_bytes)
+        else:
+            self._answered_bytes += size
+            count = size_of(answer)
+            self._answers.add(count)
+            self.outbox.gather(answer, count)
+
+    def _end_with(self, error: Exception, size: int) -> None:
+        """Answer what came before a bad request of a given size, and nothing after it."""
+        self._hooks.refuse(error)
+        self._add(Request(self._settled, size, is_last=True))
+        self.collect()
+
+    def _add(self, request: Request) -> None:
+        self.requests.append(request)
+        self.unanswered_bytes += request.size
+        self._budget.start(request.size)
+
+    def _settled(self, request: Request) -> None:
+        """Take note that an awaited answer is there."""
+        if request.error is not None:
+            self._hooks.refuse(request.error)
+            request.is_last = True
+        self._account(request.answer_bytes)
+        if request.is_abandoned:
+            self._release(request)
+        elif self.requests[0] is request:
+            self._hooks.ready()
+
+    def _account(self, count: int) -> None:
+        """Count an answer that was made; a part of it may have been promised."""
+        kept = min(count, self._promised_bytes)
+        self._promised_bytes -= kept
+        self._answers.add(count - kept)
+
+    def _release(self, request: Request) -> None:
+        self.unanswered_bytes -= request.size
+        self._budget.finish(request.size)
+
+
+def _start_nothing(_frame: Frame) -> Answer:
+    raise RuntimeError("a closed connection starts no request")
+
+
+def _ignore() -> None:
+    """Do nothing: no answer of a closed connection is written."""
+
+
+def log_failure(peer: str, error: BaseException) -> None:
+    """Log that a failed request ends the connection of a client."""
+    client = {"client": peer}
+    if isinstance(error, ProtocolError):
+        log.warning("closing a connection: %s", error, extra=client)
+    elif isinstance(error, asyncio.CancelledError):
+        log.info("closing a connection: a request was cancelled", extra=client)
+    else:
+        text = "closing a connection: a request failed: %r"
+        log.error(text, error, exc_info=error, extra=client)
