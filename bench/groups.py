@@ -23,7 +23,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from scale import cpu, show
 
 from rookery.errors import ErrorCode
-from rookery.net.upstream import Upstream, UpstreamSettings, connect
+from rookery.net.settings import UpstreamSettings
+from rookery.net.upstream import Upstream, connect
 from rookery.testing.broker import BrokerProcess
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest
 from rookery.wire.messages.join_group import (

@@ -23,7 +23,6 @@ ALLOWED = {
     "clock.py": "the one place",
     "testing/": "tests may measure real time",
     "cli/": "commands print how long their work took",
-    "net/upstream.py": "becomes a state table with a passed-in clock",
     "net/http": "becomes h11",
 }
 """Where time is read directly, by the beginning of the path; and why."""

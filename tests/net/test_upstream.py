@@ -9,15 +9,17 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rookery.errors import ApiError, ConfigError, ErrorCode, ProtocolError, Unavailable
+from rookery.net.callqueue import CallOptions
 from rookery.net.connection import Connection
 from rookery.net.request import Answer
-from rookery.net.upstream import Upstream, UpstreamSettings, connect
+from rookery.net.settings import UpstreamSettings
+from rookery.net.upstream import Upstream, connect
 from rookery.testing.certificates import Certificates
 from rookery.testing.ports import free_port
 from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import MemoryTransport, prefixed
 from rookery.wire.frame import Frame, renumbered
-from rookery.wire.header import peek, read_request, response_frame
+from rookery.wire.header import peek, read_request, request_frame, response_frame
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from tests.net.serving import Parking, answer, echo, listening, number_of, request
 
@@ -237,7 +239,7 @@ async def test_an_answer_that_cannot_be_read_ends_the_connection() -> None:
 
 async def test_numbers_wrap_after_the_largest() -> None:
     async with listening(echo) as listener, connected(listener.port) as upstream:
-        upstream._next_number = 2**31 - 1
+        upstream.calls._next_number = 2**31 - 1
         numbers = [number_of(await upstream.forward([request(5)], MINUTE_MS)) for _ in range(3)]
         assert numbers == [2**31 - 1, 0, 1]
 
@@ -297,3 +299,236 @@ async def test_tls_checks_the_brokers_name(tmp_path_factory: pytest.TempPathFact
         assert response.throttle_time_ms == 9
         upstream.close()
         await upstream.wait_closed()
+
+
+def whole(frame: Frame) -> bytes:
+    return bytes(frame)
+
+
+async def test_submit_makes_no_task() -> None:
+    async with listening(echo) as listener, connected(listener.port) as upstream:
+        before = len(asyncio.all_tasks())
+        answers = [upstream.submit([request(7, b"%d" % n)], whole) for n in range(500)]
+        assert len(asyncio.all_tasks()) == before
+        assert [(await answer)[4:] for answer in answers] == [b"%d" % n for n in range(500)]
+        assert upstream.in_flight == 0
+
+
+async def test_submitted_requests_are_read_in_order_as_their_answers_come() -> None:
+    seen: list[int] = []
+    parking = Parking()
+    async with listening(parking) as listener, connected(listener.port) as upstream:
+        answers = [
+            upstream.submit([request(9)], lambda frame: seen.append(number_of(frame)))
+            for _ in range(5)
+        ]
+        await parking.has(5)
+        parking.release(3, 1, 4, 0, 2)
+        await answers[4]
+        assert seen == [0, 1, 2, 3, 4]
+
+
+async def test_what_a_reader_raises_fails_its_own_request() -> None:
+    def fail(frame: Frame) -> None:
+        raise ValueError("not what it expected")
+
+    async with listening(echo) as listener, connected(listener.port) as upstream:
+        bad, good = upstream.submit([request(1)], fail), upstream.submit([request(2)], whole)
+        with pytest.raises(ValueError, match="not what it expected"):
+            await bad
+        assert number_of(await good) == 1
+
+
+async def test_a_submitted_request_may_have_no_answer() -> None:
+    seen: list[bytes] = []
+
+    def handler(connection: Connection, frame: Frame) -> Answer:
+        seen.append(bytes(frame[8:]))
+        return None if bytes(frame[8:]) == b"acks=0" else answer(frame)
+
+    def fail(frame: Frame) -> None:
+        raise AssertionError("there is no response to read")
+
+    async with listening(handler) as listener, connected(listener.port) as upstream:
+        await upstream.submit([request(1, b"acks=0")], fail, CallOptions(is_answered=False))
+        assert number_of(await upstream.submit([request(1, b"acks=1")], whole)) == 1
+        assert seen == [b"acks=0", b"acks=1"]
+
+
+async def test_every_submitted_request_has_its_own_deadline() -> None:
+    parking = Parking()
+    async with listening(parking) as listener, connected(listener.port) as upstream:
+        patient = upstream.submit([request(0)], whole)
+        hasty = upstream.submit([request(1)], whole, CallOptions(timeout_ms=30))
+        with pytest.raises(Unavailable, match="did not answer a forwarded request within 30 ms"):
+            await hasty
+        assert not patient.done()
+        parking.release(0, 1)
+        assert number_of(await patient) == 0
+        await wait_until_async(lambda: upstream.late_answers == 1)
+
+
+async def test_submit_refuses_what_has_no_header_and_what_has_no_connection() -> None:
+    async with listening(echo) as listener, connected(listener.port) as upstream:
+        with pytest.raises(ProtocolError, match="header"):
+            _ = upstream.submit([b"1234567"], whole)
+        upstream.close()
+        with pytest.raises(Unavailable, match="was closed"):
+            _ = upstream.submit([request(0)], whole)
+
+
+@pytest.mark.parametrize("version", [1, 4])  # their headers have different versions, too
+@pytest.mark.parametrize("own_id", [None, "", "the client's own"])
+@pytest.mark.parametrize("client_id", [None, "", "tenant-7", "é" * 300])
+async def test_the_client_id_of_a_forwarded_request(
+    version: int, own_id: str | None, client_id: str | None
+) -> None:
+    seen: list[tuple[str | None, str]] = []
+
+    def handler(connection: Connection, frame: Frame) -> Answer:
+        header, body = read_request(HEARTBEAT, frame)
+        seen.append((header.client_id, body.member_id))
+        return heartbeats(connection, frame)
+
+    prefix, *parts = request_frame(HEARTBEAT, version, 5, own_id, beat("12"))
+    frame = bytes(prefix[4:]) + b"".join(parts)
+    async with listening(handler) as listener, connected(listener.port) as upstream:
+        # the header's part may end where the header ends
+        for cut in (len(frame), len(frame) - 3):
+            await upstream.submit(
+                [frame[:cut], frame[cut:]], whole, CallOptions(client_id=client_id)
+            )
+    assert seen == [(own_id if client_id is None else client_id, "12")] * 2
+
+
+@pytest.mark.parametrize("client_id", [b"\x00\x05abc", b"\xff\xfe", b"\x00"])
+async def test_a_client_id_that_is_cut_off_cannot_be_replaced(client_id: bytes) -> None:
+    async with listening(echo) as listener, connected(listener.port) as upstream:
+        with pytest.raises(ProtocolError, match="client id"):
+            _ = upstream.submit([request(1, client_id)], whole, CallOptions(client_id="x"))
+
+
+async def test_a_call_may_have_a_client_id_of_its_own() -> None:
+    seen: list[str | None] = []
+
+    def handler(connection: Connection, frame: Frame) -> Answer:
+        seen.append(read_request(HEARTBEAT, frame)[0].client_id)
+        return heartbeats(connection, frame)
+
+    async with listening(handler) as listener, connected(listener.port) as upstream:
+        await upstream.call(HEARTBEAT, 4, beat("1"), MINUTE_MS)
+        await upstream.call(HEARTBEAT, 4, beat("1"), MINUTE_MS, client_id="tenant-7")
+    assert seen == ["rookery", "tenant-7"]
+
+
+def in_memory(**settings: int) -> tuple[Upstream, MemoryTransport]:
+    upstream = Upstream("memory", 0, UpstreamSettings(**settings))  # type: ignore[arg-type] # all given are numbers
+    return upstream, MemoryTransport(upstream)
+
+
+def response(number: int, body: bytes = b"") -> bytes:
+    return prefixed(struct.pack(">i", number) + body)
+
+
+async def test_requests_that_wait_are_bounded_in_bytes() -> None:
+    upstream, transport = in_memory(max_queued_bytes=1000)
+    changes: list[bool] = []
+    upstream.when_full(changes.append)
+    upstream.when_full(lambda _: pytest.fail("it was undone"))()
+    upstream.pause_writing()
+    answers = [upstream.submit([request(0, bytes(288))], whole) for _ in range(4)]
+    assert (upstream.is_full, upstream.queued_bytes, changes) == (True, 1200, [True])
+    with pytest.raises(Unavailable, match="1200 bytes of requests wait to be sent, at most 1000"):
+        _ = upstream.submit([request(0)], whole)
+    # whoever waits for the answer anyway may still queue
+    waiting = asyncio.ensure_future(upstream.forward([request(0)], MINUTE_MS))
+    await asyncio.sleep(0)
+    assert upstream.in_flight == 5
+    upstream.resume_writing()
+    assert (upstream.is_full, upstream.queued_bytes, changes) == (False, 0, [True, False])
+    transport.receive(b"".join(response(number) for number in range(5)))
+    assert [number_of(await answer) for answer in answers] == [0, 1, 2, 3]
+    assert number_of(await waiting) == 4
+    upstream.close()
+
+
+async def test_a_full_upstream_has_room_at_half_its_bound() -> None:
+    upstream, transport = in_memory(max_queued_bytes=1000, max_in_flight=1)
+    answers = [upstream.submit([request(0, bytes(288))], whole) for _ in range(5)]
+    assert upstream.is_full
+    for number, expected in enumerate([True, True, False]):
+        transport.receive(response(number))
+        assert upstream.is_full is expected
+    assert [answer.done() for answer in answers] == [True, True, True, False, False]
+    upstream.close()
+    for rest in answers[3:]:
+        with pytest.raises(Unavailable, match="was closed"):
+            await rest
+
+
+async def test_requests_that_expire_or_break_leave_room() -> None:
+    upstream, _ = in_memory(max_queued_bytes=100)
+    changes: list[bool] = []
+    upstream.when_full(changes.append)
+    upstream.pause_writing()
+    hasty = upstream.submit([request(0, bytes(200))], whole, CallOptions(timeout_ms=10))
+    with pytest.raises(Unavailable, match="within 10 ms"):
+        await hasty
+    assert (changes, upstream.queued_bytes) == ([True, False], 0)
+    patient = upstream.submit([request(0, bytes(200))], whole)
+    upstream.close()
+    with pytest.raises(Unavailable, match="was closed"):
+        await patient
+    assert changes == [True, False, True, False]
+
+
+async def test_a_paused_upstream_reads_nothing_until_it_is_resumed() -> None:
+    upstream, transport = in_memory()
+    answers = [upstream.submit([request(0)], whole) for _ in range(2)]
+    upstream.pause()
+    upstream.pause()
+    assert not transport.is_reading()
+    transport.receive(response(0) + response(1))
+    assert not answers[0].done()
+    upstream.resume()
+    upstream.resume()
+    assert [number_of(await answer) for answer in answers] == [0, 1]
+    assert transport.is_reading()
+    upstream.close()
+    upstream.pause()
+
+
+async def test_responses_that_are_kept_are_bounded_in_bytes() -> None:
+    upstream, transport = in_memory(max_unread_bytes=1000)
+    kept = CallOptions(is_kept=True)
+    answers = [upstream.submit([request(0)], whole, kept) for _ in range(4)]
+    free = upstream.submit([request(0)], whole)
+    transport.receive(b"".join(response(number, bytes(596)) for number in range(5)))
+    assert [answer.done() for answer in answers] == [True, True, False, False]
+    assert (upstream.unread_bytes, transport.is_reading()) == (1200, False)
+    upstream.release(600)
+    await asyncio.sleep(0)
+    # not yet at half of the bound
+    assert not answers[2].done()
+    upstream.release(600)
+    await answers[3]
+    assert (upstream.unread_bytes, transport.is_reading()) == (1200, False)
+    upstream.release(1200)
+    await free
+    # what is not kept does not count
+    assert (upstream.unread_bytes, transport.is_reading()) == (0, True)
+    upstream.close()
+
+
+async def test_a_pause_and_kept_responses_do_not_undo_each_other() -> None:
+    upstream, transport = in_memory(max_unread_bytes=100)
+    answers = [upstream.submit([request(0)], whole, CallOptions(is_kept=True)) for _ in range(2)]
+    transport.receive(response(0, bytes(96)) + response(1))
+    upstream.pause()
+    upstream.release(100)
+    await asyncio.sleep(0)
+    assert (answers[1].done(), transport.is_reading()) == (False, False)
+    upstream.resume()
+    await answers[1]
+    assert transport.is_reading()
+    upstream.close()

@@ -20,7 +20,8 @@ from rookery.client.versions import Versions, negotiate
 from rookery.clock import Clock, Random
 from rookery.errors import Error, Unavailable
 from rookery.model.address import Address
-from rookery.net.upstream import Upstream, UpstreamSettings, connect
+from rookery.net.settings import UpstreamSettings
+from rookery.net.upstream import Upstream, connect
 from rookery.security.tls import client_context
 from rookery.wire.frame import Chunks
 from rookery.wire.header import request_frame

@@ -1,4 +1,4 @@
-"""The bounds of a client's connection."""
+"""The bounds of connections: a client's to us, and ours to a broker."""
 
 from __future__ import annotations
 
@@ -29,3 +29,23 @@ class ConnectionSettings:
     """Without a request (Kafka's connections.max.idle.ms), or with answers left unread."""
     linger_ms: int = 5_000
     """For the last answers to be made and sent, when the connection is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSettings:
+    """The bounds of a connection to a broker."""
+
+    client_id: str | None = "rookery"
+    """The name under which brokers log and meter our requests."""
+    connect_timeout_ms: int = 10_000
+    """For looking up the name, connecting and the TLS handshake together."""
+    max_frame_bytes: int = 104_857_600
+    """The largest response."""
+    max_in_flight: int = 100
+    """Requests sent and not yet answered; more wait, in order."""
+    max_unsent_bytes: int = 4 * 1024 * 1024
+    """Bytes in the transport's buffer, at which more requests wait in our queue."""
+    max_queued_bytes: int = 16 * 1024 * 1024
+    """Bytes in our queue, at which the upstream is full; it has room again at half of this."""
+    max_unread_bytes: int = 16 * 1024 * 1024
+    """Bytes of kept responses, at which reading stops; it goes on at half of this."""

@@ -1,0 +1,208 @@
+"""The requests to one broker: those that wait for their turn, and those in flight, in order.
+
+Kafka answers in the order of the requests. A request whose deadline passed, or that was cancelled,
+therefore keeps its place once it was sent, and its answer is dropped when it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rookery.errors import ProtocolError, Unavailable
+from rookery.wire.buffer import Buffer
+from rookery.wire.frame import REQUEST_MINIMUM, Frame
+from rookery.wire.header import correlation_id
+
+_LAST_NUMBER: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """How one request is sent. Requests with the same options can share one object."""
+
+    timeout_ms: int | None = None
+    """For the whole exchange; None sets no deadline."""
+    client_id: str | None = None
+    """Replaces the client id of a forwarded request, or that of the settings; None keeps it."""
+    is_answered: bool = True
+    """False for requests that the broker does not answer (Produce with acks=0)."""
+    is_kept: bool = False
+    """Whether the response counts as unread until the caller calls `release` with its size."""
+
+
+class PendingCall:
+    """A request, from its making to its answer."""
+
+    __slots__ = (
+        "answer", "deadline", "is_answered", "is_kept", "name", "number", "parts", "read", "size",
+        "timeout_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        parts: list[Buffer],
+        name: str,
+        answer: asyncio.Future[Any],
+        *,
+        read: Callable[[Frame], object] | None = None,
+        is_answered: bool = True,
+    ) -> None:
+        """Make a request without a deadline.
+
+        Args:
+            number: its correlation id.
+            parts: what to send, length first.
+            name: what it is called in messages.
+            answer: gets the answer, or the reason why there is none.
+            read: makes of the response what the future returns; without it, that is the response.
+            is_answered: whether the broker answers it.
+        """
+        self.number = number
+        self.parts = parts
+        self.size = sum(map(len, parts))
+        self.name = name
+        self.answer = answer
+        self.read = read
+        self.is_answered = is_answered
+        self.is_kept = False
+        """Whether the caller says when it has done with the response."""
+        self.timeout_ms = 0
+        self.deadline: float | None = None
+
+    def take(self, frame: Frame) -> None:
+        """Hand the response to whoever waits for it."""
+        if self.read is None:
+            self.answer.set_result(frame)
+            return
+        try:
+            result = self.read(frame)
+        except Exception as error:  # noqa: BLE001 (a caller's own code; the caller gets it)
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_result(result)
+
+
+class CallQueue:
+    """Numbers requests, keeps them in order and counts what waits."""
+
+    __slots__ = ("_next_number", "sent", "unsent", "unsent_bytes")
+
+    def __init__(self) -> None:
+        self.unsent: deque[PendingCall] = deque()
+        self.unsent_bytes = 0
+        """Bytes of requests that the transport does not have yet."""
+        self.sent: deque[PendingCall] = deque()
+        """Sent and not answered, oldest first."""
+        self._next_number = 0
+
+    def number(self) -> int:
+        """Return the next correlation id."""
+        number = self._next_number
+        self._next_number = 0 if number == _LAST_NUMBER else number + 1
+        return number
+
+    def add(self, call: PendingCall) -> None:
+        """Append a request."""
+        self.unsent.append(call)
+        self.unsent_bytes += call.size
+
+    def next_to_send(self) -> PendingCall | None:
+        """Move the oldest request that still waits for an answer to those in flight."""
+        while self.unsent:
+            call = self.unsent.popleft()
+            self.unsent_bytes -= call.size
+            if not call.answer.done():  # it was not cancelled, and has time left
+                if call.is_answered:
+                    self.sent.append(call)
+                return call
+        return None
+
+    def answered(self, frame: Frame) -> PendingCall:
+        """Return the request that a response belongs to.
+
+        Raises:
+            ProtocolError: it is not the response that is due.
+        """
+        number = correlation_id(frame)
+        if not self.sent:
+            raise ProtocolError(f"an answer (correlation id {number}) that nobody asked for")
+        call = self.sent[0]
+        if number != call.number:
+            raise ProtocolError(
+                f"an answer with correlation id {number}, but {call.number} is the next"
+            )
+        return self.sent.popleft()
+
+    def expire(self, now: float, broker: str) -> float | None:
+        """Fail the requests whose time has come, in the order of their deadlines.
+
+        Returns:
+            The earliest deadline of the others.
+        """
+        timed = [
+            (call.deadline, call)
+            for call in (*self.sent, *self.unsent)
+            if call.deadline is not None and not call.answer.done()
+        ]
+        timed.sort(key=lambda row: row[0])
+        for deadline, call in timed:
+            if deadline > now:
+                break
+            what = f"{call.name} within {call.timeout_ms} ms"
+            call.answer.set_exception(Unavailable(f"{broker} did not answer {what}"))
+        self._forget_unsent()
+        return next((deadline for deadline, _ in timed if deadline > now), None)
+
+    def fail(self, reason: str) -> None:
+        """Fail everything that waits."""
+        calls = (*self.sent, *self.unsent)
+        self.sent.clear()
+        self.unsent.clear()
+        self.unsent_bytes = 0
+        for call in calls:
+            if not call.answer.done():
+                call.answer.set_exception(Unavailable(reason))
+
+    def _forget_unsent(self) -> None:
+        """Drop the requests that nobody waits for any more and that were not sent."""
+        self.unsent = deque(call for call in self.unsent if not call.answer.done())
+        self.unsent_bytes = sum(call.size for call in self.unsent)
+
+
+def renumber_request(
+    request: Sequence[Buffer], number: int, client_id: str | None = None
+) -> list[Buffer]:
+    """Return a request, length first, under another correlation id; its body is not copied.
+
+    Raises:
+        ProtocolError: the first part does not have the whole header.
+    """
+    first = memoryview(request[0]) if request else memoryview(b"")
+    if len(first) < REQUEST_MINIMUM:
+        raise ProtocolError(
+            f"a request that begins with a part of {len(first)} bytes; its header has 8 and more"
+        )
+    length = sum(map(len, request))
+    if client_id is None:
+        head = struct.pack(">i4si", length, bytes(first[:4]), number)
+        return [head, first[REQUEST_MINIMUM:], *request[1:]]
+    # The client id stands at the same place in the same form in every version of the header.
+    rest = first[_client_id_end(first) :]
+    name = client_id.encode()
+    length += REQUEST_MINIMUM + 2 + len(name) + len(rest) - len(first)
+    head = struct.pack(">i4sih", length, bytes(first[:4]), number, len(name)) + name
+    return [head, rest, *request[1:]]
+
+
+def _client_id_end(header: memoryview) -> int:
+    size = int.from_bytes(header[REQUEST_MINIMUM : REQUEST_MINIMUM + 2], "big", signed=True)
+    end = REQUEST_MINIMUM + 2 + max(size, 0)
+    if size < -1 or end > len(header):
+        raise ProtocolError(f"a request whose client id of {size} bytes goes beyond its first part")
+    return end
