@@ -23,7 +23,6 @@ ALLOWED = {
     "clock.py": "the one place",
     "testing/": "tests may measure real time",
     "cli/": "commands print how long their work took",
-    "net/http": "becomes h11",
 }
 """Where time is read directly, by the beginning of the path; and why."""
 METERS = ("/meter.py", "cluster/replica.py", "log/writer.py", "store/counted.py")

@@ -21,19 +21,10 @@ from http import HTTPStatus
 from typing import Final, Protocol, cast
 
 from rookery import metrics
+from rookery.clock import loop_seconds
 from rookery.model.address import address_name
-from rookery.net.httptext import (
-    END_OF_HEAD,
-    FAILED,
-    Head,
-    Refusal,
-    Request,
-    Response,
-    format_head,
-    parse_head,
-    parse_line,
-    too_large,
-)
+from rookery.net.httpcodec import HttpCodec
+from rookery.net.httptext import FAILED, Refusal, Request, Response
 
 log = logging.getLogger(__name__)
 
@@ -104,11 +95,11 @@ class HttpSession(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._peer = ""
+        self._codec = HttpCodec(
+            server.settings.max_head_bytes, server.settings.max_body_bytes, self._peer
+        )
         self._phase = _Phase.IDLE
         self._timer: asyncio.TimerHandle | None = None
-        self._input = bytearray()
-        self._looked_at = 0
-        self._head: Head | None = None
         self._is_last = False
         self._is_at_end = False
         self._is_unread = False
@@ -144,7 +135,7 @@ class HttpSession(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one but for its class
         # Tell us of every answer that the client has not read whole.
         self._transport.set_write_buffer_limits(high=0)
-        self._peer = address_name(transport.get_extra_info("peername"))
+        self._peer = self._codec.peer = address_name(transport.get_extra_info("peername"))
         if self._server.admit(self):
             self._enter(_Phase.IDLE)
         else:
@@ -154,7 +145,7 @@ class HttpSession(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take what has come; what comes too late is read and dropped."""
         if self._phase is not _Phase.LEAVING:
-            self._input += data
+            self._codec.receive(data)
         if self._phase in _WAITING:
             self._advance()
 
@@ -185,7 +176,7 @@ class HttpSession(asyncio.Protocol):
     def _advance(self) -> None:
         """Start the next request if it has arrived whole, else wait for the rest."""
         try:
-            request = self._take()
+            request = self._codec.next_request()
         except Refusal as refusal:
             self._refuse(refusal)
             return
@@ -194,57 +185,26 @@ class HttpSession(asyncio.Protocol):
             self._read(is_wanted=False)
             self._server.begin(request, lambda response: self._answer(request, response))
             return
-        if self._phase is _Phase.IDLE and (self._input or self._head):
+        if self._phase is _Phase.IDLE and self._codec.has_part:
             self._enter(_Phase.RECEIVING)
+        if leave := self._codec.leave_to_send():
+            self._write(leave)
         self._read(is_wanted=True)
 
-    def _take(self) -> Request | None:
-        head = self._head = self._head or self._take_head()
-        if head is None or len(self._input) < head.body_bytes:
-            return None
-        body = bytes(self._input[: head.body_bytes])
-        del self._input[: head.body_bytes]
-        self._head = None
-        self._is_last = self._is_last or head.is_last
-        return head.with_body(body, self._peer)
-
-    def _take_head(self) -> Head | None:
-        data, settings = self._input, self._server.settings
-        while data.startswith(b"\r\n"):  # some clients end a body with it (RFC 9112, 2.2)
-            del data[:2]
-        limit = settings.max_head_bytes
-        end = data.find(END_OF_HEAD, max(0, self._looked_at - len(END_OF_HEAD)))
-        self._looked_at = 0 if end >= 0 else len(data)
-        if end > limit or (end < 0 and len(data) > limit):
-            raise too_large(bytes(data[:limit]), limit)
-        if end < 0:
-            # What is not HTTP at all is told so at once.
-            if (line_end := data.find(b"\n")) >= 0:
-                parse_line(bytes(data[:line_end]).removesuffix(b"\r"))
-            return None
-        head = parse_head(bytes(data[:end]))
-        del data[: end + len(END_OF_HEAD)]
-        if head.body_bytes > settings.max_body_bytes:
-            reason = f"the body may have {settings.max_body_bytes} bytes"
-            raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
-        if head.expects_continue and len(data) < head.body_bytes:
-            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return head
-
     def _answer(self, request: Request, response: Response) -> None:
-        has_body = request.method != "HEAD"
         try:
-            self._send(response, has_body=has_body)
+            self._send(response)
         except ValueError:
             log.exception("%s: its answer cannot be sent", request.path)
-            self._send(FAILED, has_body=has_body)
+            self._send(FAILED)
 
-    def _send(self, response: Response, *, has_body: bool) -> None:
+    def _send(self, response: Response) -> None:
         self._is_last = self._is_last or self._server.is_stopping
-        head = format_head(response, is_last=self._is_last)
+        data = self._codec.send(response, is_last=self._is_last)
+        self._is_last = self._is_last or self._codec.is_over
         self._enter(_Phase.SENDING)
         self._read(is_wanted=False)
-        self._write(head + response.body if has_body else head)
+        self._write(data)
         if not self._is_unread:
             self._sent()
 
@@ -265,10 +225,10 @@ class HttpSession(asyncio.Protocol):
         REQUESTS.labels("none", str(refusal.response.status.value)).inc()
         log.debug("refused a request: %s", refusal, extra={"client": self._peer})
         self._is_last = True
-        self._send(refusal.response, has_body=True)
+        self._send(refusal.response)
 
     def _leave(self) -> None:
-        self._input.clear()
+        self._codec.clear()
         self._enter(_Phase.LEAVING)
         if self._transport is None or self._transport.is_closing():
             return
@@ -288,7 +248,7 @@ class HttpSession(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self._phase = phase
-        self.since = self._loop.time()
+        self.since = loop_seconds()
         if phase in self._limits_ms and self._transport is not None:
             self._timer = self._loop.call_later(self._limits_ms[phase] / 1000, self._expire)
 
