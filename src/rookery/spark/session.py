@@ -88,8 +88,8 @@ def session(  # noqa: PLR0913 (all but two are named)
         remote: the address of a Connect server, such as `sc://localhost`; instead of `master`.
         archive: an environment that `rookery spark pack` has written, for a master whose hosts have
             no rookery; not used on this host alone.
-        can_plan_topics: whether Spark shall read or write `format("rookery")`. With an `archive`
-            it is then unpacked into the current folder, in which Spark plans. Pipelines and jobs
+        can_plan_topics: whether Spark reads or writes `format("rookery")` here. An `archive`
+            is then also unpacked into the current folder, in which Spark plans. Pipelines and jobs
             plan in this process and need none of that.
         tuning: changes to Spark's internals, such as `rows-once,worker-daemon`, or `all`; the same
             as the Spark setting `spark.rookery.tuning`. See docs/guide/spark.md.
