@@ -377,8 +377,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _expire(self, wait: Wait) -> None:
         """Cut a client that has kept us waiting for too long."""
-        text, client = "closing a connection: %s within %d ms", {"client": self.peer}
-        log.info(text, wait.reason, wait.patience_ms, extra=client)
+        text = "closing a connection: %s within %d ms"
+        log.info(text, wait.reason, wait.patience_ms, extra={"client": self.peer})
         self.abort()
 
     # The end.

@@ -223,11 +223,10 @@ def _ignore() -> None:
 
 def log_failure(peer: str, error: BaseException) -> None:
     """Log that a failed request ends the connection of a client."""
-    client = {"client": peer}
     if isinstance(error, ProtocolError):
-        log.warning("closing a connection: %s", error, extra=client)
+        log.warning("closing a connection: %s", error, extra={"client": peer})
     elif isinstance(error, asyncio.CancelledError):
-        log.info("closing a connection: a request was cancelled", extra=client)
+        log.info("closing a connection: a request was cancelled", extra={"client": peer})
     else:
         text = "closing a connection: a request failed: %r"
-        log.error(text, error, exc_info=error, extra=client)
+        log.error(text, error, exc_info=error, extra={"client": peer})
