@@ -17,7 +17,12 @@ from rookery.cluster.state.sinks import Batch
 from rookery.direct.host import host_mark
 from rookery.errors import ConfigError
 from rookery.spark.batchwrite import BatchWriter
-from rookery.spark.checkpoint import check_checkpoint, check_session_checkpoint, is_local
+from rookery.spark.checkpoint import (
+    check_checkpoint,
+    check_session_checkpoint,
+    check_tables,
+    is_local,
+)
 from rookery.spark.options import ReadOptions
 from rookery.spark.session import local_cores, own_tuning, session, settings_for
 from rookery.spark.writeoptions import WriteOptions
@@ -137,6 +142,16 @@ def test_a_folder_of_one_host_is_no_checkpoint_for_many(location: str) -> None:
         check_checkpoint(location, master="spark://h:7077")
     check_checkpoint(location, master="spark://h:7077", is_shared=True)
     check_checkpoint(location, master="local[2]")
+
+
+@pytest.mark.parametrize("location", ["/srv/silver", "file:///srv/silver", "silver"])
+def test_a_folder_of_one_host_is_no_table_for_many(location: str) -> None:
+    locations = ["s3://bucket/bronze", location]
+    with pytest.raises(ConfigError, match=f"^{location}: a table in a folder of one host"):
+        check_tables(locations, master="spark://h:7077")
+    check_tables(locations, master="spark://h:7077", is_shared=True)
+    check_tables(locations, master="local[2]")
+    check_tables(locations[:1], master="spark://h:7077")
 
 
 @pytest.mark.parametrize("location", ["s3a://bucket/checkpoint", "hdfs://h/checkpoint"])

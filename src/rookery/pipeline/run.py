@@ -23,6 +23,7 @@ from rookery.pipeline.sparktasks import on_spark
 from rookery.pipeline.spec import Pipeline, Source
 from rookery.pipeline.stored import StoredRows
 from rookery.pipeline.upkeep import Beside
+from rookery.spark.checkpoint import check_session_tables
 from rookery.spark.offset import StreamOffset
 from rookery.spark.options import ReadOptions
 from rookery.spark.streamread import StreamReader
@@ -63,6 +64,9 @@ def open_engine(
         Unavailable: the log, a store or a registry is out of reach.
     """
     plan = Plan.of(pipeline)
+    if spark is not None:
+        tables = [sink for sink in pipeline.sinks if sink.format != "topic"]
+        check_session_tables(spark, [table.location for table in (*tables, *pipeline.gold)])
     manifests = Manifests(pipeline.state)
     origin = manifests.origin() or manifests.begin(*starts(pipeline.source))
     engine = Engine(plan, pipeline.name, manifests, origin)

@@ -8,7 +8,7 @@ is missing on the next, and a driver that restarts on another host begins anew.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -48,6 +48,36 @@ def check_checkpoint(location: str, *, master: str, is_shared: bool = False) -> 
     )
 
 
+def check_tables(locations: Iterable[str], *, master: str, is_shared: bool = False) -> None:
+    """Refuse tables whose files tasks would write to folders of their own hosts.
+
+    Args:
+        locations: paths or URLs of tables.
+        master: Spark's master, as in `spark.master`.
+        is_shared: the user says that all hosts see the same folders.
+
+    Raises:
+        ConfigError: one is a local path, Spark runs on other hosts, and nobody said it is shared.
+    """
+    apart = [location for location in locations if local_path(location) is not None]
+    if apart and not is_local(master) and not is_shared:
+        raise ConfigError(
+            f"{apart[0]}: a table in a folder of one host, but Spark runs on others (master "
+            f"{master}), and each would write its rows to its own disk: name a store "
+            f"(s3://bucket/tables), or, if this folder is mounted on all of them, set "
+            f"{SHARED_SETTING}=true"
+        )
+
+
+def check_session_tables(spark: SparkSession, locations: Iterable[str]) -> None:
+    """Refuse tables as `check_tables` does, by a session's master and settings.
+
+    Raises:
+        ConfigError: see `check_tables`.
+    """
+    check_tables(locations, master=master_of(spark), is_shared=_is_shared(spark))
+
+
 def check_session_checkpoint(spark: SparkSession, location: str | None = None) -> None:
     """Refuse a checkpoint of a session's stream as `check_checkpoint` does.
 
@@ -60,8 +90,7 @@ def check_session_checkpoint(spark: SparkSession, location: str | None = None) -
     """
     location = location or spark.conf.get(DEFAULT_LOCATION, None)
     if location:
-        shared = spark.conf.get(SHARED_SETTING, "false") or ""
-        check_checkpoint(location, master=master_of(spark), is_shared=shared.lower() == "true")
+        check_checkpoint(location, master=master_of(spark), is_shared=_is_shared(spark))
 
 
 def check_stream(location: str) -> None:
@@ -121,6 +150,10 @@ def exported(master: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the variables by which `check_stream` knows, for whoever starts Spark."""
     is_shared = settings.get(SHARED_SETTING, "").lower() == "true"
     return {} if is_local(master) or is_shared else {_MASTER_VARIABLE: master}
+
+
+def _is_shared(spark: SparkSession) -> bool:
+    return (spark.conf.get(SHARED_SETTING, None) or "").lower() == "true"
 
 
 def master_of(spark: SparkSession) -> str:
