@@ -65,8 +65,8 @@ def open_engine(
     """
     plan = Plan.of(pipeline)
     if spark is not None:
-        tables = [sink for sink in pipeline.sinks if sink.format != "topic"]
-        check_session_tables(spark, [table.location for table in (*tables, *pipeline.gold)])
+        sinks = [sink.location for sink in pipeline.sinks if sink.format != "topic"]
+        check_session_tables(spark, [*sinks, *(gold.location for gold in pipeline.gold)])
     manifests = Manifests(pipeline.state)
     origin = manifests.origin() or manifests.begin(*starts(pipeline.source))
     engine = Engine(plan, pipeline.name, manifests, origin)
