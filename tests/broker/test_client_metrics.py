@@ -11,9 +11,10 @@ import pytest
 from confluent_kafka import Producer
 
 from rookery.broker import telemetry
-from rookery.broker.clientmetrics import Wanted
+from rookery.broker.clientmetrics import Wanted, wanted_of
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.telemetry import VALUES, Telemetry
+from rookery.cluster.state.state import CLIENT_METRICS_RESOURCE, State, resource_key
 from rookery.errors import ApiError, ErrorCode
 from rookery.formats.otlp import Point
 from rookery.model.uuid import uuid_text
@@ -200,6 +201,24 @@ def test_subscriptions_that_match_count_together(served: ServedBroker) -> None:
 
     subscribe(served, "two", metrics="*")
     assert wanted(served).requested_metrics == ["*"]
+
+
+def test_a_pattern_is_matched_in_linear_time() -> None:
+    state = State()
+    key = resource_key(CLIENT_METRICS_RESOURCE, "slow")
+    # A matcher that backtracks takes 2^60 steps to see that this does not match.
+    state.broker_configs[key] = {"metrics": "a", "match": "client_id=(a+)+"}
+
+    assert wanted_of(state, {"client_id": "a" * 60}).metrics == ["a"]
+    assert wanted_of(state, {"client_id": "a" * 60 + "!"}).metrics == []
+
+
+def test_a_stored_pattern_that_is_not_known_matches_no_client() -> None:
+    state = State()
+    key = resource_key(CLIENT_METRICS_RESOURCE, "old")
+    state.broker_configs[key] = {"metrics": "a", "match": "client_id=(?!b).*"}
+
+    assert wanted_of(state, {"client_id": "a"}).metrics == []
 
 
 # Pushes.

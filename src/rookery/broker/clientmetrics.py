@@ -12,6 +12,7 @@ from rookery.cluster.state.state import CLIENT_METRICS_RESOURCE, State, configur
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.uuid import uuid_text
 from rookery.records.crc import checksum
+from rookery.service.namepattern import NamePattern
 
 ALL_METRICS: Final = "*"
 DEFAULT_INTERVAL_MS: Final = 300_000
@@ -88,10 +89,11 @@ def wanted_of(state: State, client: Client) -> Wanted:
 
 
 def _matches(configs: Mapping[str, str], client: Client) -> bool:
-    return all(
-        pattern.fullmatch(client.get(name, ""))
-        for name, pattern in _patterns(configs.get(_MATCH, ""))
-    )
+    try:
+        patterns = _patterns(configs.get(_MATCH, ""))
+    except ApiError:
+        return False  # stored by a release that knew other patterns
+    return all(pattern.matches(client.get(name, "")) for name, pattern in patterns)
 
 
 def check_room(state: State, name: str) -> None:
@@ -140,17 +142,16 @@ def _check_interval(text: str) -> None:
         )
 
 
-def _patterns(text: str) -> Iterable[tuple[str, re.Pattern[str]]]:
-    found = []
-    for part in split(text):
-        name, equals, pattern = (piece.strip() for piece in part.partition("="))
-        try:
-            compiled = re.compile(pattern)
-        except re.error:
-            compiled = None
-        if compiled is None or not equals or "=" in pattern or name not in PROPERTIES:
-            raise ApiError(
-                ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {part[:200]}"
-            )
-        found.append((name, compiled))
-    return found
+def _patterns(text: str) -> Iterable[tuple[str, NamePattern]]:
+    return [_pattern(part) for part in split(text)]
+
+
+def _pattern(part: str) -> tuple[str, NamePattern]:
+    name, equals, pattern = (piece.strip() for piece in part.partition("="))
+    illegal = ApiError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {part[:200]}")
+    if not equals or "=" in pattern or name not in PROPERTIES:
+        raise illegal
+    try:
+        return name, NamePattern(pattern)
+    except ApiError:
+        raise illegal from None
