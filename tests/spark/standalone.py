@@ -121,7 +121,9 @@ def driver_python(folder: Path) -> tuple[Path, dict[str, str]]:
         f'exec -a "$0" {real} "$@"\n'
     )
     python.chmod(0o755)
-    return python, {**os.environ, "DRIVER_HOST": "here"}
+    # Spark sessions of the tests leave the path of their own Python in the environment.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    return python, {**clean, "DRIVER_HOST": "here"}
 
 
 def _environ(folder: Path) -> list[str]:
