@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
 from rookery.broker.operations import ON_CLUSTER
+from rookery.cluster.events.brokers import BrokerLeft
 from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ErrorCode
 from rookery.testing.java import Java
@@ -44,6 +45,7 @@ from rookery.wire.messages.list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
     ListPartitionReassignmentsRequest,
 )
+from rookery.wire.messages.metadata import METADATA, MetadataRequest
 from rookery.wire.messages.update_features import (
     UPDATE_FEATURES,
     FeatureUpdateKey,
@@ -109,6 +111,25 @@ def test_a_broker_that_left_is_not_described(broker: ServedBroker) -> None:
     answer = ask(broker.bootstrap, DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
 
     assert [one.broker_id for one in answer.brokers] == [1]
+
+
+def test_last_broker_to_leave_still_names_itself(broker: ServedBroker) -> None:
+    # librdkafka forgets every address when it reads a list without brokers, and never asks again.
+    async def leave() -> None:
+        broker.broker.is_stopping = True
+        await broker.broker.replica.propose([BrokerLeft()])
+
+    broker.do(leave())
+    assert not broker.broker.replica.state.brokers.by_node
+
+    metadata = ask(broker.bootstrap, METADATA, 12, MetadataRequest(topics=[]))
+    cluster = ask(broker.bootstrap, DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
+    quorum = ask(broker.bootstrap, DESCRIBE_QUORUM, 2, DescribeQuorumRequest(topics=[]))
+
+    assert [(one.node_id, one.port) for one in metadata.brokers] == [(1, broker.port)]
+    assert [(one.broker_id, one.port) for one in cluster.brokers] == [(1, broker.port)]
+    assert [one.node_id for one in quorum.nodes or ()] == [1]
+    assert metadata.controller_id == cluster.controller_id == 1
 
 
 # DescribeLogDirs.

@@ -309,6 +309,7 @@ class Broker:
         incarnation = await self._register(node_id)
         self.services.writer.use(self.medium)
         broker = self.replica.state.brokers.of(incarnation)
+        self.services.registration = broker
         self.services.node_id = broker.node_id if broker else -1
         self._hold_node_lock()
         log.info("broker %d serves on port %d", self.services.node_id, self.listener.port)

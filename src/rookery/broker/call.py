@@ -17,6 +17,7 @@ from rookery.broker.topicdescription import describe
 from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.brokers import Broker
 from rookery.cluster.state.state import State
 from rookery.log.reader import Reader
 from rookery.log.writer import Writer
@@ -53,6 +54,8 @@ class Services:
     """Topics as Metadata describes them."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     node_id: int = -1
+    registration: Broker | None = None
+    """This broker as it registered last."""
     handover: asyncio.Event | None = None
     """While this broker leaves, produces wait for it; then other brokers lead all partitions."""
     is_draining: bool = False
@@ -64,6 +67,16 @@ class Services:
     def state(self) -> State:
         """What the cluster has agreed on, as far as it is applied here."""
         return self.replica.state
+
+    @property
+    def brokers(self) -> list[Broker]:
+        """The brokers that clients may be sent to: the live ones, or this one if there is none.
+
+        As with Kafka, the last broker to leave still names itself. librdkafka drops all its
+        addresses when it reads an empty list, and does not recover when brokers come back.
+        """
+        live = list(self.state.brokers.by_node.values())
+        return live or ([self.registration] if self.registration is not None else [])
 
 
 class Call:

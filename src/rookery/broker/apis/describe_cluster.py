@@ -41,16 +41,16 @@ async def describe_cluster(call: Call, request: DescribeClusterRequest) -> Descr
         answer.error_message = "this is a broker; the cluster has no controllers of its own"
         return answer
     await call.services.replica.barrier()
-    brokers = call.state.brokers
+    brokers = call.services.brokers
     return DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         cluster_id=call.state.cluster_id,
-        controller_id=min(brokers.by_node, default=-1),
+        controller_id=min((broker.node_id for broker in brokers), default=-1),
         brokers=[
             DescribeClusterBroker(
                 broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
             )
-            for broker in brokers.by_node.values()
+            for broker in brokers
         ],
         cluster_authorized_operations=(
             ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED

@@ -48,7 +48,7 @@ async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Describ
                 node_id=broker.node_id,
                 listeners=[Listener(name="PLAINTEXT", host=broker.host, port=broker.port)],
             )
-            for broker in call.state.brokers.by_node.values()
+            for broker in call.services.brokers
         ],
     )
 

@@ -79,17 +79,17 @@ async def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
 def _answer(
     call: Call, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    brokers = call.state.brokers
+    brokers = call.services.brokers
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
             )
-            for broker in brokers.by_node.values()
+            for broker in brokers
         ],
         cluster_id=call.state.cluster_id,
         # Any broker takes an administrator's requests; all name the same one.
-        controller_id=min(brokers.by_node, default=-1),
+        controller_id=min((broker.node_id for broker in brokers), default=-1),
         topics=topics,
         cluster_authorized_operations=(
             ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
