@@ -27,8 +27,9 @@ from tests.tiers import KAFKA, Tier, find_group, find_tier, rank_group
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A shell lets what runs in the background ignore interrupts; what tests start would inherit that.
+# A shell lets background jobs ignore interrupts, and nohup hang-ups; child processes inherit both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Of what they start, too, it shall be known where it crashed.
 os.environ.setdefault("PYTHONFAULTHANDLER", "1")
 
