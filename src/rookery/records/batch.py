@@ -44,9 +44,11 @@ _CRC_AT = 17
 _COVERED = Struct(">hiqqqhii")
 _CRC_FROM = 21
 
-_KNOWN = sum(1 << codec for codec in CODECS) << kernel.CODECS_SHIFT
-_PRODUCED = _KNOWN | kernel.FROM_PRODUCER | kernel.CHECK_CRC | kernel.CHECK_RECORDS
-_STORED = _KNOWN | kernel.CHECK_CRC
+HEADERS_ONLY = sum(1 << codec for codec in CODECS) << kernel.CODECS_SHIFT
+"""Rules of `kernel.scan` for bytes whose CRCs need not be computed."""
+STORED = HEADERS_ONLY | kernel.CHECK_CRC
+"""Rules of `kernel.scan` for batches that are read back from a log."""
+_PRODUCED = STORED | kernel.FROM_PRODUCER | kernel.CHECK_RECORDS
 _BROKEN = "records"
 
 
@@ -146,7 +148,7 @@ def parse(records: Buffer, at: int = 0) -> BatchHeader:
         if header.magic == MAGIC and HEADER_SIZE <= header.size <= len(records) - at:
             return header
     # Something is wrong: the kernel knows the name of every fault.
-    _, fault, _ = kernel.scan(memoryview(records)[at:], _KNOWN)
+    _, fault, _ = kernel.scan(memoryview(records)[at:], HEADERS_ONLY)
     raise _error(fault or "incomplete", at, from_producer=False)
 
 
@@ -191,7 +193,7 @@ def verify(records: Buffer) -> list[BatchHeader]:
     Raises:
         Corrupt: something is wrong, or the last batch is not all there.
     """
-    headers, fault, at = kernel.scan(records, _STORED)
+    headers, fault, at = kernel.scan(records, STORED)
     if fault:
         raise _error(fault, at, from_producer=False)
     return list(map(BatchHeader._make, headers))
@@ -203,7 +205,7 @@ def fetched(records: Buffer) -> list[BatchHeader]:
     A broker fills a response up to its byte limit, so that what does not fit ends anywhere.
     The remainder is left out; it begins at the `end` of the last header.
     """
-    headers, fault, at = kernel.scan(records, _STORED)
+    headers, fault, at = kernel.scan(records, STORED)
     if fault and fault != "incomplete":
         raise _error(fault, at, from_producer=False)
     return list(map(BatchHeader._make, headers))
@@ -211,13 +213,13 @@ def fetched(records: Buffer) -> list[BatchHeader]:
 
 def outline(records: Buffer) -> list[BatchHeader]:
     """Read the headers of whole batches, as far as they make sense; the CRC is not computed."""
-    headers, _, _ = kernel.scan(records, _KNOWN)
+    headers, _, _ = kernel.scan(records, HEADERS_ONLY)
     return list(map(BatchHeader._make, headers))
 
 
 def sound(records: Buffer) -> tuple[list[BatchHeader], Error | None]:
     """Check batches as `fetched` does; return those before a fault, and the fault."""
-    headers, fault, at = kernel.scan(records, _STORED)
+    headers, fault, at = kernel.scan(records, STORED)
     is_fault = bool(fault) and fault != "incomplete"
     error = _error(fault, at, from_producer=False) if is_fault else None
     return list(map(BatchHeader._make, headers)), error
@@ -226,7 +228,7 @@ def sound(records: Buffer) -> tuple[list[BatchHeader], Error | None]:
 def split(records: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield every whole batch of a trusted buffer with its header; the CRC is not computed."""
     view = memoryview(records)
-    headers, fault, at = kernel.scan(view, _KNOWN)
+    headers, fault, at = kernel.scan(view, HEADERS_ONLY)
     if fault and fault != "incomplete":
         raise _error(fault, at, from_producer=False)
     for row in headers:
@@ -318,6 +320,13 @@ def _broken(records: Buffer, at: int) -> ApiError:
     except Corrupt as error:
         return ApiError(ErrorCode.INVALID_RECORD, f"batch at byte {at}: {error}")
     raise AssertionError("the kernel's two walks over the same records differ")
+
+
+def reason(fault: str) -> str:
+    """Return what is wrong with a stored batch, by the name that the kernel has for it."""
+    if fault in legacy.MAGICS:
+        return str(legacy.refuse(fault, from_producer=False))
+    return _FAULTS[fault][1]
 
 
 def _error(fault: str, at: int, *, from_producer: bool) -> Error:

@@ -1,0 +1,551 @@
+"""The one walk over stored batches: every batch is checked against what the log expects of it.
+
+    bytes, Expectation ──► scan ──► headers of sound batches, then damage or a batch that is cut off
+
+The CRC of a batch does not cover its first 16 bytes: offset, length and leader epoch. The scan
+checks those against the expectation. Three policies decide what happens to damaged bytes:
+
+    policy    result                                     used by
+    serve     the batches before the damage              the broker's reader, `log/opener`
+    rewrite   all batches, or the damage                 `log/refine` (merges, compaction, direct
+                                                         reads), `log/survey`, `log/fsck/contents`,
+                                                         `formats/segment`, `formats/layout`
+    examine   all sound batches, and each damage         `log/fsck/segments`, `formats/examine`
+
+`Scanner` takes bytes in pieces: `direct/read`, and `log/scan` for all that reads in steps.
+`logdir/segment` scans windows of its own choice. A scan returns lists: an iterator of batches costs
+several times as much per batch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from rookery.errors import Corrupt, Error
+from rookery.records import batch as batches
+from rookery.records import kernel
+from rookery.records.batch import OVERHEAD, BatchHeader
+from rookery.records.crc import checksum
+from rookery.records.kernel import Buffer
+
+if TYPE_CHECKING:
+    from rookery.records._kernel import RawHeader
+
+EpochAt = Callable[[int], int]
+"""Returns the leader epoch in which an offset was written."""
+
+FAR: Final = (1 << 63) - 1
+"""Higher than every offset and position."""
+
+_CUT: Final = "incomplete"
+_BASE, _LENGTH, _EPOCH, _DELTA, _AT = 0, 1, 2, 6, 13  # indexes in a raw header
+_new = tuple.__new__
+
+
+class OffsetRule(Enum):
+    """Where batches get their offsets, and which offsets may be missing."""
+
+    ASSIGNED = auto()
+    """The log assigns them one after the other: producers send batches without offsets."""
+    DENSE = auto()
+    """The batches carry them, and none is missing."""
+    SPARSE = auto()
+    """The batches carry them in ascending order; compaction may have removed some."""
+    UNCHECKED = auto()
+    """The batches carry them, and nothing is known of them."""
+
+
+class ExtentLike(Protocol):
+    """Bytes of an object, and the offsets of the batches in them: a row of the state is one."""
+
+    @property
+    def base_offset(self) -> int:
+        """The first offset, the lowest possible one if offsets may be missing."""
+
+    @property
+    def end_offset(self) -> int:
+        """One more than the last offset."""
+
+    @property
+    def position(self) -> int:
+        """The first byte."""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes; a batch must end where they end."""
+
+
+class ExpectedExtent(NamedTuple):
+    """An extent that is not a row."""
+
+    base_offset: int
+    end_offset: int
+    position: int
+    size: int
+
+
+class Expectation(NamedTuple):
+    """What the log says of the batches in some bytes."""
+
+    extents: Sequence[ExtentLike]
+    """Adjacent extents; the bytes begin in the first one."""
+    rule: OffsetRule
+    position: int
+    """The position of the first byte in its object."""
+    base_offset: int
+    """The offset of the first batch, the lowest possible one if offsets may be missing."""
+    is_exact: bool = True
+    """Whether the first batch must have the base offset; if sparse, that of every extent, too."""
+    epoch_at: EpochAt | None = None
+    """Checks the leader epochs that batches carry; None leaves them unchecked."""
+    crcs: Sequence[int] = ()
+    """The CRC-32C of every extent, if they are known."""
+    is_covered: bool = False
+    """Whether the CRCs of batches are left out: extents have their own, or the caller checks."""
+    is_atomic: bool = False
+    """Whether damage condemns all of its extent, whose offsets may be read from the same bytes."""
+
+    @classmethod
+    def of(cls, extent: ExtentLike, rule: OffsetRule) -> Expectation:
+        """Expect the batches of one extent, from its first byte on."""
+        is_exact = rule is not OffsetRule.SPARSE
+        return cls((extent,), rule, extent.position, extent.base_offset, is_exact)
+
+    @property
+    def end(self) -> int:
+        """The position after the last extent."""
+        last = self.extents[-1]
+        return last.position + last.size
+
+    def extent_at(self, position: int) -> int:
+        """Return the index of the extent that holds a position, of the last one if none does."""
+        for index, extent in enumerate(self.extents):
+            if position < extent.position + extent.size:
+                return index
+        return len(self.extents) - 1
+
+    def starting(self, position: int, base_offset: int, *, is_exact: bool) -> Expectation:
+        """Expect the same of the bytes from a later position on."""
+        index = self.extent_at(position)
+        return self._replace(
+            extents=self.extents[index:],
+            position=position,
+            base_offset=base_offset,
+            is_exact=is_exact,
+            crcs=self.crcs[index:],
+        )
+
+
+class BatchDamage(NamedTuple):
+    """What is wrong with stored bytes, and where."""
+
+    position: int
+    """The position, in the object, of the first batch or extent that cannot be trusted."""
+    offset: int
+    """The first offset that the bytes cannot be trusted to hold."""
+    reason: str
+    is_torn: bool = False
+    """Whether the bytes only end too early, as they do after a crash."""
+    end: int = 0
+    """The position after the damaged batch by its own length; 0 if that cannot be read."""
+    end_offset: int = 0
+    """The offset after the damaged batch by its own count."""
+
+    @property
+    def text(self) -> str:
+        """The damage in words, without the name of the object."""
+        return f"byte {self.position}, offset {self.offset}: {self.reason}"
+
+
+def corrupt(damage: BatchDamage, name: str = "") -> Corrupt:
+    """Make the error for damage, in an object of this name if one is given."""
+    return Corrupt(f"{name}: {damage.text}" if name else damage.text)
+
+
+def too_short(position: int, offset: int, missing: int) -> BatchDamage:
+    """Name the damage of an object that ends too soon."""
+    return BatchDamage(position, offset, f"the object ends {missing} bytes too soon", is_torn=True)
+
+
+class Scan(NamedTuple):
+    """The sound batches of some bytes, and why they are not more."""
+
+    data: memoryview
+    """The bytes that the headers' positions refer to."""
+    headers: list[BatchHeader]
+    """With the offsets that the log gives them, even if the bytes have none."""
+    end: int
+    """The byte of the data after the last sound batch."""
+    next_offset: int
+    """The offset after the last sound batch."""
+    damage: BatchDamage | None = None
+    needed: int = 0
+    """If the data ends within a batch: how many bytes of that batch the next scan needs."""
+
+    @property
+    def sound(self) -> memoryview:
+        """The bytes of the sound batches."""
+        return self.data[: self.end]
+
+    @property
+    def record_count(self) -> int:
+        """The number of records in the sound batches."""
+        return sum(header.record_count for header in self.headers)
+
+    def since(self, offset: int) -> Scan:
+        """Leave out the batches that end before an offset."""
+        headers = self.headers
+        if not headers or headers[0].last_offset >= offset:
+            return self
+        first = bisect_left(headers, offset, key=lambda header: header.last_offset)
+        return self._replace(headers=headers[first:])
+
+    def moved(self, data: memoryview, by: int) -> Scan:
+        """Return the same with positions in the bytes that this scan's data is the end of."""
+        headers = [header._replace(position=header.position + by) for header in self.headers]
+        return self._replace(data=data, headers=headers, end=self.end + by)
+
+
+def scan(data: Buffer, expected: Expectation) -> Scan:
+    """Check batches up to the first damage, the end of the data or the end of the extents.
+
+    Where the data ends within an extent, the rest of the extent is unknown and not damage.
+    """
+    view = memoryview(data)
+    limit = expected.end - expected.position
+    if len(view) > limit:
+        view = view[:limit]
+    covered = _covered(view, expected) if expected.crcs else len(view)
+    rules = batches.HEADERS_ONLY if expected.is_covered else batches.STORED
+    rows, fault, at = kernel.scan(view[:covered], rules)
+    headers, offset, damage = _WALKS[expected.rule](rows, expected)
+    needed = 0
+    if damage is None and fault == _CUT:
+        damage, needed = _cut_off(view, expected, at, offset)
+    elif damage is None and fault:
+        damage = _faulty(view, expected, at, offset, batches.reason(fault))
+    elif damage is None and covered < len(view):
+        damage = _uncovered(expected, covered)
+    if damage is not None and expected.is_atomic:
+        headers, offset = _before_extent(headers, expected, damage)
+    end = headers[-1].end if headers else 0
+    return Scan(view, headers, end, offset, damage, needed)
+
+
+def serve(data: Buffer, expected: Expectation, offset: int) -> Scan:
+    """Return the sound batches from the one that holds an offset on.
+
+    Damage matters only if no wanted batch precedes it: then there are no headers. Damage in a
+    batch before the wanted one does not hide it, provided that the offsets after it are certain.
+    """
+    found = first = scan(data, expected)
+    later, by = expected, 0
+    while found.damage is not None and found.next_offset <= offset:
+        after = _lead_to(offset, found.damage, later, found.data)
+        if after is None:
+            return first._replace(headers=[])
+        by += after.position - later.position
+        later, found = after, scan(first.data[by:], after)
+    found = found.since(offset)
+    if later is expected:
+        return found
+    return found.moved(first.data, by) if _is_certain(found, later) else first._replace(headers=[])
+
+
+def rewrite(data: Buffer, expected: Expectation) -> Scan:
+    """Return all batches of the extents; if some are damaged or missing, the damage."""
+    return _whole(scan(data, expected), expected)
+
+
+def examine(data: Buffer, expected: Expectation, starts: Sequence[int] = ()) -> Iterator[Scan]:
+    """Yield the sound batches, a scan for those before each damage and one for the rest.
+
+    Args:
+        data: the bytes.
+        expected: what the log says of them.
+        starts: further positions at which batches begin, to go on from after damage.
+    """
+    view = memoryview(data)
+    found = _whole(scan(view, expected), expected)
+    yield found
+    while found.damage is not None:
+        later = _after(found.damage, expected, view, starts)
+        if later is None:
+            return
+        by = later.position - expected.position
+        found = _whole(scan(view[by:], later), later).moved(view, by)
+        yield found
+
+
+class Scanner:
+    """Scans one extent that comes in pieces; a batch that is cut in two is joined."""
+
+    def __init__(self, expected: Expectation) -> None:
+        """Begin with the first byte of what is expected."""
+        self.expected = expected
+        """What is expected of the batches that were not scanned yet."""
+        self._rest: list[memoryview] = []
+        self._missing = 0  # bytes that the batch in `_rest` lacks
+
+    def feed(self, data: Buffer) -> Iterator[Scan]:
+        """Take the next bytes; yield what is whole. After damage, nothing more may be fed."""
+        view = memoryview(data)
+        while self._rest and view:
+            self._rest.append(view[: self._missing])
+            self._missing -= len(self._rest[-1])
+            if self._missing:
+                return
+            view = view[len(self._rest[-1]) :]
+            joined, self._rest = memoryview(b"".join(self._rest)), []
+            yield from self._scan(joined)
+        if view:
+            yield from self._scan(view)
+
+    def _scan(self, view: memoryview) -> Iterator[Scan]:
+        expected = self.expected
+        found = scan(view, expected)
+        if found.end:
+            self.expected = expected._replace(
+                position=expected.position + found.end,
+                base_offset=found.next_offset,
+                is_exact=expected.rule is not OffsetRule.SPARSE,
+            )
+        if found.needed:
+            self._rest = [view[found.end :]]
+            self._missing = found.needed - len(self._rest[0])
+        if found.headers or found.damage is not None:
+            yield found
+
+
+def _whole(found: Scan, expected: Expectation) -> Scan:
+    """Take it for damage if the data ends before the extents do."""
+    position = expected.position + found.end
+    if found.damage is not None or position == expected.end:
+        return found
+    missing = expected.end - expected.position - len(found.data)
+    return found._replace(damage=too_short(position, found.next_offset, missing))
+
+
+class _Walk(NamedTuple):
+    """The batches whose offsets are right, the offset after them, and what is wrong there."""
+
+    headers: list[BatchHeader]
+    next_offset: int
+    damage: BatchDamage | None = None
+
+
+def _assign(rows: list[RawHeader], expected: Expectation) -> _Walk:
+    """Give batches their offsets; their counts must lead to the end of each extent."""
+    start, offset = expected.position, expected.base_offset
+    extents = iter(expected.extents)
+    extent = next(extents)
+    stop, last = extent.position + extent.size - start, extent.end_offset
+    headers: list[BatchHeader] = []
+    first, base, end = 0, offset, 0
+    for row in rows:
+        if end == stop:
+            if offset != last:
+                break
+            extent = next(extents)
+            stop, last = extent.position + extent.size - start, extent.end_offset
+            first, base = len(headers), extent.base_offset
+            offset = base
+        before, offset = offset, offset + row[_DELTA] + 1
+        end += OVERHEAD + row[_LENGTH]
+        if offset > last or end > stop:
+            break
+        headers.append(_new(BatchHeader, (before, *row[1:])))
+    else:
+        if end < stop or offset == last:
+            return _Walk(headers, offset)
+    # No offset of this extent is certain: which of its counts is wrong cannot be known.
+    reason = _misfit(offset, last, end - stop)
+    return _Walk(headers[:first], base, BatchDamage(max(extent.position, start), base, reason))
+
+
+def _compare(rows: list[RawHeader], expected: Expectation) -> _Walk:
+    """Compare the offsets and epochs that batches carry with those of the log."""
+    start, offset = expected.position, expected.base_offset
+    is_dense, must_equal = expected.rule is OffsetRule.DENSE, expected.is_exact
+    epoch_at = expected.epoch_at
+    extents = iter(expected.extents)
+    extent = next(extents)
+    stop, last = extent.position + extent.size - start, extent.end_offset
+    headers: list[BatchHeader] = []
+    base, end = offset, 0
+    for row in rows:
+        if end == stop:
+            if is_dense and offset != last:
+                break
+            extent = next(extents)
+            stop, last = extent.position + extent.size - start, extent.end_offset
+            base = offset = extent.base_offset
+            must_equal = is_dense or expected.is_exact
+        found = row[_BASE]
+        end += OVERHEAD + row[_LENGTH]
+        is_early = found != offset and (must_equal or found < offset)
+        is_long = found + row[_DELTA] >= last or end > stop
+        if is_early or is_long or (epoch_at is not None and row[_EPOCH] != epoch_at(found)):
+            return _Walk(
+                headers, offset, _misplaced(row, expected, offset, extent, is_early=is_early)
+            )
+        headers.append(_new(BatchHeader, row))
+        offset, must_equal = found + row[_DELTA] + 1, is_dense
+    else:
+        if not is_dense or end < stop or offset == last:
+            return _Walk(headers, offset)
+    reason = _misfit(offset, last, end - stop)
+    return _Walk(headers, offset, BatchDamage(max(extent.position, start), base, reason))
+
+
+def _misplaced(
+    row: RawHeader, expected: Expectation, offset: int, extent: ExtentLike, *, is_early: bool
+) -> BatchDamage:
+    """Name what is wrong with the offsets or the epoch of a batch."""
+    position = expected.position + row[_AT]
+    end, stop = position + OVERHEAD + row[_LENGTH], extent.position + extent.size
+    base, after = row[_BASE], row[_BASE] + row[_DELTA] + 1
+    if is_early:
+        reason = f"the batch has offset {base} where {offset} comes next"
+    elif after > extent.end_offset or end > stop:
+        reason = _misfit(after, extent.end_offset, end - stop)
+    else:
+        epoch = expected.epoch_at(base) if expected.epoch_at else 0
+        reason = f"the batch has leader epoch {row[_EPOCH]}, but was written in epoch {epoch}"
+    claim = offset + row[_DELTA] + 1
+    return BatchDamage(position, offset, reason, end=end if end <= stop else 0, end_offset=claim)
+
+
+def _trust(rows: list[RawHeader], expected: Expectation) -> _Walk:
+    """Take offsets as they are."""
+    headers = list(map(BatchHeader._make, rows))
+    return _Walk(headers, headers[-1].last_offset + 1 if headers else expected.base_offset)
+
+
+_WALKS: Final = {
+    OffsetRule.ASSIGNED: _assign,
+    OffsetRule.DENSE: _compare,
+    OffsetRule.SPARSE: _compare,
+    OffsetRule.UNCHECKED: _trust,
+}
+
+
+def _misfit(offset: int, last: int, excess: int) -> str:
+    if offset <= last and excess > 0:
+        return f"a batch ends {excess} bytes after the extent that it begins in"
+    return f"its batches end at offset {offset}, the log says {last}"
+
+
+def _covered(view: memoryview, expected: Expectation) -> int:
+    """Return how many bytes come before the first extent whose CRC is not right."""
+    for extent, crc in zip(expected.extents, expected.crcs, strict=True):
+        begin = extent.position - expected.position
+        end = begin + extent.size
+        if begin >= 0 and end <= len(view) and checksum(view[begin:end]) != crc:
+            return begin
+    return len(view)
+
+
+def _uncovered(expected: Expectation, at: int) -> BatchDamage:
+    extent = expected.extents[expected.extent_at(expected.position + at)]
+    reason = f"these {extent.size} bytes are damaged: their CRC-32C is not the one in the index"
+    return BatchDamage(extent.position, extent.base_offset, reason)
+
+
+def _faulty(
+    view: memoryview, expected: Expectation, at: int, offset: int, reason: str
+) -> BatchDamage:
+    """Name the damage of a batch, and where the next one begins if that can be told."""
+    position = expected.position + at
+    extent = expected.extents[expected.extent_at(position)]
+    offset = max(offset, extent.base_offset)
+    header = _frame(view, at)
+    if header is None or position + header.size > extent.position + extent.size:
+        return BatchDamage(position, offset, reason)
+    claim = offset + max(header.last_offset_delta, 0) + 1
+    return BatchDamage(position, offset, reason, end=position + header.size, end_offset=claim)
+
+
+def _cut_off(
+    view: memoryview, expected: Expectation, at: int, offset: int
+) -> tuple[BatchDamage | None, int]:
+    """Return how long the batch is that the data ends in, or damage if its extent is too short."""
+    needed = OVERHEAD
+    if len(view) - at >= OVERHEAD:
+        needed += int.from_bytes(view[at + 8 : at + OVERHEAD], "big", signed=True)
+    position = expected.position + at
+    extent = expected.extents[expected.extent_at(position)]
+    room = extent.position + extent.size - position
+    if needed <= room:
+        return None, needed
+    reason = f"the batch is cut off: {room} of {needed} bytes are there"
+    return BatchDamage(position, max(offset, extent.base_offset), reason, is_torn=True), 0
+
+
+def _before_extent(
+    headers: list[BatchHeader], expected: Expectation, damage: BatchDamage
+) -> tuple[list[BatchHeader], int]:
+    """Leave out the batches of the extent that is damaged."""
+    extent = expected.extents[expected.extent_at(damage.position)]
+    begin = extent.position - expected.position
+    return [header for header in headers if header.position < begin], extent.base_offset
+
+
+def _frame(view: memoryview, at: int) -> BatchHeader | None:
+    """Read the header of a batch, sound or not; None if no whole batch can begin there."""
+    try:
+        return batches.parse(view, at)
+    except Error:
+        return None
+
+
+def _after(
+    damage: BatchDamage, expected: Expectation, view: memoryview, starts: Sequence[int] = ()
+) -> Expectation | None:
+    """Expect what follows damage: the next batch by the length of this one, or the next start."""
+    index = expected.extent_at(damage.position)
+    extent = expected.extents[index]
+    stop = extent.position + extent.size
+    is_assigned = expected.rule is OffsetRule.ASSIGNED
+    is_known = damage.end < stop and not expected.is_atomic
+    if damage.end and is_known and _frame(view, damage.end - expected.position):
+        offset = damage.end_offset if is_assigned else damage.offset
+        return expected.starting(damage.end, offset, is_exact=is_assigned)
+    if damage.end != stop:
+        for start in starts:
+            if damage.position < start < stop:
+                return expected.starting(start, damage.offset, is_exact=False)
+    if stop >= min(expected.end, expected.position + len(view)):
+        return None
+    is_exact = expected.rule is not OffsetRule.SPARSE or expected.is_exact
+    return expected.starting(stop, expected.extents[index + 1].base_offset, is_exact=is_exact)
+
+
+def _lead_to(
+    offset: int, damage: BatchDamage, expected: Expectation, view: memoryview
+) -> Expectation | None:
+    """Expect what follows damage if an offset lies there; sparse extents are passed as a whole."""
+    is_sparse = expected.rule is OffsetRule.SPARSE
+    later = _after(damage._replace(end=0) if is_sparse else damage, expected, view)
+    if later is None or expected.is_atomic:
+        return None
+    if later.position == later.extents[0].position:
+        return later if offset >= later.base_offset else None
+    if offset < damage.end_offset:
+        return None
+    return later._replace(base_offset=damage.end_offset, is_exact=True)
+
+
+def _is_certain(rest: Scan, later: Expectation) -> bool:
+    """Whether batches after damage have the right offsets: they lead to the end of the extent."""
+    if not rest.headers:
+        return rest.damage is None
+    extent = later.extents[0]
+    stop = extent.position + extent.size
+    if later.position == extent.position or later.position + rest.headers[0].position >= stop:
+        return True
+    is_sound = rest.damage is None or rest.damage.position >= stop
+    return is_sound and later.position + rest.end >= stop
