@@ -157,14 +157,6 @@ async def flipped(world: StoredWorld, key: str, whole: bytes) -> None:
         world.store.objects[key] = clean
 
 
-async def test_no_flipped_byte_of_a_segment_is_served() -> None:
-    world = StoredWorld()
-    some = [batch(base, 3, 10) for base in range(0, 15, 3)]
-    identity = world.segment(some, 15, interval=6)
-    for key in (world.key(identity), times_key(world.key(identity))):
-        await flipped(world, key, b"".join(some))
-
-
 @pytest.mark.parametrize("are_gone", [[times_key], [times_key, index_key]])
 async def test_no_flipped_byte_is_served_without_the_files_beside(
     are_gone: list[type[str]],
@@ -196,13 +188,6 @@ async def test_no_flipped_byte_of_a_compacted_segment_is_served_without_times() 
         else:
             assert served == whole, at
         world.store.objects[key] = clean
-
-
-async def test_no_flipped_byte_of_a_merged_row_is_served() -> None:
-    world = StoredWorld()
-    some = [batch(base, 3, 10) for base in range(0, 15, 3)]
-    identity = world.merged([some[:3], some[3:]], [9, 15])
-    await flipped(world, world.key(identity), b"".join(some))
 
 
 async def test_what_lies_before_damage_is_served() -> None:

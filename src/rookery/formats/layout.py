@@ -24,15 +24,11 @@ from rookery.formats.segment import (
     SegmentFooter,
     SegmentHeader,
     check_ends,
-    check_offsets,
-    outline_batches,
-    verify_batches,
     verify_segment,
 )
 from rookery.formats.times import Times
-from rookery.records.batch import BatchHeader
-from rookery.records.crc import checksum
 from rookery.records.kernel import Buffer
+from rookery.records.scan import EpochAt, Expectation, ExpectedExtent, OffsetRule
 
 _END_OF_TIME: Final = (1 << 63) - 1
 
@@ -67,12 +63,23 @@ class Layout:
         ends: tuple[SegmentHeader, SegmentFooter],
         blocks: Sequence[Block],
         times: Times | None = None,
+        *,
+        has_first: bool = True,
     ) -> None:
-        """Use `from_times` or `from_index` instead."""
+        """Use `from_times` or `from_index` instead.
+
+        Args:
+            name: for errors.
+            ends: the segment's header and footer.
+            blocks: all of its blocks.
+            times: its times file, if there is one.
+            has_first: whether the first block has the offset of its first batch.
+        """
         self.name = name
         self.header, self.footer = ends
         self.blocks = blocks
         self.times = times
+        self._has_first = has_first
         self._offsets = [block.offset for block in blocks]
         self._times = [_time(block) for block in blocks]
 
@@ -97,7 +104,8 @@ class Layout:
         """
         check_ends(header, footer, name)
         rows = [tuple(entry) for entry in index.entries]
-        if size > HEADER_BYTES + FOOTER_BYTES and (not rows or rows[0][1] > HEADER_BYTES):
+        has_first = bool(rows) and rows[0][1] == HEADER_BYTES
+        if size > HEADER_BYTES + FOOTER_BYTES and not has_first:
             rows.insert(0, (header.base_offset, HEADER_BYTES))
         rows.append((footer.last_offset + 1, size - FOOTER_BYTES))
         _check_rows(rows, header, name)
@@ -105,7 +113,7 @@ class Layout:
             Block(offset, position, after - position, None, None)
             for (offset, position), (_, after) in pairwise(rows)
         ]
-        return cls(name, (header, footer), blocks)
+        return cls(name, (header, footer), blocks, has_first=has_first)
 
     @property
     def is_dense(self) -> bool:
@@ -155,30 +163,35 @@ class Layout:
             return self.blocks[span.stop].offset
         return self.footer.last_offset + 1
 
-    def open(self, span: Span, data: Buffer, *, is_thorough: bool = False) -> list[BatchHeader]:
-        """Check what was read of a span, and return its batches, positioned within the data.
+    def expect(
+        self, span: Span, epoch_at: EpochAt | None = None, *, is_thorough: bool = False
+    ) -> Expectation:
+        """Return what must hold for the bytes of a span.
 
         Args:
-            span: where it was read.
-            data: what was read there.
-            is_thorough: whether to look at the batches' own CRCs also where their blocks have one,
-                which tells that the bytes are those that were written.
-
-        Raises:
-            Corrupt: the bytes are not what was written; none of them may be served.
+            span: where they are read.
+            epoch_at: checks leader epochs where no CRC of a block covers them.
+            is_thorough: whether to compute the CRCs of batches even if their blocks have one:
+                that shows batches that were damaged before the segment was written.
         """
-        if len(data) != span.size:
-            raise Corrupt(
-                f"{self.name}: {len(data)} bytes came from {span.position} on, not {span.size}"
-            )
         blocks = self.blocks[span.first : span.stop]
-        self._check_crcs(blocks, span, data)
-        are_covered = blocks[0].crc is not None and not is_thorough
-        look = outline_batches if are_covered else verify_batches
-        headers = look(data, span.position, self.name)
-        self._check_starts(blocks, span, headers)
-        self._check_headers(span, headers)
-        return headers
+        ends = [*self._offsets[span.first + 1 : span.stop], self.next_offset(span)]
+        extents = [
+            ExpectedExtent(block.offset, end, block.position, block.size)
+            for block, end in zip(blocks, ends, strict=True)
+        ]
+        crcs = [block.crc for block in blocks if block.crc is not None]
+        return Expectation(
+            extents,
+            OffsetRule.DENSE if self.is_dense else OffsetRule.SPARSE,
+            span.position,
+            blocks[0].offset,
+            is_exact=self._has_first or span.first > 0,
+            epoch_at=None if crcs else epoch_at,
+            crcs=crcs,
+            is_covered=bool(crcs) and not is_thorough,
+            is_atomic=True,
+        )
 
     def open_whole(self, data: Buffer) -> Segment:
         """Check the whole file, and return what it holds.
@@ -192,42 +205,6 @@ class Layout:
         if (segment.header, segment.footer) != (self.header, self.footer):
             raise Corrupt(f"{self.name}: its header or footer has changed since it was read")
         return segment
-
-    def _check_crcs(self, blocks: Sequence[Block], span: Span, data: Buffer) -> None:
-        view = memoryview(data)
-        for block in blocks:
-            start = block.position - span.position
-            if block.crc is not None and checksum(view[start : start + block.size]) != block.crc:
-                raise Corrupt(
-                    f"{self.name}: the {block.size} bytes from {block.position} on are damaged "
-                    "(their CRC-32C is not the one in the times file)"
-                )
-
-    def _check_starts(
-        self, blocks: Sequence[Block], span: Span, headers: Sequence[BatchHeader]
-    ) -> None:
-        """Refuse bytes that do not have a batch with the right offset where each block begins."""
-        found = {header.position: header.base_offset for header in headers}
-        for block in blocks:
-            offset = found.get(block.position - span.position)
-            if offset != block.offset and not self._is_before_first(block, offset):
-                raise Corrupt(
-                    f"{self.name}: at byte {block.position} no batch with offset {block.offset} "
-                    f"begins, but {'none' if offset is None else offset}"
-                )
-
-    def _is_before_first(self, block: Block, offset: int | None) -> bool:
-        # An index without an entry for the first batch tells only where offsets begin.
-        return offset is not None and block is self.blocks[0] and self.header.base_offset <= offset
-
-    def _check_headers(self, span: Span, headers: Sequence[BatchHeader]) -> None:
-        start, last = self.blocks[span.first].offset, self.next_offset(span) - 1
-        check_offsets(headers, start, last, self.name)
-        if self.is_dense and sum(one.record_count for one in headers) != last - start + 1:
-            raise Corrupt(
-                f"{self.name}: the bytes from {span.position} on do not hold a record at every "
-                f"offset from {start} to {last}"
-            )
 
 
 def _time(block: Block) -> int:

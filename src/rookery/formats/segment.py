@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from rookery.errors import ApiError, Corrupt
-from rookery.records import batch as batches
+from rookery.errors import Corrupt
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
 from rookery.records.kernel import Buffer
+from rookery.records.scan import Expectation, ExpectedExtent, OffsetRule, corrupt, rewrite
 
 MAGIC: Final = b"KAFS"
 FOOTER_MAGIC: Final = b"END!"
@@ -117,12 +117,19 @@ def verify_segment(data: Buffer, name: str = "segment") -> Segment:
     body = memoryview(data)[HEADER_BYTES : len(data) - FOOTER_BYTES]
     if checksum(body) != footer.crc:
         raise Corrupt(f"{name}: the CRC-32C of its batches is not the one in its footer")
-    headers = verify_batches(body, HEADER_BYTES, name)
-    check_offsets(headers, header.base_offset, footer.last_offset, name)
-    count = sum(one.record_count for one in headers)
+    found = rewrite(body, expect_body(header, footer, len(body)))
+    if found.damage is not None:
+        raise corrupt(found.damage, name)
+    count = found.record_count
     if count != header.message_count:
         raise Corrupt(f"{name}: holds {count} records, its header says {header.message_count}")
-    return Segment(header, footer, body, headers)
+    return Segment(header, footer, body, found.headers)
+
+
+def expect_body(header: SegmentHeader, footer: SegmentFooter, size: int) -> Expectation:
+    """Return what must hold for the batches of a segment, which are this many bytes."""
+    extent = ExpectedExtent(header.base_offset, footer.last_offset + 1, HEADER_BYTES, size)
+    return Expectation.of(extent, OffsetRule.SPARSE)
 
 
 def check_ends(header: SegmentHeader, footer: SegmentFooter, name: str) -> None:
@@ -133,31 +140,6 @@ def check_ends(header: SegmentHeader, footer: SegmentFooter, name: str) -> None:
             f"{name}: {header.message_count} records cannot lie in the offsets "
             f"{header.base_offset} to {footer.last_offset}"
         )
-
-
-def verify_batches(data: Buffer, position: int, name: str) -> list[BatchHeader]:
-    """Check every batch of a piece that begins at this position of the file.
-
-    Raises:
-        Corrupt: one is damaged, or the piece does not end where a batch ends.
-    """
-    try:
-        return batches.verify(data)
-    except (Corrupt, ApiError) as error:
-        raise Corrupt(f"{name}: in the bytes from {position} on: {error}") from error
-
-
-def outline_batches(data: Buffer, position: int, name: str) -> list[BatchHeader]:
-    """Find every batch of a piece whose bytes are known to be those that were written.
-
-    Raises:
-        Corrupt: the piece does not end where a batch ends.
-    """
-    headers = batches.outline(data)
-    end = headers[-1].end if headers else 0
-    if end != len(data):
-        raise Corrupt(f"{name}: at byte {position + end} no whole batch begins")
-    return headers
 
 
 def check_offsets(headers: Iterable[BatchHeader], start: int, last: int, name: str) -> None:

@@ -11,12 +11,14 @@ from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import is_stored
 from rookery.formats.layout import Layout, Span
 from rookery.log.ahead import Objects
-from rookery.log.checks import Found, check, check_segment
 from rookery.log.entries import Entries
 from rookery.log.markers import marker
 from rookery.log.runs import Run, gap
+from rookery.log.scan import expect_run, name
 from rookery.log.segmentindex import Layouts
 from rookery.log.tail import Key
+from rookery.records.batch import BatchHeader
+from rookery.records.scan import corrupt, serve
 from rookery.wire.buffer import Buffer
 
 _DIRECT_FROM_BYTES: Final = 128 * 1024
@@ -30,7 +32,8 @@ class Opened(NamedTuple):
 
     data: Buffer
     position: int
-    found: list[Found]
+    headers: list[BatchHeader]
+    """With the offsets that the log gives them."""
     is_end: bool
     """Whether the run's rows hold nothing behind them."""
     next_block: int | None = None
@@ -67,12 +70,12 @@ class Opener:
         if run.is_segment:
             return await self._open_segment(partition, run, offset)
         data = await self._bytes(run)
-        try:
-            found, is_end = check(key, run, data, offset, partition.epoch_at)
-        except Corrupt:
+        found = serve(data, expect_run(run, partition.epoch_at), offset)
+        if found.damage is not None and not found.headers:
             self.drop(run)
-            raise
-        return Opened(data, run.position, found, is_end)
+            raise corrupt(found.damage, f"{name(key)}: object {run.object_id}")
+        is_end = found.damage is None and found.end == len(data)
+        return Opened(data, run.position, found.headers, is_end)
 
     async def go_on(
         self, partition: Partition, run: Run, before: Opened, max_bytes: int
@@ -100,7 +103,7 @@ class Opener:
         while span is not None:
             span = self._in_one_block(layout, span)
             opened = await self._open_blocks(partition, run, layout, span, offset)
-            if opened.found or opened.is_end:
+            if opened.headers or opened.is_end:
                 return opened
             # The offset lies in a gap between two blocks.
             span = layout.span(span.stop, run.size)
@@ -111,15 +114,15 @@ class Opener:
     ) -> Opened:
         where = (run.object_id, span.position, span.size)
         data = _joined(await self._objects.views(*where))
-        try:
-            found = check_segment(layout, span, data, offset, partition.epoch_at)
-        except Corrupt:
-            self._objects.drop(*where)
-            raise
-        if found and found[-1].header.end < len(data):
-            return Opened(data, span.position, found, is_end=False)
+        found = serve(data, layout.expect(span, partition.epoch_at), offset)
+        if found.damage is not None:
+            if not found.headers:
+                self._objects.drop(*where)
+                raise corrupt(found.damage, layout.name)
+            return Opened(data, span.position, found.headers, is_end=False)
         is_last = span.stop == len(layout.blocks)
-        return Opened(data, span.position, found, is_last, None if is_last else span.stop)
+        next_block = None if is_last else span.stop
+        return Opened(data, span.position, found.headers, is_last, next_block)
 
     def _in_one_block(self, layout: Layout, span: Span) -> Span:
         """Cut a span where a cached block ends: what lies in two of them has to be copied."""

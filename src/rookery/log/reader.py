@@ -21,12 +21,13 @@ from rookery.errors import Corrupt, Error
 from rookery.formats.keys import is_stored
 from rookery.formats.layout import Layout
 from rookery.log.ahead import Ahead, Objects
-from rookery.log.checks import Found, fitting, name
 from rookery.log.opener import Direct, Opened, Opener
 from rookery.log.runs import FAR, MOST_OFFSETS, Mark, Run, body, gap, plan
+from rookery.log.scan import name
 from rookery.log.segmentindex import Layouts
 from rookery.log.stamping import stamped
 from rookery.log.tail import Key, Slice, Tail
+from rookery.records.batch import BatchHeader
 from rookery.wire.buffer import Buffer
 
 _RUNS_AT_ONCE: Final = 4
@@ -202,15 +203,15 @@ class _Read:
         if isinstance(opened, BaseException):
             raise opened
         is_first = whole_first and not self.parts
-        if not opened.found and is_first:
+        if not opened.headers and is_first:
             opened = await self._open_more(run, opened)
-        wanted = opened.found
-        if wanted and wanted[-1].end > self._until:
-            wanted = [one for one in wanted if one.base < self._until]
-        stop = fitting(wanted, self._max_bytes - self.size, whole_first=is_first)
+        wanted = opened.headers
+        if wanted and wanted[-1].last_offset >= self._until:
+            wanted = [header for header in wanted if header.base_offset < self._until]
+        stop = _count_fitting(wanted, self._max_bytes - self.size, whole_first=is_first)
         if stop:
             self._add(run, opened, wanted[:stop])
-        return opened if stop == len(opened.found) and self.end < self._until else None
+        return opened if stop == len(opened.headers) and self.end < self._until else None
 
     async def _open_more(self, run: Run, opened: Opened) -> Opened:
         """Read on, if the first batch wanted was not all there."""
@@ -218,7 +219,7 @@ class _Read:
         if not run.is_segment and whole.size > run.size:
             opened = await self._open_one(whole)
         may_be_gap = opened.is_end and (run.is_segment or not run.is_dense)
-        if not opened.found and not may_be_gap:
+        if not opened.headers and not may_be_gap:
             self._opener.drop(whole)
             raise Corrupt(
                 f"{name(self._key)}: the batch of offset {self._offset} is not in object "
@@ -226,14 +227,14 @@ class _Read:
             )
         return opened
 
-    def _add(self, run: Run, opened: Opened, taken: list[Found]) -> None:
-        begin, end = taken[0].header.position, taken[-1].header.end
+    def _add(self, run: Run, opened: Opened, taken: list[BatchHeader]) -> None:
+        begin, end = taken[0].position, taken[-1].end
         if run.is_final:
             self.parts.append(memoryview(opened.data)[begin:end])
         else:
-            self.parts += stamped(self._partition, opened.data, taken)
+            self.parts += stamped(self._partition, run, opened.data, taken)
         self.size += end - begin
-        self.end = taken[-1].end
+        self.end = taken[-1].last_offset + 1
         position = opened.position + end
         row = next(row for row in run.rows if position <= body(row)[1])
         self.last = _Last(row, position)
@@ -244,3 +245,16 @@ class _Read:
         if end > self._offset:
             batch = gap(self._offset, end, row.max_timestamp)
             self.parts, self.size, self.end = [batch], len(batch), end
+
+
+def _count_fitting(headers: list[BatchHeader], max_bytes: int, *, whole_first: bool) -> int:
+    """Return how many of the batches fit."""
+    if not headers:
+        return 0
+    begin = headers[0].position
+    if headers[-1].end - begin <= max_bytes:
+        return len(headers)
+    count = 1 if whole_first else 0
+    while count < len(headers) and headers[count].end - begin <= max_bytes:
+        count += 1
+    return count

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from rookery.errors import Corrupt
@@ -13,8 +14,8 @@ from rookery.formats.segmentkeys import index_key, times_key
 from rookery.formats.times import Times, parse_times
 from rookery.log.fsck.fault import Fault, Kind, Where
 from rookery.log.fsck.progress import Progress
-from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
+from rookery.records.scan import BatchDamage, examine
 
 _STEP_BYTES: Final = 4 * 1024 * 1024
 
@@ -83,37 +84,25 @@ class SegmentCheck:
             span = layout.span(first, _STEP_BYTES)
             data = await self._read(span.position, span.size)
             self._crc = checksum(data, self._crc)
-            try:
-                records = _count(layout.open(span, data, is_thorough=True))
-            except Corrupt:
-                is_sound = False
-                faults, records = self._narrow(layout, span, data)
-                for fault in faults:
-                    yield fault
+            records = 0
+            for found in examine(data, layout.expect(span, is_thorough=True)):
+                records += found.record_count
+                if found.damage is not None:
+                    is_sound = False
+                    yield self._damaged(layout, span, found.damage)
             self._progress(span.size, records)
             first = span.stop
         if is_sound and self._crc != layout.footer.crc:
             yield self._fault(self._key, "the CRC-32C in its footer is not that of its batches")
 
-    def _narrow(self, layout: Layout, span: Span, data: bytes) -> tuple[list[Fault], int]:
-        """Find the blocks that are damaged, and how many records are in the others."""
-        faults, records = [], 0
-        for index in range(span.first, span.stop):
-            one = layout.span(index, 0)
-            start = one.position - span.position
-            try:
-                piece = memoryview(data)[start : start + one.size]
-                records += _count(layout.open(one, piece, is_thorough=True))
-            except Corrupt as error:
-                offsets = (layout.blocks[index].offset, layout.next_offset(one))
-                where = self._where._replace(base_offset=offsets[0], end_offset=offsets[1])
-                faults.append(Fault(Kind.CORRUPT, self._key, str(error), where))
-        return faults, records
+    def _damaged(self, layout: Layout, span: Span, damage: BatchDamage) -> Fault:
+        """Name the block that is damaged."""
+        blocks = layout.blocks[span.first : span.stop]
+        at = bisect_right(blocks, damage.position, key=lambda block: block.position) - 1
+        one = layout.span(span.first + at, 0)
+        offsets = (blocks[at].offset, layout.next_offset(one))
+        where = self._where._replace(base_offset=offsets[0], end_offset=offsets[1])
+        return Fault(Kind.CORRUPT, self._key, damage.text, where)
 
     def _fault(self, key: str, text: str) -> Fault:
         return Fault(Kind.CORRUPT, key, text, self._where)
-
-
-def _count(headers: Iterable[BatchHeader]) -> int:
-    # By what is there: compaction leaves fewer records than offsets.
-    return sum(header.record_count for header in headers)
