@@ -199,7 +199,7 @@ async def test_offsets_that_bytes_and_rows_disagree_about_are_found(
     await snapshots.save(site.store, writer.replica.state)
     fault = await only(site)
     assert fault.where == ("birds", 0, 25, 30)
-    assert "end at offset 29, the cluster log says 30" in fault.text
+    assert "end at offset 29, the log says 30" in fault.text
     assert replica.state.applied == writer.replica.state.applied
 
 

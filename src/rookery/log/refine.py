@@ -11,23 +11,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from rookery.cluster.state.partition import Partition, Row
-from rookery.errors import ApiError, Corrupt, Error
+from rookery.errors import Corrupt, Error
 from rookery.log import markers
 from rookery.log.openfiles import Missing
 from rookery.log.runs import MOST_OFFSETS, gap
+from rookery.log.scan import expect_row
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.kernel import Buffer
+from rookery.records.scan import corrupt, rewrite
 from rookery.store.port import NotFound
 
 Read = Callable[[int, int, int], Awaitable[Buffer]]
 """Reads (object id, position, size) of journals, entries and the store."""
-
-_Stamp: TypeAlias = tuple[int, int]
-"""The offset of a batch and its leader epoch."""
 
 # A request costs as much time as reading this much more.
 _GAP_BYTES: Final = 128 * 1024
@@ -53,7 +52,7 @@ class Refined:
     @property
     def is_damaged(self) -> bool:
         """Whether the bytes are not there or wrong, and will be so the next time, too."""
-        return isinstance(self.error, Corrupt | Missing | NotFound | ApiError)
+        return isinstance(self.error, Corrupt | Missing | NotFound)
 
     def batches(self) -> Iterator[Sequence[Buffer]]:
         """Yield every batch, in parts."""
@@ -115,97 +114,59 @@ async def _refine_chunk(chunk: _Chunk, read: Read) -> None:
 
 
 def _refine_row(one: Refined, view: memoryview, *, may_keep: bool) -> None:
-    try:
-        if len(view) < one.row.size:
-            raise Corrupt(f"the object ends {one.row.size - len(view)} bytes too soon")
-        headers = batches.verify(view)
-        stamps = _final(one, headers) if one.row.is_final else _as_sent(one, headers)
-    except Error as error:
-        one.error = error
+    # Leader epochs are not checked: the state knows them, and they are written anew.
+    found = rewrite(view, expect_row(one.partition, one.row))
+    if found.damage is not None:
+        one.error = corrupt(found.damage)
         return
+    headers = found.headers
+    epochs = _epochs(one, headers)
     may_keep = may_keep and len(view) >= _COPY_BELOW * len(headers)
-    if one.row.is_final and all(map(_is_stamped, headers, stamps)):
+    if one.row.is_final and [header.partition_leader_epoch for header in headers] == epochs:
         one.finish([view if may_keep else bytes(view)], len(view))
     elif may_keep:
-        one.finish(_around(one.row, view, headers, stamps), len(view))
+        one.finish(_around(one.row, view, headers, epochs), len(view))
     else:
-        one.finish([_within(one.row, bytearray(view), headers, stamps)], len(view))
+        one.finish([_within(one.row, bytearray(view), headers, epochs)], len(view))
 
 
-def _as_sent(one: Refined, headers: list[BatchHeader]) -> list[_Stamp]:
-    """Give batches as producers sent them their offsets and epochs."""
-    bases = [one.row.base_offset]
-    for header in headers:
-        bases.append(bases[-1] + header.last_offset_delta + 1)
-    if bases.pop() != one.row.end_offset:
-        raise _differs(one.row, headers[-1].last_offset_delta + bases[-1] + 1)
-    return _stamps(one, bases)
-
-
-def _final(one: Refined, headers: list[BatchHeader]) -> list[_Stamp]:
-    """Check what no batch's CRC covers: offsets against the row; epochs are known anyway."""
-    row, end = one.row, one.row.base_offset
-    # Only compaction leaves gaps.
-    is_dense = row.base_offset >= one.partition.cleaned_to
-    for header in headers:
-        base = header.base_offset
-        if base < end or (is_dense and base != end):
-            raise Corrupt(f"a batch has the offset {base}, where {end} is expected")
-        end = header.last_offset + 1
-    if end > row.end_offset or (is_dense and end != row.end_offset):
-        raise _differs(row, end)
-    return _stamps(one, [header.base_offset for header in headers])
-
-
-def _stamps(one: Refined, bases: list[int]) -> list[_Stamp]:
-    """Add to each offset the leader epoch it was written in; nearly always they have one."""
+def _epochs(one: Refined, headers: list[BatchHeader]) -> list[int]:
+    """Return the leader epoch in which each batch was written; nearly always they have one."""
     partition, row = one.partition, one.row
     epoch = partition.epoch_at(row.base_offset)
     if epoch == partition.epoch_at(row.end_offset - 1):
-        return [(base, epoch) for base in bases]
-    return [(base, partition.epoch_at(base)) for base in bases]
-
-
-def _is_stamped(header: BatchHeader, stamp: _Stamp) -> bool:
-    return (header.base_offset, header.partition_leader_epoch) == stamp
-
-
-def _differs(row: Row, end: int) -> Corrupt:
-    return Corrupt(f"its batches end at offset {end}, but the cluster log says {row.end_offset}")
+        return [epoch] * len(headers)
+    return [partition.epoch_at(header.base_offset) for header in headers]
 
 
 def _around(
-    row: Row, view: memoryview, headers: list[BatchHeader], stamps: list[_Stamp]
+    row: Row, view: memoryview, headers: list[BatchHeader], epochs: list[int]
 ) -> list[Buffer]:
     """Put new beginnings before the rest of each batch, which is not copied."""
     parts: list[Buffer] = []
     is_append_time = row.is_append_time
-    for header, stamp in zip(headers, stamps, strict=True):
+    for header, epoch in zip(headers, epochs, strict=True):
         if is_append_time:
-            parts += batches.restamp(view, _appended(header, row, stamp))
+            parts += batches.restamp(view, _appended(header, row, epoch))
         else:
-            parts += batches.stamp(view[header.position : header.end], *stamp)
+            parts += batches.stamp(view[header.position : header.end], header.base_offset, epoch)
     return parts
 
 
-def _within(
-    row: Row, data: bytearray, headers: list[BatchHeader], stamps: list[_Stamp]
-) -> bytearray:
+def _within(row: Row, data: bytearray, headers: list[BatchHeader], epochs: list[int]) -> bytearray:
     """Write the new beginnings into a copy."""
     is_append_time = row.is_append_time
-    for header, stamp in zip(headers, stamps, strict=True):
+    for header, epoch in zip(headers, epochs, strict=True):
         if is_append_time:
-            batches.restamp_into(data, _appended(header, row, stamp))
+            batches.restamp_into(data, _appended(header, row, epoch))
         else:
-            batches.stamp_into(data, *stamp, header.position)
+            batches.stamp_into(data, header.base_offset, epoch, header.position)
     return data
 
 
-def _appended(header: BatchHeader, row: Row, stamp: _Stamp) -> BatchHeader:
+def _appended(header: BatchHeader, row: Row, epoch: int) -> BatchHeader:
     """Make the header of a batch whose time is that of its commit."""
-    base, epoch = stamp
-    stamped = header.appended_at(row.max_timestamp)
-    return stamped._replace(base_offset=base, partition_leader_epoch=epoch)
+    return header.appended_at(row.max_timestamp)._replace(partition_leader_epoch=epoch)
 
 
 def _chunks(rows: list[Refined]) -> Iterator[_Chunk]:

@@ -16,11 +16,12 @@ from rookery.cluster.events.log import RowsLost
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
-from rookery.errors import ApiError, Corrupt
+from rookery.errors import Corrupt
 from rookery.formats.keys import is_stored
 from rookery.log.files import Files
 from rookery.log.openfiles import Missing
-from rookery.records import batch as batches
+from rookery.log.scan import expect_row
+from rookery.records.scan import rewrite
 from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class Survey:
         events: list[Message] = []
         lost = 0
         for topic, partition, row in self._rows():
-            if await self._is_whole(row):
+            if await self._is_whole(partition, row):
                 continue
             count = row.end_offset - row.base_offset
             lost += count
@@ -87,14 +88,12 @@ class Survey:
                 rows = [partition.row(index) for index in range(len(partition.base_offsets))]
                 yield from ((topic, partition, row) for row in rows if _is_in_journal(row))
 
-    async def _is_whole(self, row: Row) -> bool:
+    async def _is_whole(self, partition: Partition, row: Row) -> bool:
         try:
             data = await self._files.read(row.object_id, row.position, row.size)
-            headers = batches.verify(data)
-        except (Corrupt, ApiError, Missing):
+        except (Corrupt, Missing):
             return False
-        records = sum(header.last_offset_delta + 1 for header in headers)
-        return len(data) == row.size and records == row.end_offset - row.base_offset
+        return rewrite(data, expect_row(partition, row)).damage is None
 
 
 def _is_in_journal(row: Row) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rookery.cluster.state.partition import Partition, Row
-from rookery.errors import Corrupt, Error
+from rookery.errors import Corrupt
 from rookery.formats.manifest import read_head, write_head
 from rookery.log.fsck.fault import Kind
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
+from rookery.log.scan import expect_row
+from rookery.records.scan import rewrite
 from rookery.wire.buffer import Buffer
 
 
@@ -25,17 +25,11 @@ def check_row(partition: Partition, row: Row, data: Buffer) -> int:
     Raises:
         RowError: something is wrong with them.
     """
-    if len(data) < row.size:
-        text = f"{row.size} bytes from {row.position} on, only {len(data)} are there"
-        raise RowError(Kind.SHORT, text)
-    try:
-        headers = batches.verify(data)
-    except Error as error:
-        raise RowError(Kind.CORRUPT, f"from byte {row.position} on: {error}") from error
-    text = _final(partition, row, headers) if row.is_final else _sent(row, headers)
-    if text:
-        raise RowError(Kind.CORRUPT, f"from byte {row.position} on: {text}")
-    return sum(header.record_count for header in headers)
+    found = rewrite(data, expect_row(partition, row, has_epochs=True))
+    if found.damage is not None:
+        kind = Kind.SHORT if len(data) < row.size else Kind.CORRUPT
+        raise RowError(kind, found.damage.text)
+    return found.record_count
 
 
 def check_head(data: bytes, object_id: int, size: int) -> str:
@@ -52,31 +46,3 @@ def check_head(data: bytes, object_id: int, size: int) -> str:
     if end != size:
         return f"its manifest names {end} bytes, it has {size}"
     return ""
-
-
-def _sent(row: Row, headers: list[BatchHeader]) -> str:
-    """Batches as they were sent take up the row's offsets one after the other."""
-    end = row.base_offset + sum(header.last_offset_delta + 1 for header in headers)
-    return "" if end == row.end_offset else _differs(row, end)
-
-
-def _final(partition: Partition, row: Row, headers: list[BatchHeader]) -> str:
-    """Final batches say their offsets themselves; only compaction leaves gaps."""
-    is_dense = row.base_offset >= partition.cleaned_to
-    end = row.base_offset
-    for header in headers:
-        base = header.base_offset
-        if base < end or (is_dense and base != end):
-            return f"a batch bears the offset {base} where {end} comes next"
-        epoch = partition.epoch_at(base)
-        if header.partition_leader_epoch != epoch:
-            has = header.partition_leader_epoch
-            return f"the batch at offset {base} bears leader epoch {has}, not {epoch}"
-        end = header.last_offset + 1
-    return (
-        _differs(row, end) if end > row.end_offset or (is_dense and end != row.end_offset) else ""
-    )
-
-
-def _differs(row: Row, end: int) -> str:
-    return f"its batches end at offset {end}, the cluster log says {row.end_offset}"
