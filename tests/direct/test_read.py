@@ -231,7 +231,7 @@ def test_damage_is_refused(cluster: Cluster) -> None:
         file.chmod(0o644)
         file.write_bytes(data)
     told = (
-        r"t-0 from offset 0 on: \S+/objects/\S+, byte \d+: .*CRC-32C does not match; `rookery fsck`"
+        r"t-0 from offset 0 on: \S+/objects/\S+, byte \d+, offset 0: its CRC-32C .* `rookery fsck`"
     )
     with pytest.raises(Corrupt, match=told):
         read_all(cluster)

@@ -24,17 +24,16 @@ from rookery.direct.place import Place
 from rookery.direct.plan import Gap, PlannedRange, Planner
 from rookery.errors import Conflict, Corrupt
 from rookery.formats.keys import object_key
-from rookery.formats.segment import check_offsets
 from rookery.log.openfiles import Missing
 from rookery.log.origin import Handles
 from rookery.log.payloads import EntryReader
 from rookery.log.refine import Refined, refine
 from rookery.log.runs import body
-from rookery.records import batch as batches
-from rookery.records.batch import BatchHeader
+from rookery.log.scan import expect_body
 from rookery.records.columns import decode
 from rookery.records.kernel import Buffer
 from rookery.records.reading import Fetched, Reading
+from rookery.records.scan import Expectation, OffsetRule, Scanner, corrupt
 
 _LOAD_BYTES: Final = 8 * 1024 * 1024
 _LOAD_ROWS: Final = 2_000
@@ -54,12 +53,10 @@ class Loaded(NamedTuple):
     begin: int
     end: int
     """Behind the last row that they are of."""
-    is_part: bool
-    """Whether they are a part of a segment: the first and last batch may be cut."""
-    is_last: bool
-    """… and its last part."""
-    is_dense: bool = False
-    """… and must have every offset."""
+    segment: Row | None = None
+    """The segment that they are a part of: the first and last batch may be cut off."""
+    is_last: bool = True
+    """Whether they are its last part."""
 
 
 class _Load(NamedTuple):
@@ -153,13 +150,19 @@ class RangeReader:
     def _batches(self, one: PlannedRange) -> Iterator[tuple[Buffer, int]]:
         """Yield whole batches, and the offset behind them."""
         self._known.objects.segments.update(one.segments)
-        stitch = _Stitch()
+        scanner: Scanner | None = None
         for loaded in self._thread.iterate(lambda: self._loads(one)):
-            if loaded.is_part:
-                yield from stitch.take(loaded)
-            else:
+            if loaded.segment is None:
                 for data in loaded.data:
                     yield data, loaded.begin
+            else:
+                scanner = scanner or Scanner(_expect(one, loaded.segment))
+                for found in scanner.feed(loaded.data[0]):
+                    if found.damage is not None:
+                        raise corrupt(found.damage, f"segment {loaded.segment.object_id}")
+                    yield found.sound, found.next_offset
+                scanner = None if loaded.is_last else scanner
+            if loaded.is_last:
                 yield b"", loaded.end  # all of it was taken by now
 
     async def _loads(self, one: PlannedRange) -> AsyncIterator[Loaded]:
@@ -186,10 +189,7 @@ class RangeReader:
                 raise Corrupt(
                     f"segment {first.object_id}: ends {load.size - len(data)} bytes too soon"
                 )
-            # Gaps are made by compaction alone.
-            is_dense = first.base_offset >= partition.cleaned_to
-            begin, end = first.base_offset, last.end_offset
-            return Loaded([data], begin, end, True, load.is_last, is_dense)  # noqa: FBT003
+            return Loaded([data], first.base_offset, last.end_offset, first, load.is_last)
         refined = [Refined(partition, row) for row in load.rows]
         await refine(refined, self._read.read)
         for one in refined:
@@ -198,15 +198,23 @@ class RangeReader:
             if one.error is not None:
                 raise one.error
         data_parts = [part for one in refined for part in _joined(one.parts)]
-        return Loaded(data_parts, first.base_offset, last.end_offset, is_part=False, is_last=True)
+        return Loaded(data_parts, first.base_offset, last.end_offset)
+
+
+def _expect(one: PlannedRange, row: Row) -> Expectation:
+    """Expect the batches of a segment; the decoder computes their CRCs."""
+    # Only compaction leaves gaps.
+    is_dense = row.base_offset >= one.cleaned_to
+    expected = expect_body(row, OffsetRule.DENSE if is_dense else OffsetRule.SPARSE)
+    return expected._replace(is_covered=True)
 
 
 def _located(wanted: PlannedRange, row: Row, error: Corrupt) -> Corrupt:
-    """Say where the damage is; what lies in segments, the decoder tells itself."""
+    """Add the name of the object to damage in a row."""
     key = object_key(row.object_id) if row.object_id > 0 else f"entry {-row.object_id}"
     return Corrupt(
-        f"{wanted.topic}-{wanted.partition} from offset {row.base_offset} on: {key}, byte "
-        f"{row.position}: {error}; `rookery fsck` tells what else is damaged"
+        f"{wanted.topic}-{wanted.partition} from offset {row.base_offset} on: {key}, {error}; "
+        "`rookery fsck` tells what else is damaged"
     )
 
 
@@ -244,61 +252,6 @@ _READERS: Kept[RangeReader] = Kept(RangeReader, RangeReader.finish)
 def reader(place: Place) -> RangeReader:
     """Return this process's reader of a place; it stays open until the process ends."""
     return _READERS.get(place)
-
-
-class _Stitch:
-    """Puts batches together that were cut where one load ends and the next begins."""
-
-    def __init__(self) -> None:
-        self._rest: list[memoryview] = []
-        self._next = 0
-
-    def take(self, loaded: Loaded) -> Iterator[tuple[Buffer, int]]:
-        view = memoryview(loaded.data[0])
-        self._next = max(self._next, loaded.begin)
-        if self._rest:
-            needed = self._needed(view)
-            self._rest.append(view[:needed])
-            if len(view) < needed:
-                return
-            yield self._whole(b"".join(self._rest), loaded)
-            view, self._rest = view[needed:], []
-        headers = batches.outline(view)
-        end = headers[-1].end if headers else 0
-        if end:
-            yield self._checked(view[:end], headers, loaded)
-        if end < len(view):
-            self._rest = [view[end:]]
-        if loaded.is_last:
-            if self._rest:
-                raise Corrupt(f"a segment ends within the batch behind offset {self._next - 1}")
-            yield b"", loaded.end
-
-    def _needed(self, view: memoryview) -> int:
-        """Return how many bytes are missing of the batch that was cut."""
-        begun = b"".join(self._rest)
-        head = begun + bytes(view[: batches.HEADER_SIZE])
-        if len(head) < batches.HEADER_SIZE:
-            return batches.HEADER_SIZE - len(begun)
-        size = BatchHeader._make((*batches.FIELDS.unpack_from(head), 0)).size
-        if size <= len(begun):
-            raise Corrupt(f"the batch behind offset {self._next - 1} of a segment has no length")
-        return size - len(begun)
-
-    def _whole(self, data: bytes, loaded: Loaded) -> tuple[Buffer, int]:
-        return self._checked(memoryview(data), batches.outline(data), loaded)
-
-    def _checked(
-        self, view: memoryview, headers: list[BatchHeader], loaded: Loaded
-    ) -> tuple[Buffer, int]:
-        check_offsets(headers, self._next, loaded.end - 1, "segment")
-        count = headers[-1].last_offset + 1 - self._next
-        if loaded.is_dense and sum(one.last_offset_delta + 1 for one in headers) != count:
-            raise Corrupt(
-                f"a segment lacks offsets between {self._next} and {headers[-1].last_offset}"
-            )
-        self._next = headers[-1].last_offset + 1
-        return view, self._next
 
 
 def _cut(rows: Sequence[Row]) -> Iterator[_Load]:
