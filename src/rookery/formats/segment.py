@@ -12,7 +12,6 @@ positions are 31 bits wide, so a segment stays below 2 GiB.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -140,15 +139,3 @@ def check_ends(header: SegmentHeader, footer: SegmentFooter, name: str) -> None:
             f"{name}: {header.message_count} records cannot lie in the offsets "
             f"{header.base_offset} to {footer.last_offset}"
         )
-
-
-def check_offsets(headers: Iterable[BatchHeader], start: int, last: int, name: str) -> None:
-    """Refuse batches that overlap, go back, or leave the offsets from start to last."""
-    expected = start
-    for header in headers:
-        if header.base_offset < expected or header.last_offset > last:
-            raise Corrupt(
-                f"{name}: a batch with the offsets {header.base_offset} to {header.last_offset} "
-                f"where {expected} to {last} can be"
-            )
-        expected = header.last_offset + 1

@@ -24,7 +24,7 @@ from rookery.formats.times import parse_times
 from rookery.log.objects import Places
 from rookery.log.openfiles import Missing
 from rookery.log.runs import body
-from rookery.log.segmentwalk import Read, walk
+from rookery.log.segmentwalk import Read, lay_out
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Layouts:
                     "the segment is read without %s, more slowly, until it is rewritten: %s",
                     name, error, extra={"object": name},
                 )  # fmt: skip
-        layout = await walk(self._read, row.object_id, _file_bytes(row), key)
+        layout = await lay_out(self._read, row.object_id, _file_bytes(row), key)
         _check(layout, row)
         return layout
 

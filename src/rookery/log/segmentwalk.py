@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from rookery.errors import Corrupt
@@ -13,12 +14,14 @@ from rookery.formats.segment import (
     HEADER_BYTES,
     SegmentFooter,
     SegmentHeader,
+    expect_body,
     parse_footer,
     parse_header,
 )
-from rookery.records import batch as batches
+from rookery.log.scan import batches_of
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
+from rookery.records.scan import OffsetRule, Scan
 from rookery.wire.buffer import Buffer
 
 Read = Callable[[int, int, int], Awaitable[Buffer]]
@@ -29,7 +32,7 @@ _STEP_BYTES: Final = 4 * 1024 * 1024
 _DAMAGE_BYTES: Final = 64 * 1024
 
 
-async def walk(read: Read, object_id: int, size: int, name: str) -> Layout:
+async def lay_out(read: Read, object_id: int, size: int, name: str) -> Layout:
     """Lay out a segment of this size.
 
     Raises:
@@ -38,21 +41,18 @@ async def walk(read: Read, object_id: int, size: int, name: str) -> Layout:
     """
     header = parse_header(await read(object_id, 0, HEADER_BYTES), name)
     footer = parse_footer(await read(object_id, size - FOOTER_BYTES, FOOTER_BYTES), name)
-    found = _Walk(header, footer)
-    position, end = HEADER_BYTES, size - FOOTER_BYTES
-    step = _STEP_BYTES
-    while position < end:
-        data = await read(object_id, position, min(step, end - position))
-        length = found.add(position, data)
-        if not length:
-            needed = _needed(data, end - position)
-            if needed is None:
-                found.damage(position, end)
-                break
-            step = needed
-            continue
-        position, step = position + length, _STEP_BYTES
-    layout = Layout(name, (header, footer), found.blocks(is_whole=position == end))
+    walk = _Walk(header, footer)
+    expected = expect_body(header, footer, size - HEADER_BYTES - FOOTER_BYTES)
+    # Which offsets are right is known when the CRC of all batches is: whatever has a frame counts.
+    framed = expected._replace(rule=OffsetRule.UNCHECKED, is_covered=True)
+    position = expected.position
+    async for found in batches_of(partial(read, object_id), framed, _STEP_BYTES):
+        walk.add(position, found)
+        position += found.end
+        if found.damage is not None:
+            walk.damage(position, expected.end)
+    is_whole = position == expected.end
+    layout = Layout(name, (header, footer), walk.blocks(is_whole=is_whole))
     if not layout.is_dense and any(block.crc is None for block in layout.blocks):
         # Where offsets are missing, only a checksum can tell that the others are right.
         raise Corrupt(f"{name}: is damaged, and without its times file nobody can tell where")
@@ -69,15 +69,12 @@ class _Walk:
         self._blocks: list[Block] = []
         self._crc = 0
 
-    def add(self, position: int, data: Buffer) -> int:
-        """Take the whole batches of a piece; return how many bytes they are."""
-        headers = batches.outline(data)
-        view = memoryview(data)
-        for header in headers:
-            self._add(header, position + header.position, view[header.position : header.end])
-        length = headers[-1].end if headers else 0
-        self._crc = checksum(view[:length], self._crc)
-        return length
+    def add(self, position: int, found: Scan) -> None:
+        """Take batches that begin at this position of the segment."""
+        for header in found.headers:
+            data = found.data[header.position : header.end]
+            self._add(header, position + header.position, data)
+        self._crc = checksum(found.sound, self._crc)
 
     def damage(self, position: int, end: int) -> None:
         """Let one block stand for all that lies behind damage."""
@@ -103,11 +100,3 @@ class _Walk:
             max_timestamp=max(last.max_timestamp or 0, header.max_timestamp),
             crc=checksum(data, last.crc or 0),
         )
-
-
-def _needed(data: Buffer, left: int) -> int | None:
-    """Return how long the first batch is, if that can be; None if it is damaged."""
-    if len(data) < batches.HEADER_SIZE:
-        return None
-    header = BatchHeader._make((*batches.FIELDS.unpack_from(data), 0))
-    return header.size if len(data) < header.size <= left else None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
-from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, check_offsets, parse_footer
+from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer
 from rookery.log.refine import Read, Refined, refine
 from rookery.log.runs import body
+from rookery.log.scan import batches_of, expect_body
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
+from rookery.records.scan import OffsetRule, corrupt
 
 STRETCH_BYTES: Final = 8 * 1024 * 1024
 """What is read and looked through at once."""
@@ -75,39 +78,18 @@ async def pieces(read: Read, partition: Partition, rows: list[Row]) -> AsyncIter
 
 async def _segment(read: Read, partition: Partition, row: Row) -> AsyncIterator[Piece]:
     """Read a segment from end to end, and only then know that it is what was written."""
+    begin, end = body(row)
+    crc = 0
     try:
-        crc, expected = 0, row.base_offset
-        begin, end = body(row)
-        async for piece in _batches(read, row.object_id, begin, end):
-            check_offsets(piece.headers, expected, row.end_offset - 1, "segment")
-            expected = piece.headers[-1].last_offset + 1
-            crc = checksum(piece.data, crc)
-            yield piece
+        expected = expect_body(row, OffsetRule.SPARSE)
+        async for found in batches_of(partial(read, row.object_id), expected, STRETCH_BYTES):
+            if found.damage is not None:
+                raise corrupt(found.damage)
+            crc = checksum(found.sound, crc)
+            yield Piece(found.sound, found.headers)
         footer = parse_footer(await read(row.object_id, end, FOOTER_BYTES))
         # The checksum is over all batches of the file.
         if begin == HEADER_BYTES and crc != footer.crc:
             raise Corrupt("the CRC-32C of its batches is not the one in its footer")
     except Error as error:
         raise UnreadableRowError(Refined(partition, row, error=error)) from error
-
-
-async def _batches(read: Read, object_id: int, position: int, end: int) -> AsyncIterator[Piece]:
-    """Go from batch to batch, as many at a time as a stretch has."""
-    step = STRETCH_BYTES
-    while position < end:
-        data = memoryview(await read(object_id, position, min(step, end - position)))
-        headers = batches.fetched(data)
-        if not headers:
-            step = _needed(data, end - position)
-            continue
-        yield Piece(data[: headers[-1].end], headers)
-        position, step = position + headers[-1].end, STRETCH_BYTES
-
-
-def _needed(data: memoryview, left: int) -> int:
-    """Return how long the first batch is, which is not all there."""
-    if len(data) >= batches.HEADER_SIZE:
-        header = BatchHeader._make((*batches.FIELDS.unpack_from(data), 0))
-        if len(data) < header.size <= left:
-            return header.size
-    raise Corrupt(f"ends {left} bytes too soon, or has a batch that is longer than it")

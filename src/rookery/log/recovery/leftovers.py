@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,7 +19,8 @@ from rookery.log.fsck.listing import UNPLACED
 from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.sources import Sources
 from rookery.log.recovery.survey import Survey
-from rookery.records import batch as batches
+from rookery.log.scan import batches_of
+from rookery.records.scan import FAR, Expectation, ExpectedExtent, OffsetRule
 
 FOLDER: Final = "unplaced"
 """The folder, among the journal files, in which those with unplaced batches are kept."""
@@ -80,22 +82,16 @@ async def _count(
     files: Files, object_id: int, position: int, size: int, progress: Progress
 ) -> tuple[int, int]:
     """Return how many whole batches and records follow in a journal file."""
-    found = records = 0
-    step = _STEP_BYTES
+    count = records = 0
+    # Nothing says which offsets they have.
+    extent = ExpectedExtent(0, FAR, position, size - position)
+    expected = Expectation.of(extent, OffsetRule.UNCHECKED)
     with suppress(Corrupt):
-        while position < size:
-            data = await files.read(object_id, position, min(step, size - position))
-            headers, error = batches.sound(data)
-            if not headers and (error is not None or len(data) == size - position):
-                break  # it was never written whole
-            if not headers:
-                step *= 2
-                continue
-            found += len(headers)
-            records += sum(header.record_count for header in headers)
-            position, step = position + headers[-1].end, _STEP_BYTES
-            progress(headers[-1].end, 0)
-    return found, records
+        async for found in batches_of(partial(files.read, object_id), expected, _STEP_BYTES):
+            count += len(found.headers)
+            records += found.record_count
+            progress(found.end, 0)
+    return count, records
 
 
 def _link(folder: Path, names: list[str]) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from rookery.cluster.state import producers
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
-from rookery.errors import Corrupt, Error
+from rookery.errors import Corrupt
 from rookery.formats.manifest import EndMarker
 from rookery.log.fsck.fault import Fault, Kind, Where
 from rookery.log.fsck.progress import Progress
@@ -24,25 +25,19 @@ from rookery.log.openfiles import Missing
 from rookery.log.recovery.ends import Key
 from rookery.log.recovery.rebuild import Rebuilt
 from rookery.log.recovery.transactions import Spans, settle
-from rookery.log.runs import body
-from rookery.records import batch as batches
+from rookery.log.scan import batches_of, expect_body
 from rookery.records.batch import BatchHeader
+from rookery.records.scan import OffsetRule, corrupt
 
 _AT_ONCE: Final = 8
 _STEP_BYTES: Final = 4 * 1024 * 1024
 
 
 class _Batch(NamedTuple):
-    """A batch, and the offset it has."""
+    """A batch with its offsets, and the bytes that it is in."""
 
     header: BatchHeader
-    base: int
-    data: bytes
-    """The bytes that the header's position is in."""
-
-    @property
-    def end(self) -> int:
-        return self.base + self.header.last_offset_delta + 1
+    data: memoryview
 
 
 class Replay:
@@ -107,40 +102,29 @@ class Replay:
 
     async def _row(self, partition: Partition, row: Row, spans: Spans, known: int) -> None:
         expected, has_gap = row.base_offset, False
-        async for one in self._batches(row):
-            has_gap = has_gap or one.base != expected
-            expected = one.end
+        async for header, data in self._batches(row):
+            has_gap = has_gap or header.base_offset != expected
+            expected = header.last_offset + 1
             if row.is_final:
-                _note_epoch(partition, one)
-            if one.base >= known:
-                self._note_producer(partition, one)
-                spans.batch(one.data, one.header, one.base)
+                _note_epoch(partition, header)
+            if header.base_offset >= known:
+                self._note_producer(partition, header)
+                spans.batch(data, header, header.base_offset)
         if row.is_final and (has_gap or expected != row.end_offset):
             partition.cleaned_to = max(partition.cleaned_to, row.end_offset)
-        elif expected != row.end_offset:
-            raise Corrupt(f"its batches end at offset {expected}, not at {row.end_offset}")
 
     async def _batches(self, row: Row) -> AsyncIterator[_Batch]:
         """Go from batch to batch, a few MiB at a time."""
-        position, end = body(row)
-        step, base = _STEP_BYTES, row.base_offset
-        while position < end:
-            data = await self._bytes.read(row.object_id, position, min(step, end - position))
-            headers = _whole(data)
-            if not headers:
-                if len(data) < min(step, end - position) or len(data) == end - position:
-                    raise Corrupt(f"no whole batch begins at byte {position}")
-                step *= 2  # a long one
-                continue
-            for header in headers:
-                one = _Batch(header, header.base_offset if row.is_final else base, data)
-                yield one
-                base = one.end
-            self._progress(headers[-1].end, len(headers))
-            position, step = position + headers[-1].end, _STEP_BYTES
+        rule = OffsetRule.SPARSE if row.is_final else OffsetRule.ASSIGNED
+        read = partial(self._bytes.read, row.object_id)
+        async for found in batches_of(read, expect_body(row, rule), _STEP_BYTES):
+            for header in found.headers:
+                yield _Batch(header, found.data)
+            self._progress(found.end, len(found.headers))
+            if found.damage is not None:
+                raise corrupt(found.damage)
 
-    def _note_producer(self, partition: Partition, one: _Batch) -> None:
-        header = one.header
+    def _note_producer(self, partition: Partition, header: BatchHeader) -> None:
         if not header.has_producer_id or header.base_sequence < 0:
             return
         window = partition.producers.get(header.producer_id)
@@ -151,26 +135,19 @@ class Replay:
             header.producer_epoch,
             header.base_sequence,
             header.last_offset_delta + 1,
-            offset=one.base,
+            offset=header.base_offset,
             time_ms=self._now_ms,
         )
 
 
-def _whole(data: bytes) -> list[BatchHeader]:
-    try:
-        return batches.fetched(data)
-    except Error as error:
-        raise Corrupt(str(error)) from error
-
-
-def _note_epoch(partition: Partition, one: _Batch) -> None:
-    """Have an offset's epoch be the one that its batch bears."""
-    epoch = one.header.partition_leader_epoch
+def _note_epoch(partition: Partition, header: BatchHeader) -> None:
+    """Have an offset's epoch be the one that its batch carries."""
+    base, epoch = header.base_offset, header.partition_leader_epoch
     epochs = partition.epochs
-    if epoch == partition.epoch_at(one.base) and epochs:
+    if epoch == partition.epoch_at(base) and epochs:
         return
-    if epochs and (epochs[-1][1] > one.base or epochs[-1][0] > epoch):
+    if epochs and (epochs[-1][1] > base or epochs[-1][0] > epoch):
         return  # an older one that is known already, or damage: fsck tells
-    if epochs and epochs[-1][1] == one.base:
+    if epochs and epochs[-1][1] == base:
         epochs.pop()
-    epochs.append((epoch, one.base))
+    epochs.append((epoch, base))
