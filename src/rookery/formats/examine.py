@@ -1,11 +1,11 @@
-"""Looks through a segment that may be damaged, and names every fault instead of the first.
+"""Examines a segment that may be damaged, and names every fault instead of the first.
 
-For people who want to know what is left of a file; readers use `formats.layout`.
+`rookery segment dump` shows the result; readers use `formats.layout`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -23,9 +23,11 @@ from rookery.formats.segment import (
 from rookery.formats.segmentkeys import INDEX_ENDING, SEGMENT_ENDING, TIMES_ENDING
 from rookery.formats.times import Times, parse_times
 from rookery.records import batch as batches
+from rookery.records import scan
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
 from rookery.records.kernel import Buffer
+from rookery.records.scan import FAR, Expectation, ExpectedExtent, OffsetRule
 
 _COVERED_FROM: Final = 21
 _COUNT_AT: Final = 16
@@ -94,65 +96,33 @@ def _examine_segment(found: Examination, data: Buffer) -> None:
         found.faults.append(Fault(SEGMENT_ENDING, len(data), "the file ends before its footer"))
         return
     found.footer = _try(found, SEGMENT_ENDING, end, lambda: parse_footer(data, "the footer"))
-    for one in _walk(found, data):
-        fault = _fault_in(memoryview(data)[one.header.position : one.header.end])
-        if fault:
-            text = f"the batch at offset {one.header.base_offset}: {fault}"
-            found.faults.append(Fault(SEGMENT_ENDING, one.header.position, text))
-        found.batches.append(one)
-    _check_offsets(found)
+    _examine_batches(found, memoryview(data)[HEADER_BYTES:end])
     _check_ends(found, data)
 
 
-def _walk(found: Examination, data: Buffer) -> Iterator[Batch]:
-    """Go from batch to batch; where none can be read, go on where the next block begins."""
-    view = memoryview(data)[: len(data) - FOOTER_BYTES]
-    at = HEADER_BYTES
-    while at < len(view):
-        header = _parse(found, view, at)
-        if header is not None:
-            is_sound = checksum(view[at + _COVERED_FROM : header.end]) == header.crc
-            yield Batch(header, is_sound)
-            at = header.end
-        else:
-            at = min((start for start in _starts(found) if start > at), default=len(view))
+def _examine_batches(found: Examination, body: memoryview) -> None:
+    """Go through all batches; where none can be read, go on where the next block begins."""
+    base = found.header.base_offset if found.header else 0
+    end = found.footer.last_offset + 1 if found.footer else FAR
+    extent = ExpectedExtent(base, end, HEADER_BYTES, len(body))
+    for scanned in scan.examine(body, Expectation.of(extent, OffsetRule.SPARSE), _starts(found)):
+        headers = scanned.headers
+        if (damage := scanned.damage) is not None:
+            found.faults.append(Fault(SEGMENT_ENDING, damage.position, damage.text))
+            if damage.end:
+                headers = [*headers, batches.parse(body, damage.position - HEADER_BYTES)]
+        found.batches += [_batch(header, body) for header in headers]
 
 
-def _parse(found: Examination, view: memoryview, at: int) -> BatchHeader | None:
-    try:
-        return batches.parse(view, at)
-    except Error as error:
-        text = f"no batch can be read here: {error}"
-        found.faults.append(Fault(SEGMENT_ENDING, at, text))
-        return None
-
-
-def _fault_in(batch: memoryview) -> str:
-    try:
-        batches.verify(batch)
-    except Error as error:
-        # Where it begins is told by the fault's own position.
-        return str(error).rpartition(": ")[2]
-    return ""
+def _batch(header: BatchHeader, body: memoryview) -> Batch:
+    is_sound = checksum(body[header.position + _COVERED_FROM : header.end]) == header.crc
+    return Batch(header._replace(position=HEADER_BYTES + header.position), is_sound)
 
 
 def _starts(found: Examination) -> list[int]:
     if found.times is not None:
         return [block.position for block in found.times.blocks]
     return [entry.position for entry in found.index.entries] if found.index else []
-
-
-def _check_offsets(found: Examination) -> None:
-    expected = found.header.base_offset if found.header else 0
-    last = found.footer.last_offset if found.footer else None
-    for header, _ in found.batches:
-        if header.base_offset < expected or (last is not None and header.last_offset > last):
-            text = (
-                f"a batch with the offsets {header.base_offset} to {header.last_offset} where "
-                f"{expected} to {last} can be"
-            )
-            found.faults.append(Fault(SEGMENT_ENDING, header.position, text))
-        expected = max(expected, header.last_offset + 1)
 
 
 def _check_ends(found: Examination, data: Buffer) -> None:
