@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from rookery.formats.logfile.walking import Fault
+from rookery.records.scan import BatchDamage
 
 
 class Damage(NamedTuple):
@@ -33,6 +33,6 @@ class Damage(NamedTuple):
         return f"{self.path}: {', '.join(places)}{': ' if places else ''}{self.reason}"
 
 
-def damage_of(path: Path, fault: Fault, end_offset: int | None = None) -> Damage:
-    """Name the file that a fault was found in."""
-    return Damage(path, fault.reason, fault.position, fault.offset, end_offset, fault.is_torn)
+def damage_of(path: Path, found: BatchDamage, end_offset: int | None = None) -> Damage:
+    """Name the file that damage was found in."""
+    return Damage(path, found.reason, found.position, found.offset, end_offset, found.is_torn)

@@ -13,11 +13,11 @@ from rookery.errors import Corrupt
 from rookery.formats.kraft.entries import CLUSTER_METADATA, ControlEntry, Entry, read_batch
 from rookery.formats.kraft.image import MetadataImage
 from rookery.formats.kraft.snapshots import SnapshotName, is_whole, parse_snapshot_name
-from rookery.formats.logfile.walking import walk
 from rookery.logdir.damage import Damage
 from rookery.logdir.partition import PartitionLog
 from rookery.logdir.segment import Batch
 from rookery.model.partition import TopicPartition
+from rookery.records.scan import FAR, Expectation, ExpectedExtent, OffsetRule, corrupt, rewrite
 
 MAX_SNAPSHOT_BYTES: Final = 1 << 30
 """A snapshot is read whole; that of a million partitions is a tenth of this."""
@@ -91,9 +91,10 @@ def read_snapshot(path: Path) -> list[Entry | ControlEntry]:
     if path.stat().st_size > MAX_SNAPSHOT_BYTES:
         raise Corrupt(f"{path}: is larger than {MAX_SNAPSHOT_BYTES} bytes")
     data = memoryview(path.read_bytes())
-    found = walk(data, 0, 0, is_last=True)
-    if found.fault is not None:
-        raise Corrupt(f"{path}: {found.fault.text}")
+    extent = ExpectedExtent(0, FAR, 0, len(data))
+    found = rewrite(data, Expectation.of(extent, OffsetRule.SPARSE))
+    if found.damage is not None:
+        raise corrupt(found.damage, str(path))
     entries: list[Entry | ControlEntry] = []
     for header in found.headers:
         try:

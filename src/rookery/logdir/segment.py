@@ -27,9 +27,17 @@ from rookery.formats.logfile.indexes import (
     position_of,
 )
 from rookery.formats.logfile.names import FileName, Kind, file_name
-from rookery.formats.logfile.walking import LENGTH_BYTES, Fault, walk
 from rookery.logdir.damage import Damage, damage_of
-from rookery.records.batch import BatchHeader
+from rookery.records.batch import OVERHEAD, BatchHeader
+from rookery.records.scan import (
+    FAR,
+    BatchDamage,
+    Expectation,
+    ExpectedExtent,
+    OffsetRule,
+    Scan,
+    scan,
+)
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 """How much of a file is read at a time, unless a batch is larger."""
@@ -177,22 +185,28 @@ class _Reading:
         next_offset = self.segment.base_offset
         size = WINDOW_BYTES
         while position < self.end:
-            window = self._window(position, size)
-            found = walk(window, position, next_offset, is_last=position + len(window) >= self.end)
+            found = self._scan(position, size, next_offset)
             for header in found.headers:
                 if header.last_offset >= offset:
-                    start = header.position - position
-                    yield Batch(header, window[start : start + header.size])
-            if found.fault is not None:
-                after = self._get_over(found.fault)
+                    at = header.position
+                    batch = found.data[at : at + header.size]
+                    yield Batch(header._replace(position=position + at), batch)
+            if found.damage is not None:
+                after = self._get_over(found.damage)
                 if after is None:
                     return
-                position, next_offset = after, found.fault.offset
+                position, next_offset = after, found.damage.offset
                 size = WINDOW_BYTES
                 continue
-            position, next_offset = found.end, found.next_offset
+            position, next_offset = position + found.end, found.next_offset
             # A batch that is larger than the window is read whole the next time.
-            size = max(WINDOW_BYTES, min(found.wanted, MAX_BATCH_BYTES))
+            size = max(WINDOW_BYTES, min(found.needed, MAX_BATCH_BYTES))
+
+    def _scan(self, position: int, size: int, lowest: int) -> Scan:
+        """Scan a window of the file; its first batch has this offset or a higher one."""
+        extent = ExpectedExtent(lowest, FAR, position, self.end - position)
+        expected = Expectation.of(extent, OffsetRule.SPARSE)
+        return scan(self._window(position, size), expected)
 
     def _window(self, position: int, size: int) -> memoryview:
         return memoryview(os.pread(self.descriptor, min(size, self.end - position), position))
@@ -208,34 +222,32 @@ class _Reading:
 
     def _is_batch(self, position: int, lowest: int, highest: int) -> bool:
         """Whether a sound batch begins there, whose offsets are not beyond what is wanted."""
-        window = self._window(position, WINDOW_BYTES)
-        is_last = position + len(window) >= self.end
-        found = walk(window, position, lowest, is_last=is_last)
-        if not found.headers and found.wanted > len(window) and not is_last:
-            window = self._window(position, min(found.wanted, MAX_BATCH_BYTES))
-            found = walk(window, position, lowest, is_last=is_last)
+        found = self._scan(position, WINDOW_BYTES, lowest)
+        if not found.headers and found.needed > len(found.data):
+            found = self._scan(position, min(found.needed, MAX_BATCH_BYTES), lowest)
         return bool(found.headers) and found.headers[0].base_offset <= highest
 
-    def _get_over(self, fault: Fault) -> int | None:
-        """Note a fault; return where the next sound batch begins, None if there is none."""
-        after = self._beyond(fault)
+    def _get_over(self, damage: BatchDamage) -> int | None:
+        """Note damage; return where the next sound batch begins, None if there is none."""
+        after = self._beyond(damage)
         end = None
         if after is not None:
             end = int.from_bytes(self._window(after, 8), "big", signed=True)
-            if fault.is_torn:
+            if damage.is_torn:
                 reason = "its length leads beyond the end of the file"
-                fault = fault._replace(reason=reason, is_torn=False)
-        self.segment.note(damage_of(self.segment.path, fault, end))
+                damage = damage._replace(reason=reason, is_torn=False)
+        self.segment.note(damage_of(self.segment.path, damage, end))
         return after
 
-    def _beyond(self, fault: Fault) -> int | None:
-        """Find the next sound batch behind a damaged one: by its length, or by the index."""
-        head = bytes(self._window(fault.position, LENGTH_BYTES))
+    def _beyond(self, damage: BatchDamage) -> int | None:
+        """Find the next sound batch after a damaged one: by its length, or by the index."""
+        begin = damage.position
+        head = bytes(self._window(begin, OVERHEAD))
         length = int.from_bytes(head[8:], "big", signed=True)
-        places = [fault.position + LENGTH_BYTES + length] if length > 0 else []
-        places += [one.position for one in self.segment.positions if one.position > fault.position]
+        places = [begin + OVERHEAD + length] if length > 0 else []
+        places += [one.position for one in self.segment.positions if one.position > begin]
         for position in places:
-            if position < self.end and self._is_batch(position, fault.offset, MAX_OFFSET):
+            if position < self.end and self._is_batch(position, damage.offset, MAX_OFFSET):
                 return position
         return None
 

@@ -21,9 +21,8 @@ from rookery.formats.kraft.snapshots import (
     pack_snapshot,
     parse_snapshot_name,
 )
-from rookery.formats.logfile.walking import walk
 from rookery.model.control import ControlRecordType
-from rookery.records.batch import parse
+from rookery.records.batch import parse, verify
 from rookery.records.record import BatchSettings, Record, build
 from rookery.wire.control import LeaderChangeMessage, Voter
 from rookery.wire.kraft.brokers import (
@@ -218,7 +217,7 @@ def test_a_snapshot_brings_everything_back() -> None:
     rows = [(one, version_for(one, LEVEL)) for one in world.image.records()]
     data = memoryview(pack_snapshot(rows, epoch=3, timestamp=77))
     entries: list[Entry | ControlEntry] = []
-    for header in walk(data, 0, 0, is_last=True).headers:
+    for header in verify(data):
         entries += read_batch(data[header.position : header.end], header)
     again = MetadataImage()
     for entry in entries:

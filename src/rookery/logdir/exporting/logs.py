@@ -17,9 +17,9 @@ from rookery.formats.logfile.indexes import (
 from rookery.formats.logfile.names import LEADER_EPOCHS, PARTITION_METADATA, Kind, file_name
 from rookery.formats.logfile.producers import ProducerEntry, pack_producers
 from rookery.formats.logfile.replay import Replay
-from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.kernel import Buffer
+from rookery.records.scan import FAR, Expectation, ExpectedExtent, OffsetRule, corrupt, rewrite
 
 SEGMENT_BYTES: Final = 1 << 30
 """The size at which a segment ends: Kafka's default."""
@@ -61,11 +61,16 @@ class LogWriter:
         """Append batches.
 
         Raises:
-            Corrupt: they are damaged, or not whole.
+            Corrupt: they are damaged, not whole, or not in order.
         """
-        view = memoryview(data)
-        for header in batches.verify(view):
-            batch = view[header.position : header.end]
+        # The first batch may begin before the log does.
+        lowest = self.end_offset if self.segments else 0
+        extent = ExpectedExtent(lowest, FAR, 0, len(data))
+        found = rewrite(data, Expectation.of(extent, OffsetRule.SPARSE))
+        if found.damage is not None:
+            raise corrupt(found.damage, str(self.folder))
+        for header in found.headers:
+            batch = found.data[header.position : header.end]
             self._room_for(header).write(batch)
             if self._indexer is not None:
                 self._indexer.add(header._replace(position=self._position))

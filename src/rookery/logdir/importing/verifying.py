@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 from rookery.errors import Corrupt
-from rookery.formats.logfile.walking import walk
-from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES
 from rookery.log.objects import key_of
+from rookery.log.scan import batches_of, expect_body
 from rookery.logdir.importing.report import Progress
 from rookery.logdir.importing.target import Target
 from rookery.logdir.partition import PartitionLog
 from rookery.records.batch import BatchHeader
+from rookery.records.scan import OffsetRule, corrupt
 
 _STEP_BYTES: Final = 8 * 1024 * 1024
 
@@ -60,15 +61,9 @@ async def _stored(target: Target, log: PartitionLog, topic_id: bytes) -> AsyncIt
         if not row.is_segment or row.base_offset >= log.high_watermark:
             continue
         key = key_of(target.state, target.namespace, row.object_id)
-        position, end = HEADER_BYTES, row.size - FOOTER_BYTES
-        next_offset, step = row.base_offset, _STEP_BYTES
-        while position < end:
-            size = min(step, end - position)
-            data = await target.store.read(key, position, size)
-            found = walk(data, position, next_offset, is_last=position + size >= end)
-            if found.fault is not None:
-                raise Corrupt(f"{key}: {found.fault.text}")
+        expected = expect_body(row, OffsetRule.SPARSE)
+        async for found in batches_of(partial(target.store.read, key), expected, _STEP_BYTES):
             for header in found.headers:
                 yield header
-            position, next_offset = found.end, found.next_offset
-            step = max(_STEP_BYTES, found.wanted)
+            if found.damage is not None:
+                raise corrupt(found.damage, key)
