@@ -141,7 +141,7 @@ async def _batches(
         if read.next_offset <= offset:
             return  # the log was cut off meanwhile
         data = b"".join(read.parts)
-        headers = batches.fetched(data)
+        headers = batches.outline(data)  # the reader has checked them
         yield data, [header for header in headers if header.base_offset < piece.stop]
         offset = read.next_offset
 
