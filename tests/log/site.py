@@ -16,10 +16,10 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Kind, Partition, Row
 from rookery.cluster.state.state import Appended
 from rookery.log import snapshots
-from rookery.log.batch import Batch
 from rookery.log.files import Files
 from rookery.log.fsck.sources import Bytes, Sources
 from rookery.log.journal import Journal
+from rookery.log.medium import Batch
 from rookery.log.objects import key_of
 from rookery.log.plan import MergeJob, Range, SegmentJob, range_of
 from rookery.log.rewriter import Rewriter

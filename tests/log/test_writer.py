@@ -14,9 +14,8 @@ from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Appended
 from rookery.errors import ErrorCode, Unavailable
-from rookery.log.batch import Batch
 from rookery.log.journal import Journal, Written
-from rookery.log.medium import FlushSettings, JournalMedium, NoMedium
+from rookery.log.medium import Batch, FlushSettings, JournalMedium, NoMedium
 from rookery.log.tail import Tail
 from rookery.log.writer import Writer
 from rookery.records import batch as batches

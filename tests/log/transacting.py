@@ -15,7 +15,7 @@ from rookery.cluster.events.txns import (
 )
 from rookery.cluster.state.txns import Writer as Producer
 from rookery.errors import ErrorCode
-from rookery.log.batch import Batch
+from rookery.log.medium import Batch
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, Record, build
 from tests.log.site import TOPIC, Writer

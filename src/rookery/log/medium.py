@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES
 from rookery.cluster.state.state import Appended
 from rookery.errors import Unavailable
-from rookery.log.batch import Batch
 from rookery.log.journal import Journal, Written
 from rookery.log.reclaim import Reclaimer
+from rookery.records.batch import BatchHeader
 from rookery.store.pending import PendingCalls
+
+
+class Batch(NamedTuple):
+    """A batch that was checked: whose it is, its bytes, its header."""
+
+    topic_id: bytes
+    partition: int
+    data: memoryview
+    header: BatchHeader
+    joins_transaction: bool = False
+    """Whether a transactional batch adds its partition to the transaction by itself (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ from rookery.formats.manifest import (
     ManifestTopic,
     write_head,
 )
-from rookery.log.batch import Batch
 from rookery.log.ends import Ends, Untold
 from rookery.log.journal import Written
+from rookery.log.medium import Batch
 from rookery.store.port import Store
 
 log = logging.getLogger(__name__)

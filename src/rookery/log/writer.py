@@ -27,9 +27,8 @@ from rookery.cluster.state.state import Appended, Applied, Outcome
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
 from rookery.log import markers
-from rookery.log.batch import Batch
 from rookery.log.journal import Written
-from rookery.log.medium import FlushSettings, Medium, NoMedium
+from rookery.log.medium import Batch, FlushSettings, Medium, NoMedium
 from rookery.log.tail import Key, Tail
 from rookery.log.traffic import WRITTEN
 from rookery.outage import Outage

@@ -22,7 +22,7 @@ from rookery.broker.registry import handles
 from rookery.cluster.state.state import Appended
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Error, ErrorCode, code_of
-from rookery.log.batch import Batch
+from rookery.log.medium import Batch
 from rookery.model.topicname import RESERVED_TOPICS
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader

@@ -12,9 +12,8 @@ from itertools import count
 from rookery.cluster.state.outcome import Appended
 from rookery.errors import ApiError, ErrorCode
 from rookery.formats.keys import NUMBER_BITS
-from rookery.log.batch import Batch
 from rookery.log.journal import Written
-from rookery.log.medium import NoMedium
+from rookery.log.medium import Batch, NoMedium
 
 
 class Stash:
