@@ -22,11 +22,8 @@ from typing import NamedTuple, TypeVar
 from rookery.clock import Clock, SystemClock
 from rookery.errors import ConfigError, Conflict, Error, Unavailable
 from rookery.formats.keys import journal_name
-from rookery.log.appender import Appender
-from rookery.log.journalfile import Disk
-from rookery.log.place import Place
+from rookery.log.journalfile import Disk, JournalAppender, JournalPosition, JournalSyncer
 from rookery.log.settings import Durability, JournalSettings
-from rookery.log.syncer import Syncer
 from rookery.wire.buffer import Buffer
 
 log = logging.getLogger(__name__)
@@ -81,15 +78,15 @@ class Journal:
         self._folder = folder
         self._durability = durability
         _make_folder(folder)
-        self._appender = Appender(
+        self._appender = JournalAppender(
             folder, incarnation, durability, self._settings, clock or SystemClock(), disk
         )
         self._queue: SimpleQueue[_Append | _Roll | _Stop] = SimpleQueue()
         self._held: _Roll | _Stop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        self._syncer = Syncer()
-        self._synced: Place | None = None
+        self._syncer = JournalSyncer()
+        self._synced: JournalPosition | None = None
         self.pending_bytes = 0
         """Bytes of appends that have not been answered."""
         self.appends = 0
@@ -102,7 +99,7 @@ class Journal:
         self._thread.start()
 
     @property
-    def durable(self) -> Place | None:
+    def durable(self) -> JournalPosition | None:
         """The end of what is known to be on the disk: a power loss can harm nothing before it."""
         return self._synced if self._durability == "disk" else self._syncer.end
 
@@ -240,7 +237,7 @@ class Journal:
         self.appends += len(group)
         self.groups += 1
         self.written_bytes += size
-        self._synced = Place(object_id, position)
+        self._synced = JournalPosition(object_id, position)
         return written
 
     def _roll(self) -> None:
