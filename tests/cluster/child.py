@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from rookery.cluster.local.turnstile import Turnstile
+from rookery.cluster.local.peers import Turnstile
 from rookery.cluster.open import open_log
 from rookery.cluster.port import Durability
 from rookery.errors import Unavailable

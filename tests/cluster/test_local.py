@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rookery.cluster.local.doorbell import Bell, Ringer
-from rookery.cluster.local.turnstile import Turnstile
+from rookery.cluster.local.peers import Bell, Ringer, Turnstile
 from tests.cluster.processes import child
 
 

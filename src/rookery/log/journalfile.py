@@ -171,7 +171,7 @@ def _pieces(parts: Sequence[Buffer]) -> Sequence[Buffer]:
 
 
 class JournalAppender:
-    """Writes to the file under way, or to a new one when it is full or has failed; for one thread."""
+    """Writes to the file under way, or to a new one if it is full or has failed; for one thread."""
 
     def __init__(
         self,

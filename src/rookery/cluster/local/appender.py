@@ -19,8 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, TypeVar, cast
 
 from rookery.cluster.local.database import Database, sync_folder, translated
-from rookery.cluster.local.doorbell import Bell, Ringer
-from rookery.cluster.local.turnstile import Turnstile, describe_holder
+from rookery.cluster.local.peers import Bell, Ringer, Turnstile, describe_holder
 from rookery.cluster.local.worker import settle
 from rookery.cluster.port import Durability
 from rookery.errors import Error, Unavailable
