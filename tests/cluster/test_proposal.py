@@ -7,9 +7,8 @@ from random import Random
 
 import pytest
 
-from rookery.cluster.entry import Writer, write_entry
+from rookery.cluster.entry import EVENTS, Writer, write_entry
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.catalog import EVENTS
 from rookery.cluster.events.log import IdleProducer, ProducersExpired
 from rookery.cluster.events.topics import LogStartMoved, TopicCreated
 from rookery.cluster.open import open_log

@@ -13,8 +13,7 @@ from random import Random
 from struct import Struct
 from typing import NamedTuple
 
-from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
-from rookery.cluster.events.catalog import EVENTS
+from rookery.cluster.entry import EVENTS, Writer, read_entry, read_events, write_entry
 from rookery.cluster.events.groups import GroupChanged
 from rookery.cluster.events.imports import SegmentsImported
 from rookery.cluster.events.log import RowsLost

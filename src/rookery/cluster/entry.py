@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from rookery.cluster.events.catalog import EVENTS
+from rookery.cluster.events import brokers, groups, imports, log, pins, sinks, topics, txns
 from rookery.errors import Corrupt, ProtocolError
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import decode, encode, encode_bytes
@@ -20,6 +20,14 @@ from rookery.wire.message import Message, Parts, Records, field, i16, i64
 MAX_EVENTS: Final = 2000
 MAX_PAYLOAD_BYTES: Final = 64 * 1024
 VERSION: Final = 0
+
+EVENTS: Final[dict[int, type[Message]]] = {
+    event.KEY: event
+    for module in (brokers, topics, pins, log, groups, txns, sinks, imports)
+    for event in vars(module).values()
+    if isinstance(event, type) and issubclass(event, Message) and event.KEY is not None
+}
+"""Every event by its key."""
 
 
 class Entry(Message, versions=range(1), flexible=0):
