@@ -23,7 +23,7 @@ import uvloop
 
 from rookery.net.connection import Connection
 from rookery.net.listener import Listener, ListenerSettings
-from rookery.net.request import Answer
+from rookery.net.outbox import Answer
 from rookery.net.upstream import Upstream, connect
 from rookery.wire.buffer import Buffer
 from rookery.wire.frame import Frame, renumbered

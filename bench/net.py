@@ -23,7 +23,7 @@ import uvloop
 
 from rookery.net.connection import Connection
 from rookery.net.listener import Listener, ListenerSettings
-from rookery.net.request import Answer
+from rookery.net.outbox import Answer
 from rookery.wire.frame import Frame
 
 CASES = [("1 KB, one at a time", 1024, 1), ("1 KB, 32 deep", 1024, 32), ("1 MB", 1024 * 1024, 1)]

@@ -12,7 +12,8 @@ from typing import Any
 from rookery.net.budget import Budget
 from rookery.net.connection import Connection
 from rookery.net.listener import Listener, ListenerSettings
-from rookery.net.request import Answer, Handler
+from rookery.net.outbox import Answer
+from rookery.net.requestqueue import Handler
 from rookery.net.settings import ConnectionSettings
 from rookery.wire.buffer import Buffer
 from rookery.wire.frame import Frame

@@ -13,7 +13,7 @@ import pytest
 from rookery.errors import ProtocolError
 from rookery.net.budget import Budget
 from rookery.net.connection import Connection
-from rookery.net.request import Answer
+from rookery.net.outbox import Answer
 from rookery.net.settings import ConnectionSettings
 from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import MemoryTransport, Peer, prefixed

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
 from rookery.net.connection import Connection
-from rookery.net.outbox import Outbox
-from rookery.net.request import Answer
+from rookery.net.outbox import Answer, Outbox
 from rookery.net.settings import ConnectionSettings
 from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import MemoryTransport, Peer

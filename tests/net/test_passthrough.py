@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from rookery.net.connection import Connection
 from rookery.net.listener import Listener
-from rookery.net.request import Answer
+from rookery.net.outbox import Answer
 from rookery.net.settings import UpstreamSettings
 from rookery.net.upstream import Upstream, connect
 from rookery.testing.wait import wait_until_async

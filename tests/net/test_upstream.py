@@ -11,7 +11,7 @@ import pytest
 from rookery.errors import ApiError, ConfigError, ErrorCode, ProtocolError, Unavailable
 from rookery.net.callqueue import CallOptions
 from rookery.net.connection import Connection
-from rookery.net.request import Answer
+from rookery.net.outbox import Answer
 from rookery.net.settings import UpstreamSettings
 from rookery.net.upstream import Upstream, connect
 from rookery.testing.certificates import Certificates

@@ -12,7 +12,7 @@ from rookery.broker.registry import Route, routes
 from rookery.cluster.replica import Fenced
 from rookery.errors import ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
-from rookery.net.request import Answer
+from rookery.net.outbox import Answer
 from rookery.service.meter import ApiMeter, RequestMetrics
 from rookery.wire.frame import Frame
 from rookery.wire.header import (

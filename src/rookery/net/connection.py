@@ -26,8 +26,7 @@ from rookery.model.callbacks import register
 from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
 from rookery.net.connectionstate import ConnectionEvent, ConnectionStage, ConnectionState, Wait
-from rookery.net.request import Handler
-from rookery.net.requestqueue import QueueHooks, RequestQueue, log_failure
+from rookery.net.requestqueue import Handler, QueueHooks, RequestQueue, log_failure
 from rookery.net.session import ClientSession
 from rookery.net.settings import ConnectionSettings
 from rookery.net.watch import Watch

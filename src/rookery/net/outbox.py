@@ -10,8 +10,10 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from rookery.net.request import Answer
 from rookery.wire.buffer import Buffer
+
+Answer = list[Buffer] | tuple[Buffer, ...] | None
+"""An answer's parts, length first; None if none is wanted (acks=0)."""
 
 # Answers that are ready at once are gathered up to so many bytes before they are written.
 _GATHERED_BYTES: Final = 256 * 1024
