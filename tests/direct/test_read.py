@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from rookery.direct.offsets import LATEST, Position, Subscription
 from rookery.direct.plan import Cutting, Gap, PlannedRange, Planner
 from rookery.errors import Corrupt
-from rookery.log.openfiles import Missing
+from rookery.log.files import Missing
 from rookery.log.settings import RewriteSettings
 from rookery.records import _columns_twin, columns
 from rookery.store.counted import counts

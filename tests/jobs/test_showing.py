@@ -17,7 +17,7 @@ from rookery.jobs.offsetmap import mapped, packed
 from rookery.jobs.proof import Proof, prove
 from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
 from rookery.jobs.tasks import Failed, outcome
-from rookery.log.openfiles import Missing
+from rookery.log.files import Missing
 from rookery.store.prices import Prices
 
 

@@ -12,9 +12,8 @@ from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.journal import journal_header
 from rookery.formats.keys import STORED, journal_name, object_id, object_key
 from rookery.log import objects
-from rookery.log.files import Files
+from rookery.log.files import Files, Missing
 from rookery.log.objects import Places, Removed, key_of, keys_of
-from rookery.log.openfiles import Missing
 from rookery.store.backends.memory import MemoryStore
 from rookery.store.namespaced import NamespacedStore
 

@@ -8,7 +8,7 @@ from rookery.cluster.entry import Writer, write_entry
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog, Entry
 from rookery.errors import Corrupt
-from rookery.log.openfiles import Missing
+from rookery.log.files import Missing
 from rookery.log.payloads import EntryReader
 
 

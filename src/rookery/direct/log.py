@@ -24,9 +24,9 @@ from rookery.direct.place import Place
 from rookery.errors import ConfigError, Error
 from rookery.log import snapshots
 from rookery.log.cache import BlockCache
+from rookery.log.files import Missing
 from rookery.log.lostlog import check_not_lost
 from rookery.log.objects import Places
-from rookery.log.openfiles import Missing
 from rookery.log.origin import Handles
 from rookery.log.payloads import EntryReader
 from rookery.log.reader import Reader

@@ -24,7 +24,7 @@ from rookery.direct.place import Place
 from rookery.direct.plan import Gap, PlannedRange, Planner
 from rookery.errors import Conflict, Corrupt
 from rookery.formats.keys import object_key
-from rookery.log.openfiles import Missing
+from rookery.log.files import Missing
 from rookery.log.origin import Handles
 from rookery.log.payloads import EntryReader
 from rookery.log.refine import Refined, refine

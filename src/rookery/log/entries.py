@@ -9,7 +9,7 @@ from typing import Final
 from rookery.cluster.entry import read_entry
 from rookery.cluster.port import ClusterLog, Trimmed
 from rookery.errors import Conflict, Corrupt
-from rookery.log.openfiles import Missing
+from rookery.log.files import Missing
 
 _READ_BYTES: Final = 512 * 1024
 _CACHE_BYTES: Final = 16 * 1024 * 1024

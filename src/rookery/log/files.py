@@ -7,14 +7,129 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import OrderedDict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
-from rookery.errors import Unavailable
+from rookery.errors import Conflict, Unavailable
+from rookery.formats.journal import HEADER_BYTES, check_journal_header
 from rookery.formats.keys import journal_name, parse_journal_name
-from rookery.log.openfiles import OpenFiles
 from rookery.log.settings import FilesSettings
+
+
+class Missing(Conflict):
+    """A journal file is not there (any more): read the state again, then plan the read anew."""
+
+    def __init__(self, object_id: int) -> None:
+        super().__init__(f"journal file {journal_name(object_id)} is not in the log's folder")
+        self.object_id = object_id
+        """Which file."""
+
+
+class _Handle:
+    """A descriptor and how many threads read from it."""
+
+    __slots__ = ("fd", "users")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.users = 0
+
+
+class OpenFiles:
+    """Descriptors by object id; may be used by several threads.
+
+    A descriptor is closed only when no thread uses it: its number may be given to another file at
+    once, and a late read would return that one's bytes.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self._folder = folder
+        self._limit = limit
+        self._lock = Lock()
+        self._handles: OrderedDict[int, _Handle] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    @contextmanager
+    def use(self, object_id: int) -> Iterator[int]:
+        """Lend the descriptor of a file, opened and checked if need be.
+
+        Raises:
+            Missing: There is no such file.
+            Corrupt: The file does not begin as it must.
+            OSError: It cannot be opened.
+        """
+        handle = self._take(object_id)
+        try:
+            yield handle.fd
+        finally:
+            self._give_back(object_id, handle)
+
+    def forget(self, object_id: int) -> None:
+        """Close the file once nobody reads it, so that its space is freed after an unlink."""
+        with self._lock:
+            handle = self._handles.pop(object_id, None)
+            unused = handle is not None and not handle.users
+        if handle is not None and unused:
+            os.close(handle.fd)
+
+    def close(self) -> None:
+        """Close all files; those being read are closed after that."""
+        for object_id in list(self._handles):
+            self.forget(object_id)
+
+    def _take(self, object_id: int) -> _Handle:
+        with self._lock:
+            handle = self._handles.get(object_id)
+            if handle is not None:
+                handle.users += 1
+                self._handles.move_to_end(object_id)
+                return handle
+        # Opening may wait for the disk, so others are not kept out meanwhile.
+        opened = _Handle(self._open(object_id))
+        opened.users = 1
+        with self._lock:
+            # If another thread was faster, that one's descriptor stays and ours is used once.
+            self._handles.setdefault(object_id, opened)
+            unused = self._evict()
+        for fd in unused:
+            os.close(fd)
+        return opened
+
+    def _give_back(self, object_id: int, handle: _Handle) -> None:
+        with self._lock:
+            handle.users -= 1
+            kept = self._handles.get(object_id) is handle
+            unused = not handle.users and not kept
+        if unused:
+            os.close(handle.fd)
+
+    def _evict(self) -> list[int]:
+        unused = []
+        while len(self._handles) > self._limit:
+            _, handle = self._handles.popitem(last=False)
+            if not handle.users:
+                unused.append(handle.fd)
+        return unused
+
+    def _open(self, object_id: int) -> int:
+        path = self._folder / journal_name(object_id)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise Missing(object_id) from error
+        try:
+            check_journal_header(object_id, os.pread(fd, HEADER_BYTES, 0))
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
 
 class Found(NamedTuple):

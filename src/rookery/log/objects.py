@@ -15,8 +15,7 @@ from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.keys import is_stored, journal_name, object_key, split_object_id
 from rookery.formats.segmentkeys import Generation, index_key, segment_key, times_key
-from rookery.log.files import Files
-from rookery.log.openfiles import Missing
+from rookery.log.files import Files, Missing
 from rookery.store.namespaced import full_key
 from rookery.store.port import Buffer, NotFound, Store
 

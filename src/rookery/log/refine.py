@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
 from rookery.log import markers
-from rookery.log.openfiles import Missing
+from rookery.log.files import Missing
 from rookery.log.runs import MOST_OFFSETS, gap
 from rookery.log.scan import expect_row
 from rookery.records import batch as batches

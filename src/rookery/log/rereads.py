@@ -12,7 +12,7 @@ from rookery import metrics
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition
 from rookery.errors import Corrupt, Error
-from rookery.log.openfiles import Missing
+from rookery.log.files import Missing
 from rookery.log.reader import Reader
 from rookery.log.runs import FAR
 from rookery.log.tail import Key, Slice

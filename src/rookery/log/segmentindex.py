@@ -21,8 +21,8 @@ from rookery.formats.layout import Layout
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer, parse_header
 from rookery.formats.segmentkeys import index_key, times_key
 from rookery.formats.times import parse_times
+from rookery.log.files import Missing
 from rookery.log.objects import Places
-from rookery.log.openfiles import Missing
 from rookery.log.runs import body
 from rookery.log.segmentwalk import Read, lay_out
 

@@ -18,8 +18,7 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt
 from rookery.formats.keys import is_stored
-from rookery.log.files import Files
-from rookery.log.openfiles import Missing
+from rookery.log.files import Files, Missing
 from rookery.log.scan import expect_row
 from rookery.records.scan import rewrite
 from rookery.wire.message import Message

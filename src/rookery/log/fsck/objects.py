@@ -17,6 +17,7 @@ from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import is_stored, journal_name
 from rookery.formats.manifest import HEAD_BYTES, manifest_length
 from rookery.formats.segmentkeys import index_key, times_key
+from rookery.log.files import Missing
 from rookery.log.fsck.contents import RowError, check_head, check_row
 from rookery.log.fsck.fault import Fault, Kind
 from rookery.log.fsck.progress import Progress
@@ -24,7 +25,6 @@ from rookery.log.fsck.rows import Placed, Rows, Span
 from rookery.log.fsck.segments import SegmentCheck
 from rookery.log.fsck.sources import Bytes, Sources
 from rookery.log.objects import key_of
-from rookery.log.openfiles import Missing
 
 _AT_ONCE: Final = 8
 _READ_BYTES: Final = 4 * 1024 * 1024

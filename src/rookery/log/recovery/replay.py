@@ -18,10 +18,10 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt
 from rookery.formats.manifest import EndMarker
+from rookery.log.files import Missing
 from rookery.log.fsck.fault import Fault, Kind, Where
 from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.sources import Bytes, Sources
-from rookery.log.openfiles import Missing
 from rookery.log.recovery.ends import Key
 from rookery.log.recovery.rebuild import Rebuilt
 from rookery.log.recovery.transactions import Spans, settle

@@ -16,7 +16,7 @@ from typing import Final
 
 from rookery.errors import Conflict, Unavailable
 from rookery.formats.keys import NUMBER_BITS
-from rookery.log.openfiles import Missing, OpenFiles
+from rookery.log.files import Missing, OpenFiles
 
 _THREADS: Final = 4
 _MAX_OPEN: Final = 512
