@@ -31,8 +31,8 @@ from rookery.log.compaction.compactor import Compactor
 from rookery.log.journal import Journal
 from rookery.log.lostlog import check_not_lost
 from rookery.log.medium import FlushSettings, JournalMedium, Medium
+from rookery.log.objects import EntryReader
 from rookery.log.origin import Handles, Origin
-from rookery.log.payloads import EntryReader
 from rookery.log.reader import Reader
 from rookery.log.reclaim import Reclaimer
 from rookery.log.retention import Retention

@@ -26,9 +26,8 @@ from rookery.log import snapshots
 from rookery.log.cache import BlockCache
 from rookery.log.files import Missing
 from rookery.log.lostlog import check_not_lost
-from rookery.log.objects import Places
+from rookery.log.objects import EntryReader, Places
 from rookery.log.origin import Handles
-from rookery.log.payloads import EntryReader
 from rookery.log.reader import Reader
 from rookery.log.segmentindex import Layouts
 from rookery.log.settings import CacheSettings

@@ -25,8 +25,8 @@ from rookery.direct.plan import Gap, PlannedRange, Planner
 from rookery.errors import Conflict, Corrupt
 from rookery.formats.keys import object_key
 from rookery.log.files import Missing
+from rookery.log.objects import EntryReader
 from rookery.log.origin import Handles
-from rookery.log.payloads import EntryReader
 from rookery.log.refine import Refined, refine
 from rookery.log.runs import body
 from rookery.log.scan import expect_body

@@ -13,18 +13,16 @@ The views that are handed out keep their block alive after it was pushed out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rookery.clock import loop_seconds
 from rookery.errors import ConfigError, Corrupt
 from rookery.formats.keys import is_stored, journal_name, object_key
+from rookery.log.objects import Read
 from rookery.log.queues import Block, Key, TwoQueues
 from rookery.log.settings import CacheSettings
 from rookery.wire.buffer import Buffer
-
-Read = Callable[[int, int, int], Awaitable[Buffer]]
-"""Reads (object id, position, size); returns fewer bytes only where the object ends."""
 
 # Who has not asked for a block that was read ahead for so long will hardly do so.
 _ABANDONED_S: Final = 10.0

@@ -1,16 +1,21 @@
-"""Objects by id, wherever they lie: journal files in a folder, or objects in the store.
+"""Objects by id, wherever they are: entries of the cluster log, journal files, or the store.
 
-object id ──┬─ number below STORED ──────────► journal file
+object id ──┬─ below zero ───────────────────► payload of an entry of the cluster log
+            ├─ number below STORED ──────────► journal file
             ├─ named in State.objects.segments ──► {namespace}/{topic}/{partition}/segment-….kfs
             └─ any other ────────────────────► _rookery/objects/{incarnation}/{number}
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from rookery import metrics
+from rookery.cluster.entry import read_entry
+from rookery.cluster.port import ClusterLog, Trimmed
 from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.keys import is_stored, journal_name, object_key, split_object_id
@@ -19,6 +24,9 @@ from rookery.log.files import Files, Missing
 from rookery.store.namespaced import full_key
 from rookery.store.port import Buffer, NotFound, Store
 
+Read = Callable[[int, int, int], Awaitable[Buffer]]
+"""Reads (object id, position, size); returns fewer bytes only where the object ends."""
+
 # The files beside a segment are read whole: a damaged name must not fill the memory.
 _BESIDE_BYTES: Final = 64 * 1024 * 1024
 
@@ -26,6 +34,9 @@ _MISSING: Final = metrics.counter(
     "rookery_log_objects_missing_total",
     "Reads of objects in the store that were not there; a few are moves, more call for fsck.",
 )
+# Entries are read this much at a time, and kept up to the other bound.
+_READ_BYTES: Final = 512 * 1024
+_CACHE_BYTES: Final = 16 * 1024 * 1024
 
 
 class Removed(Missing):
@@ -59,7 +70,7 @@ def keys_of(state: State, namespace: str, object_id: int) -> list[str]:
 
 
 class Places:
-    """Reads any object."""
+    """Reads journal files and objects in the store."""
 
     def __init__(
         self,
@@ -134,3 +145,90 @@ class Places:
             raise Removed(object_id, error) from error
         except ValueError:
             return b""  # the position lies beyond the object's end
+
+
+class TrimmedEntry(Missing):
+    """An entry was trimmed, so its batches are elsewhere: read the state again, then plan anew."""
+
+    def __init__(self, number: int) -> None:
+        Conflict.__init__(
+            self,
+            f"entry {number} was trimmed from the cluster log; if the cluster log still names "
+            "batches in it, run rookery fsck",
+        )
+        self.object_id = -number
+
+
+class Entries:
+    """Payloads of entries of the cluster log, read a few at a time, since readers go forward."""
+
+    def __init__(self, cluster_log: ClusterLog) -> None:
+        self._log = cluster_log
+        self._kept: OrderedDict[int, memoryview] = OrderedDict()
+        self._kept_bytes = 0
+        self._reading = asyncio.Lock()
+
+    async def payload(self, number: int) -> memoryview:
+        """Return the payload of an entry.
+
+        Raises:
+            TrimmedEntry: the entry was trimmed.
+            Corrupt: the log has no such entry.
+            Unavailable: the cluster log cannot be read.
+        """
+        if number not in self._kept:
+            async with self._reading:  # others may want the same
+                if number not in self._kept:
+                    return await self._load(number)
+        self._kept.move_to_end(number)
+        return self._kept[number]
+
+    async def _load(self, number: int) -> memoryview:
+        wanted: memoryview | None = None
+        try:
+            entries = await self._log.read(number - 1, _READ_BYTES)
+        except Trimmed as error:
+            raise TrimmedEntry(number) from error
+        for found, data in entries:
+            payload = memoryview(read_entry(found, data).payload)  # type: ignore[arg-type] # read as a view
+            if found == number:
+                wanted = payload
+            self._keep(found, payload)
+        if wanted is None:
+            raise Corrupt(f"entry {number} of the cluster log is gone, and batches in it with it")
+        return wanted
+
+    def _keep(self, number: int, payload: memoryview) -> None:
+        if number in self._kept or not payload:
+            return
+        self._kept[number] = payload
+        self._kept_bytes += len(payload)
+        while self._kept_bytes > _CACHE_BYTES:
+            self._kept_bytes -= len(self._kept.popitem(last=False)[1])
+
+
+class EntryReader:
+    """Reads whatever rows point to: payloads of entries itself, other objects by another reader."""
+
+    def __init__(self, cluster_log: ClusterLog, objects: Read) -> None:
+        """Read nothing yet.
+
+        Args:
+            cluster_log: where the payloads are.
+            objects: reads journals and objects in the store.
+        """
+        self._entries = Entries(cluster_log)
+        self._objects = objects
+
+    async def read(self, object_id: int, position: int, size: int) -> Buffer:
+        """Return that many bytes from the position on, fewer only where the object ends.
+
+        Raises:
+            Missing: the entry was trimmed, or the object deleted.
+            Corrupt: the entry is damaged.
+            Unavailable: the cluster log or the store is out of reach.
+        """
+        if object_id > 0:
+            return await self._objects(object_id, position, size)
+        payload = await self._entries.payload(-object_id)
+        return bytes(payload[position : position + size])

@@ -11,8 +11,8 @@ from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import is_stored
 from rookery.formats.layout import Layout, Span
 from rookery.log.ahead import Objects
-from rookery.log.entries import Entries
 from rookery.log.markers import marker
+from rookery.log.objects import Entries
 from rookery.log.runs import Run, gap
 from rookery.log.scan import expect_run, name
 from rookery.log.segmentindex import Layouts

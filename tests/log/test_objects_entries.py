@@ -9,7 +9,7 @@ from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog, Entry
 from rookery.errors import Corrupt
 from rookery.log.files import Missing
-from rookery.log.payloads import EntryReader
+from rookery.log.objects import EntryReader
 
 
 async def no_objects(object_id: int, position: int, size: int) -> bytes:
