@@ -12,7 +12,7 @@ from typing import Final
 from rookery.broker.call import Services
 from rookery.broker.caretaking import Caretaking
 from rookery.broker.dispatch import Dispatcher
-from rookery.broker.fetchservice import FetchService
+from rookery.broker.fetchservice import FetchService, Waiting
 from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.groups.kinds import Kinds
@@ -26,7 +26,6 @@ from rookery.broker.overdue import Overdue
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.registry import hidden_when_read_only
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random, SystemClock, SystemRandom, loop_seconds
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rookery.broker.checks import Rules, rules_of
-from rookery.broker.fetchservice import FetchService
+from rookery.broker.fetchservice import FetchService, Waiting
 from rookery.broker.groups.coordinator import Coordinator
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.telemetry import Telemetry
 from rookery.broker.topiccache import TopicCache
 from rookery.broker.topicdescription import describe
-from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.brokers import Broker

@@ -1,20 +1,277 @@
-"""What the fetches of all clients share: sessions, the reader, and a bound on reads from disk."""
+"""What all fetches share: their sessions, their waits, and a bound on reads from disk.
+
+A fetch session subscribes to its partitions once and stays subscribed between its fetches, so a
+wake costs what has changed and not what is subscribed to. Most partitions of a large session have
+nothing new. Once their reader knows all about them they are idle: no fetch looks at them until a
+commit changes them or the client names them.
+
+A commit wakes the fetches that wait for new records; nothing polls. A fetch that waits is one
+object and one timer, no task: thousands may wait. It wakes a turn of the loop after the commit,
+when the writer has put the new batches where readers find them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, NamedTuple, Protocol
 
-from rookery.broker.fetchsession import WatchingSessions
-from rookery.broker.waiting import Waiting
 from rookery.clock import Clock, Random
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.partition import Partition
 from rookery.log.reader import Reader
 from rookery.log.rereads import SureReader
+from rookery.log.tail import Key
+from rookery.service.fetchsessions import (
+    FetchSession,
+    FetchSessions,
+    FetchSessionSettings,
+    SessionPartition,
+    SessionPartitions,
+    TopicKey,
+)
+from rookery.wire.messages.fetch import FetchPartition
 
 # Partitions that are read from disk at the same time, for all clients together.
 _READS_AT_ONCE: Final = 16
+
+
+class Subscriber(Protocol):
+    """What wants to know about changes of partitions."""
+
+    def partition_changed(self, key: Key) -> None:
+        """Note that a partition has grown, lost its oldest records or was deleted."""
+
+
+class Waiting:
+    """Subscriptions to partitions, and the fetches that wait."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, dict[Subscriber, None]] = {}
+        self.fetches: dict[FetchWait, None] = {}
+
+    def __len__(self) -> int:
+        """Return the number of partitions that fetches wait for now."""
+        return sum(len(fetch.session.partitions) for fetch in self.fetches)
+
+    @property
+    def subscriptions(self) -> int:
+        """The number of subscriptions to partitions."""
+        return sum(map(len, self._by_key.values()))
+
+    def subscribe(self, key: Key, subscriber: Subscriber) -> None:
+        """Report changes of a partition until `unsubscribe`."""
+        subscribers = self._by_key.get(key)
+        if subscribers is None:
+            self._by_key[key] = {subscriber: None}
+        else:
+            subscribers[subscriber] = None
+
+    def unsubscribe(self, keys: Iterable[Key], subscriber: Subscriber) -> None:
+        """Report changes of these partitions no longer."""
+        for key in keys:
+            subscribers = self._by_key.get(key)
+            if subscribers is not None:
+                subscribers.pop(subscriber, None)
+                if not subscribers:
+                    del self._by_key[key]
+
+    def report(self, keys: Iterable[Key]) -> None:
+        """Report that these partitions have changed."""
+        by_key = self._by_key
+        if not by_key:
+            return
+        for key in keys:
+            subscribers = by_key.get(key)
+            if subscribers is not None:
+                for subscriber in list(subscribers):
+                    subscriber.partition_changed(key)
+
+    def report_all(self) -> None:
+        """Report that any partition may have changed: the state was replaced."""
+        self.report(list(self._by_key))
+
+    def hurry_all(self) -> None:
+        """End all waits: the broker stops."""
+        for fetch in list(self.fetches):
+            fetch.hurry()
+
+
+class FetchWait:
+    """The wait of one fetch, for enough bytes or until its time is up."""
+
+    __slots__ = ("_is_due", "_loop", "_missing", "_timer", "_waiting", "_wake", "session")
+
+    def __init__(
+        self,
+        waiting: Waiting,
+        session: WatchingSession,
+        missing: int,
+        seconds: float,
+        wake: Callable[[], None],
+    ) -> None:
+        """Wait from now on.
+
+        Args:
+            waiting: the waits of this broker.
+            session: what is fetched; it is subscribed to its partitions.
+            missing: bytes that must come before it is worth looking.
+            seconds: how long to wait for them.
+            wake: called once, in a turn of the loop of its own; not after `leave`.
+        """
+        self._waiting = waiting
+        self.session = session
+        self._missing = missing
+        self._wake = wake
+        self._is_due = False
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(seconds, self.hurry)
+        waiting.fetches[self] = None
+        session.waits[self] = None
+
+    def add(self, size: int) -> None:
+        """Count bytes that were added to a partition; wake if they are enough.
+
+        Nothing added means that the partition has lost records or is deleted.
+        """
+        self._missing -= size
+        if self._missing <= 0 or size <= 0:
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Wake, whatever is there."""
+        if not self._is_due:
+            self._is_due = True
+            self.leave()
+            self._loop.call_soon(self._wake)
+
+    def leave(self) -> None:
+        """End the wait without a wake."""
+        self._timer.cancel()
+        self._waiting.fetches.pop(self, None)
+        self.session.waits.pop(self, None)
+
+
+class WatchedPartition(SessionPartition):
+    """One partition of a session, and the subscription to its changes."""
+
+    __slots__ = ("key", "partition", "size_bytes")
+
+    def __init__(self, topic: TopicKey, part: FetchPartition) -> None:
+        super().__init__(topic, part)
+        self.key: Key | None = None
+        """What the session is subscribed to, if it is."""
+        self.partition: Partition | None = None
+        self.size_bytes = 0
+        """The size of the partition when it was last looked at or last changed."""
+
+
+class Sighting(NamedTuple):
+    """The partition of the state that belongs to a watched one."""
+
+    watched: WatchedPartition
+    key: Key
+    partition: Partition
+
+
+class WatchingSession(FetchSession[WatchedPartition]):
+    """A session that is subscribed to the changes of its partitions."""
+
+    __slots__ = ("_followed", "_waiting", "waits")
+
+    def __init__(
+        self,
+        waiting: Waiting,
+        session_id: int,
+        partitions: SessionPartitions[WatchedPartition],
+        now_ms: int,
+        *,
+        uses_ids: bool,
+    ) -> None:
+        super().__init__(session_id, partitions, now_ms, uses_ids=uses_ids)
+        self.waits: dict[FetchWait, None] = {}
+        """The fetches of this session that wait."""
+        self._waiting = waiting
+        self._followed: dict[Key, WatchedPartition] = {}
+
+    def forget(self, topic: TopicKey, index: int) -> WatchedPartition | None:
+        """Remove a partition from the session, and end the subscription to it."""
+        watched = super().forget(topic, index)
+        if watched is not None:
+            self._unfollow(watched)
+        return watched
+
+    def follow(self, sightings: Iterable[Sighting]) -> None:
+        """Subscribe to partitions that are not followed yet; not once the session is closed."""
+        if self.is_closed:
+            return
+        for watched, key, partition in sightings:
+            if watched.key != key:
+                self._unfollow(watched)
+                watched.key = key
+                self._followed[key] = watched
+                self._waiting.subscribe(key, self)
+            watched.partition = partition
+            watched.size_bytes = partition.size_bytes
+
+    def partition_changed(self, key: Key) -> None:
+        """Make a partition active again; wake a fetch that waits, if there is enough."""
+        watched = self._followed.get(key)
+        partition = watched.partition if watched is not None else None
+        if watched is None or partition is None:
+            return
+        self.active[watched] = None
+        added = partition.size_bytes - watched.size_bytes
+        watched.size_bytes = partition.size_bytes
+        for fetch in list(self.waits):
+            fetch.add(added)
+
+    def close(self) -> None:
+        """End the session with all its subscriptions and waits."""
+        super().close()
+        self._waiting.unsubscribe(self._followed, self)
+        for watched in self._followed.values():
+            watched.key = watched.partition = None
+        self._followed.clear()
+        for fetch in list(self.waits):
+            fetch.hurry()
+
+    def _unfollow(self, watched: WatchedPartition) -> None:
+        if watched.key is not None:
+            self._waiting.unsubscribe((watched.key,), self)
+            del self._followed[watched.key]
+            watched.key = watched.partition = None
+
+
+class WatchingSessions(FetchSessions[WatchedPartition, WatchingSession]):
+    """The sessions of one broker."""
+
+    def __init__(
+        self,
+        waiting: Waiting,
+        clock: Clock,
+        random: Random,
+        settings: FetchSessionSettings | None = None,
+    ) -> None:
+        super().__init__(_Factory(waiting), clock, random, settings)
+
+
+class _Factory:
+    def __init__(self, waiting: Waiting) -> None:
+        self._waiting = waiting
+
+    def partition(self, topic: TopicKey, part: FetchPartition) -> WatchedPartition:
+        return WatchedPartition(topic, part)
+
+    def session(
+        self,
+        session_id: int,
+        partitions: SessionPartitions[WatchedPartition],
+        now_ms: int,
+        *,
+        uses_ids: bool,
+    ) -> WatchingSession:
+        return WatchingSession(self._waiting, session_id, partitions, now_ms, uses_ids=uses_ids)
 
 
 class FetchService:

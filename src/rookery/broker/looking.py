@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from rookery import metrics
 from rookery.broker.call import Call
-from rookery.broker.fetchsession import Sighting, WatchedPartition, WatchingSession
+from rookery.broker.fetchservice import Sighting, WatchedPartition, WatchingSession
 from rookery.broker.leaders import other_leader
 from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import Partition

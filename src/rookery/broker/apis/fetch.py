@@ -18,10 +18,9 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from rookery.broker.call import Call
-from rookery.broker.fetchsession import WatchedPartition, WatchingSession
+from rookery.broker.fetchservice import FetchWait, WatchedPartition, WatchingSession
 from rookery.broker.looking import Look, Wanted
 from rookery.broker.registry import handles
-from rookery.broker.waiting import FetchWait
 from rookery.clock import loop_seconds
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.log.traffic import READ
