@@ -16,8 +16,18 @@ from rookery.direct.offsets import EARLIEST, LATEST, PerPartition, Position, Sub
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
 from rookery.spark.checkpoint import check_gaps, check_reachable
-from rookery.spark.given import Given, is_whole, json_object, numbers
-from rookery.spark.names import BATCH_ONLY, ENDS, NOT_READ, PACE, READ_NAMES, SUBSCRIBE
+from rookery.spark.rawoptions import (
+    BATCH_ONLY,
+    ENDS,
+    NOT_READ,
+    PACE,
+    READ_NAMES,
+    SUBSCRIBE,
+    RawOptions,
+    is_whole,
+    json_object,
+    numbers,
+)
 from rookery.spark.schema import ALL_COLUMNS, COLUMNS
 
 _BY_LOWER: Final = {name.lower(): name for name in READ_NAMES}
@@ -77,7 +87,7 @@ class ReadOptions:
         Raises:
             ConfigError: an option is not known, or the columns cannot be used.
         """
-        return _columns(Given(_known(options)))
+        return _columns(RawOptions(_known(options)))
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, is_stream: bool = False) -> ReadOptions:
@@ -86,7 +96,7 @@ class ReadOptions:
         Raises:
             ConfigError: one is not known, or cannot be used; the text names it.
         """
-        given = Given(_known(options))
+        given = RawOptions(_known(options))
         _check_kind(given, is_stream=is_stream)
         on_data_loss = _on_data_loss(given)
         made = cls(
@@ -166,7 +176,7 @@ def _unknown(name: str) -> str:
     return f"option {name} is not known{hint}"
 
 
-def _check_kind(given: Given, *, is_stream: bool) -> None:
+def _check_kind(given: RawOptions, *, is_stream: bool) -> None:
     """Refuse what has no meaning for streams, or for batches."""
     if not is_stream:
         if given.text("resumeFrom"):
@@ -177,7 +187,7 @@ def _check_kind(given: Given, *, is_stream: bool) -> None:
             raise ConfigError(f"{name}: for batches alone, not for streams; leave it out")
 
 
-def _subscription(given: Given) -> Subscription:
+def _subscription(given: RawOptions) -> Subscription:
     named = [name for name in SUBSCRIBE if given.text(name)]
     if len(named) != 1:
         raise ConfigError(
@@ -216,7 +226,7 @@ def _not_assigned(value: str) -> ConfigError:
     return ConfigError(f'assign={value!r}: write partitions as {{"topic": [0, 1]}}')
 
 
-def _start(given: Given, *, is_stream: bool) -> Position:
+def _start(given: RawOptions, *, is_stream: bool) -> Position:
     default = "latest" if is_stream else "earliest"
     offset, offsets = _offsets(given, "startingOffsets", default)
     if not is_stream and (offset == LATEST or _has(offsets, LATEST)):
@@ -231,7 +241,7 @@ def _start(given: Given, *, is_stream: bool) -> Position:
     )
 
 
-def _end(given: Given) -> Position:
+def _end(given: RawOptions) -> Position:
     offset, offsets = _offsets(given, "endingOffsets", "latest")
     if (offsets is None and offset == EARLIEST) or _has(offsets, EARLIEST):
         raise ConfigError("endingOffsets: a batch cannot end at earliest; it would be empty")
@@ -243,14 +253,14 @@ def _end(given: Given) -> Position:
     )
 
 
-def _offsets(given: Given, name: str, default: str) -> tuple[int, PerPartition | None]:
+def _offsets(given: RawOptions, name: str, default: str) -> tuple[int, PerPartition | None]:
     value = given.text(name) or default
     if value.lower() in {"earliest", "latest"}:
         return (EARLIEST if value.lower() == "earliest" else LATEST), None
     return EARLIEST, numbers(name, value, least=EARLIEST)
 
 
-def _times(given: Given, name: str) -> PerPartition | None:
+def _times(given: RawOptions, name: str) -> PerPartition | None:
     value = given.text(name)
     return numbers(name, value, least=0) if value else None
 
@@ -259,7 +269,7 @@ def _has(offsets: PerPartition | None, number: int) -> bool:
     return any(number in many.values() for many in (offsets or {}).values())
 
 
-def _columns(given: Given) -> tuple[str, ...]:
+def _columns(given: RawOptions) -> tuple[str, ...]:
     chosen = given.text("columns")
     if not chosen:
         is_wide = given.flag("includeHeaders", default=False)
@@ -273,7 +283,7 @@ def _columns(given: Given) -> tuple[str, ...]:
     return names
 
 
-def _on_data_loss(given: Given) -> OnDataLoss:
+def _on_data_loss(given: RawOptions) -> OnDataLoss:
     chosen = given.text("onDataLoss")
     fails = given.flag("failOnDataLoss", default=True)
     if not chosen:
@@ -286,7 +296,7 @@ def _on_data_loss(given: Given) -> OnDataLoss:
     return "skip" if choice == "skip" else "report"
 
 
-def _group_id(given: Given) -> str:
+def _group_id(given: RawOptions) -> str:
     """Return the group that is named, or one that has the prefix and is the same at every start."""
     named, prefix = given.text("kafka.group.id"), given.text("groupIdPrefix")
     if named or not prefix:
@@ -295,7 +305,7 @@ def _group_id(given: Given) -> str:
     return f"{prefix}-{blake2b(what.encode(), digest_size=4).hexdigest()}"
 
 
-def _pace(given: Given) -> Pace:
+def _pace(given: RawOptions) -> Pace:
     return Pace(
         max_offsets=given.number("maxOffsetsPerTrigger"),
         min_offsets=given.number("minOffsetsPerTrigger"),

@@ -17,7 +17,7 @@ from rookery.errors import ConfigError
 from rookery.spark import schema as columns
 from rookery.spark import sqltable
 from rookery.spark.options import ReadOptions, limits_in
-from rookery.spark.secrets import check_no_secrets
+from rookery.spark.rawoptions import check_no_secrets
 
 if TYPE_CHECKING:
     from rookery.spark.batchread import BatchReader

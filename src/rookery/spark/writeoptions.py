@@ -26,8 +26,7 @@ from rookery.direct.layout import Packing
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
 from rookery.spark.checkpoint import check_reachable
-from rookery.spark.given import shown
-from rookery.spark.names import NOT_WRITTEN, WRITE_NAMES
+from rookery.spark.rawoptions import NOT_WRITTEN, WRITE_NAMES, shown
 
 # Spark passes its own on to the sink of a stream.
 _SPARKS: Final = ("checkpointLocation", "queryName")

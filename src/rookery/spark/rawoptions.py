@@ -1,13 +1,59 @@
-"""Values of options, read from their text; refusals name the option, and say what to write."""
+"""Options as Spark passes them: their names, no secrets in them, and values read from their text.
+
+A view in SQL is read and written, so it has options for both sides. Each side knows the other's
+names and leaves them alone; a name that neither knows is refused. Spark shows options in plans and
+logs. Refusals name the option, and say what to write.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Final, TypeGuard
 
 from rookery.direct.offsets import PerPartition
 from rookery.errors import ConfigError
+from rookery.model.location import find_secret
+
+SUBSCRIBE: Final = ("subscribe", "subscribePattern", "assign")
+ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+PACE: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+)
+BATCH_ONLY: Final = ("orderBy", "latestPerKey", "pushdown")
+_PLACE: Final = ("store", "cluster", "namespace", "data")
+# Places that can be read only: a writer that does not know them would write elsewhere.
+_READ_PLACE: Final = ("layout", "logDir")
+_READ: Final = (
+    *SUBSCRIBE,
+    *("startingOffsets", "startingTimestamp"),
+    *("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
+    *ENDS,
+    *PACE,
+    *BATCH_ONLY,
+    *("minPartitions", "maxRecordsPerPartition", "columns", "includeHeaders"),
+    *("failOnDataLoss", "onDataLoss", "gapsTo", "pinFor", "resumeFrom"),
+    *("kafka.isolation.level", "kafka.group.id", "groupIdPrefix"),
+)
+_WRITE: Final = (
+    *("topic", "compression", "createTopic", "batchBytes", "objectBytes", "uploads"),
+    *("sinkId", "batchId", "takeOver", "sourceOffsets"),
+)
+
+READ_NAMES: Final = (*_PLACE, *_READ_PLACE, *_READ)
+"""The options of a reader."""
+WRITE_NAMES: Final = (*_PLACE, *_WRITE)
+"""The options of a writer."""
+NOT_READ: Final = frozenset(name.lower() for name in _WRITE)
+"""Options that a reader ignores, in lower case."""
+NOT_WRITTEN: Final = frozenset(name.lower() for name in _READ)
+"""Options that a writer ignores, in lower case."""
+
+_URLS: Final = ("store", "cluster", "gapsTo")
 
 # Not more digits than any number of ours has, so that all of them can be kept in 64 bits.
 _DURATION: Final = re.compile(r"([0-9]{1,10})\s*(ms|s|m|min|h|d)?")
@@ -24,7 +70,24 @@ _UNITS_MS: Final = {
 }
 
 
-class Given:
+def check_no_secrets(options: Mapping[str, str]) -> None:
+    """Refuse addresses with a secret in them, where an option is an address.
+
+    Raises:
+        ConfigError: there is one; its value is not in the text.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    for name in _URLS:
+        secret = find_secret(given.get(name.lower(), ""))
+        if secret:
+            raise ConfigError(
+                f"{name}: has a secret in it ({secret}), and Spark shows options in plans and "
+                "logs: write the address into a table [clusters.NAME] of rookery.toml and name it "
+                "with cluster=NAME, or have the secret in the environment (AWS_SECRET_ACCESS_KEY)"
+            )
+
+
+class RawOptions:
     """Options by their proper names."""
 
     def __init__(self, values: dict[str, str]) -> None:
