@@ -1,7 +1,7 @@
 """Found by Spark by its name: with it `spark.read.format("rookery")` needs no registration.
 
 Spark imports every `pyspark_*` package whenever a source is looked up, and one that fails hides all
-others. So this one imports pyspark alone, and the rest when a source is made.
+others. So this one imports pyspark alone. Its methods import the rest.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from rookery.spark.source import RookerySource
+    from rookery.spark.source import SourceOptions
 
 
 class DefaultSource(DataSource):
-    """The format `rookery`: topics of a log, read and written straight in its store."""
+    """The format `rookery`: topics of a log, read and written straight in its store.
+
+    Its methods raise `ConfigError` if an option or the schema cannot be used.
+    """
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -39,19 +42,30 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns as Spark's Kafka source has them."""
-        return self._source().schema()
+        return self._given().schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch."""
-        return self._source().reader(schema)
+        options = self._given().of_reader(schema)
+        from rookery.spark.batchread import batch_reader  # noqa: PLC0415 (the sink needs none)
+
+        return batch_reader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return what reads a stream."""
-        return self._source().stream_reader(schema)
+        given = self._given()
+        options = given.of_reader(schema, is_stream=True)
+        try:
+            from rookery.spark.streamread import StreamReader  # noqa: PLC0415 (needs pyspark 4.2)
+        except ImportError as error:
+            raise given.refuse_stream(error) from error
+        return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Return what writes a batch."""
-        return self._source().writer(schema, overwrite=overwrite)
+        from rookery.spark.batchwrite import batch_writer  # noqa: PLC0415 (readers need none)
+
+        return batch_writer(*self._given().of_writer(schema), overwrite=overwrite)
 
     def streamWriter(  # noqa: N802
         self,
@@ -59,9 +73,11 @@ class DefaultSource(DataSource):
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
         """Return what writes a stream."""
-        return self._source().stream_writer(schema, overwrite=overwrite)
+        from rookery.spark.streamwrite import stream_writer  # noqa: PLC0415 (readers need none)
 
-    def _source(self) -> RookerySource:
-        from rookery.spark.source import RookerySource  # noqa: PLC0415 (see above)
+        return stream_writer(*self._given().of_writer(schema), overwrite=overwrite)
 
-        return RookerySource(dict(self.options))
+    def _given(self) -> SourceOptions:
+        from rookery.spark.source import SourceOptions  # noqa: PLC0415 (see above)
+
+        return SourceOptions(dict(self.options))

@@ -12,8 +12,8 @@ from pathlib import Path
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pyspark_rookery import DefaultSource
 from rookery.spark import session
-from rookery.spark.source import RookerySource
 from rookery.spark.streamwrite import StreamWriter
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -41,7 +41,7 @@ class StruckSink(DataSource):
         """Return what writes a stream."""
         options = dict(self.options)
         folder = options.pop(next(name for name in options if name.lower() == "struckfolder"))
-        writer = RookerySource(options).stream_writer(schema, overwrite=overwrite)
+        writer = DefaultSource(options).streamWriter(schema, overwrite)
         return StruckWriter(writer, folder)
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_rookery import DefaultSource
 from rookery.direct.offsets import EARLIEST, LATEST
 from rookery.errors import ConfigError
 from rookery.spark import schema as columns
-from rookery.spark import sqltable
+from rookery.spark import source
 from rookery.spark.batchread import BatchReader
 from rookery.spark.options import ReadOptions
-from rookery.spark.source import RookerySource
+from rookery.spark.source import SourceOptions
 from rookery.spark.writeoptions import WriteOptions
 from tests.direct.logs import Cluster, send, values
 
@@ -149,25 +150,25 @@ def test_the_options_of_writers_are_left_alone() -> None:
 
 def test_a_table_s_options_travel_with_its_columns() -> None:
     made = {"provider": "rookery", "owner": "me", "option.subscribe": "t", "option.store": "s3://b"}
-    schema = RookerySource(made).schema()
-    assert sqltable.told(schema) == {"subscribe": "t", "store": "s3://b"}
-    assert sqltable.told(columns.spark_schema(("value",))) == {}
+    schema = SourceOptions(made).schema()
+    assert source.told(schema) == {"subscribe": "t", "store": "s3://b"}
+    assert source.told(columns.spark_schema(("value",))) == {}
     with pytest.raises(ConfigError, match="say which topic it is"):
-        RookerySource({"provider": "rookery", "owner": "me"})
+        SourceOptions({"provider": "rookery", "owner": "me"})
     with pytest.raises(ConfigError, match="store: has a secret in it"):
-        RookerySource({"option.store": "s3://b?secret_access_key=x", "option.subscribe": "t"})
+        SourceOptions({"option.store": "s3://b?secret_access_key=x", "option.subscribe": "t"})
 
 
 def test_a_statement_s_options_win_over_a_table_s() -> None:
     elsewhere = {"data": "/folder", "topic": "copy"}
-    assert sqltable.together({"subscribe": "t", "store": "s3://b"}, elsewhere) == elsewhere
-    both = sqltable.together({"subscribe": "t", "store": "s3://b"}, {"Subscribe": "u"})
+    assert source.together({"subscribe": "t", "store": "s3://b"}, elsewhere) == elsewhere
+    both = source.together({"subscribe": "t", "store": "s3://b"}, {"Subscribe": "u"})
     assert both == {"Subscribe": "u", "store": "s3://b"}
-    assert sqltable.for_writing(both)["topic"] == "u"
-    assert "topic" not in sqltable.for_writing({"subscribe": "t,u"})
-    assert sqltable.for_writing({"subscribe": "t", "topic": "v"})["topic"] == "v"
+    assert source.for_writing(both)["topic"] == "u"
+    assert "topic" not in source.for_writing({"subscribe": "t,u"})
+    assert source.for_writing({"subscribe": "t", "topic": "v"})["topic"] == "v"
     with pytest.raises(ConfigError, match="no option is given"):
-        sqltable.together({}, {})
+        source.together({}, {})
 
 
 @pytest.mark.parametrize(
@@ -192,8 +193,8 @@ def test_a_spark_that_knows_no_limits_refuses_them_by_name(
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
     monkeypatch.delitem(sys.modules, "rookery.spark.streamread", raising=False)
     value = "1m" if name == "maxTriggerDelay" else "5"
-    bounded = RookerySource({**TOPIC, name.lower(): value})
+    bounded = DefaultSource({**TOPIC, name.lower(): value})
     with pytest.raises(ConfigError, match=f"^{name}: limits of batches need pyspark 4.2"):
-        bounded.stream_reader(columns.spark_schema(("value",)))
+        bounded.streamReader(columns.spark_schema(("value",)))
     with pytest.raises(ConfigError, match=r"^streams need pyspark 4\.2"):
-        RookerySource(TOPIC).stream_reader(columns.spark_schema(("value",)))
+        DefaultSource(TOPIC).streamReader(columns.spark_schema(("value",)))

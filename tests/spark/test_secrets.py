@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.spark.source import RookerySource
+from rookery.spark.source import SourceOptions
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from rookery.spark.source import RookerySource
 )
 def test_an_address_with_a_secret_is_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=r"has a secret in it.*cluster=NAME") as refused:
-        RookerySource({"subscribe": "t", name: value})
+        SourceOptions({"subscribe": "t", name: value})
     assert "geheim" not in str(refused.value)
 
 
@@ -36,7 +36,7 @@ def test_an_address_with_a_secret_is_refused(name: str, value: str) -> None:
     ],
 )
 def test_other_addresses_are_not(store: str) -> None:
-    source = RookerySource(
+    options = SourceOptions(
         {"subscribe": "t", "store": store, "cluster": "etcd://me@host:2379/name"}
     )
-    assert "value" in source.schema().fieldNames()
+    assert "value" in options.schema().fieldNames()

@@ -136,6 +136,11 @@ class FilteringReader(BatchReader):
         return filters
 
 
+def batch_reader(options: ReadOptions) -> BatchReader:
+    """Return the reader for options: one that takes filters if they are pushed down."""
+    return FilteringReader(options) if options.is_pushed else BatchReader(options)
+
+
 def read_ranges(options: ReadOptions, ranges: Sequence[PlannedRange]) -> Iterator[pa.RecordBatch]:
     """Yield the records of planned ranges as Spark wants them."""
     decoded = _decoded(options, ranges, schema.reading(options.columns))

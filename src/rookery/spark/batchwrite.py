@@ -16,7 +16,6 @@ from rookery.direct.commit import last_commit
 from rookery.direct.host import host_mark
 from rookery.errors import ConfigError, Conflict
 from rookery.spark import writing
-from rookery.spark.sqltable import written
 from rookery.spark.writeoptions import WriteOptions
 
 if TYPE_CHECKING:
@@ -59,7 +58,9 @@ class BatchWriter(DataSourceArrowWriter):
     # Spark's own class says the same, of rows.
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
         """Stage the rows of a task."""
-        return writing.stage(self._options, self._batch(), written(iterator), self._host)
+        return writing.stage(
+            self._options, self._batch(), writing.without_log_columns(iterator), self._host
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what all tasks have staged."""

@@ -1,38 +1,42 @@
-"""The format `rookery` of Spark: what makes its readers and writers."""
+"""Options of the format `rookery`, of one DataFrame or of a table in Spark's catalog.
+
+    CREATE TABLE … USING rookery OPTIONS (…)
+
+Spark shows a table's options to a source in Python when the table is made, and asks for columns.
+When it is read or written, the source is passed these columns, and the options of the statement
+alone (pyspark 4.2 and 4.3). So a table's options travel with its columns, as their metadata.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Final
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-)
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from rookery.errors import ConfigError
 from rookery.spark import schema as columns
-from rookery.spark import sqltable
 from rookery.spark.options import ReadOptions, limits_in
 from rookery.spark.rawoptions import check_no_secrets
 
-if TYPE_CHECKING:
-    from rookery.spark.batchread import BatchReader
+# How options of the table stand among what else Spark knows of it.
+_PREFIX: Final = "option."
+_PROVIDER: Final = "provider"
+_NOTE: Final = "rookery"
+_PLACES: Final = frozenset({"store", "cluster", "data", "logdir"})
 
 
-class RookerySource:
-    """Topics of a log, by the options of one DataFrame, or of a table in Spark's catalog."""
+class SourceOptions:
+    """Options as Spark passes them to a source, for its readers and writers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Take options as Spark passes them.
+        """Tell a table's options from a statement's.
 
         Raises:
             ConfigError: they have a secret in them, or are of a table without any.
         """
-        self._table = sqltable.declared(options)
+        self._table = declared(options)
         self._options = options if self._table is None else self._table
         check_no_secrets(self._options)
 
@@ -43,57 +47,91 @@ class RookerySource:
             ConfigError: an option cannot be used.
         """
         found = columns.spark_schema(ReadOptions.columns_of(self._options))
-        return found if self._table is None else sqltable.noted(found, self._table)
+        return found if self._table is None else noted(found, self._table)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads a batch; a schema given by the user chooses columns.
-
-        Raises:
-            ConfigError: an option or the schema cannot be used.
-        """
-        from rookery.spark import batchread  # noqa: PLC0415 (the sink does not need it)
-
-        options = self._chosen(schema)
-        made: type[BatchReader] = batchread.BatchReader
-        if options.is_pushed:
-            made = batchread.FilteringReader
-        return made(options)
-
-    def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return what reads a stream.
+    def of_reader(self, schema: StructType, *, is_stream: bool = False) -> ReadOptions:
+        """Return the options of a reader; a schema given by the user chooses columns.
 
         Raises:
             ConfigError: an option or the schema cannot be used.
         """
-        options = self._chosen(schema, is_stream=True)
-        try:
-            from rookery.spark.streamread import StreamReader  # noqa: PLC0415 (see below)
-        except ImportError as error:
-            given = limits_in(self._options)
-            what = f"{', '.join(given)}: limits of batches" if given else "streams"
-            raise ConfigError(f"{what} need pyspark 4.2 or later: {error}") from error
-        return StreamReader(options)
-
-    def writer(self, schema: StructType, *, overwrite: bool) -> DataSourceWriter:
-        """Return what writes a batch."""
-        from rookery.spark.batchwrite import batch_writer  # noqa: PLC0415 (readers do not need it)
-
-        return batch_writer(*self._written(schema), overwrite=overwrite)
-
-    def stream_writer(self, schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
-        """Return what writes a stream."""
-        from rookery.spark.streamwrite import stream_writer  # noqa: PLC0415
-
-        return stream_writer(*self._written(schema), overwrite=overwrite)
-
-    def _chosen(self, schema: StructType, *, is_stream: bool = False) -> ReadOptions:
-        given = sqltable.together(sqltable.told(schema), self._options)
+        given = together(told(schema), self._options)
         options = ReadOptions.of(given, is_stream=is_stream)
         return options.with_columns(columns.names_of(schema))
 
-    def _written(self, schema: StructType) -> tuple[dict[str, str], StructType]:
+    def of_writer(self, schema: StructType) -> tuple[dict[str, str], StructType]:
         """Return options and columns for a writer."""
-        given = sqltable.together(sqltable.told(schema), self._options)
+        given = together(told(schema), self._options)
         if given == dict(self._options):
             return given, schema
-        return sqltable.for_writing(given), sqltable.writable(schema)
+        from rookery.spark.writing import writable  # noqa: PLC0415 (readers need none)
+
+        return for_writing(given), writable(schema)
+
+    def refuse_stream(self, error: ImportError) -> ConfigError:
+        """Return the error of a Spark that cannot import what streams need."""
+        given = limits_in(self._options)
+        what = f"{', '.join(given)}: limits of batches" if given else "streams"
+        return ConfigError(f"{what} need pyspark 4.2 or later: {error}")
+
+
+def declared(options: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the options of a table that is being made, None if these are no table's.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    found = {
+        name[len(_PREFIX) :]: value
+        for name, value in options.items()
+        if name.lower().startswith(_PREFIX)
+    }
+    if not found and _PROVIDER in options:
+        raise ConfigError(
+            "CREATE TABLE … USING rookery: say which topic it is, and where: OPTIONS (cluster "
+            "'NAME', subscribe 'TOPIC')"
+        )
+    return found or None
+
+
+def noted(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """Return columns that know a table's options."""
+    note = {_NOTE: json.dumps(options, sort_keys=True)}
+    return StructType(
+        [StructField(one.name, one.dataType, one.nullable, note) for one in schema.fields]
+    )
+
+
+def told(schema: StructType) -> dict[str, str]:
+    """Return the options that columns know, if they are a table's."""
+    notes = [one.metadata[_NOTE] for one in schema.fields if _NOTE in one.metadata]
+    found: dict[str, str] = json.loads(notes[0]) if notes else {}
+    return found
+
+
+def together(table: Mapping[str, str], statement: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a table and of a statement, which wins; all of it, if it has a place.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    if not table and not statement:
+        raise ConfigError(
+            "no option is given, so nobody knows what to read. If this is a table: make it without "
+            "a list of columns, CREATE TABLE … USING rookery OPTIONS (…); the option `columns` "
+            "chooses some"
+        )
+    own = {name.lower() for name in statement}
+    if own & _PLACES:
+        # Columns of a table that are written elsewhere still know it: that is not meant.
+        return dict(statement)
+    return {name: one for name, one in table.items() if name.lower() not in own} | dict(statement)
+
+
+def for_writing(options: Mapping[str, str]) -> dict[str, str]:
+    """Return a table's options for inserts: rows go to the topic that is read, if it is one."""
+    given = {name.lower(): value for name, value in options.items()}
+    topics = [one.strip() for one in given.get("subscribe", "").split(",") if one.strip()]
+    if "topic" in given or len(topics) != 1:
+        return dict(options)
+    return {**options, "topic": topics[0]}

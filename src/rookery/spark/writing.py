@@ -36,7 +36,7 @@ from rookery.direct.host import check_host
 from rookery.direct.staging import StagedObject, Staging, abort
 from rookery.direct.targets import find_target
 from rookery.direct.writable import check_columns
-from rookery.errors import Conflict, Error
+from rookery.errors import ConfigError, Conflict, Error
 from rookery.spark.checkpoint import DEFAULT_LOCATION
 from rookery.spark.settling import settle
 from rookery.spark.writeoptions import WriteOptions
@@ -52,6 +52,8 @@ _ARROW_TYPES: Final[dict[type[DataType], pa.DataType]] = {
     TimestampType: pa.timestamp("us", tz="UTC"),
     TimestampNTZType: pa.timestamp("us"),
 }
+# Columns of a table that no insert gives values to.
+_LOG_COLUMNS: Final[tuple[str, ...]] = ("offset", "timestampType")
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
@@ -91,6 +93,27 @@ def _arrow_type(kind: DataType) -> pa.DataType:
         fields = [(field.name, _arrow_type(field.dataType)) for field in kind.elementType]
         return pa.list_(pa.struct(fields))
     return pa.null()
+
+
+def writable(schema: StructType) -> StructType:
+    """Return the columns of a table that an insert can give values to."""
+    return StructType([field for field in schema.fields if field.name not in _LOG_COLUMNS])
+
+
+def without_log_columns(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield inserted rows without the columns that the log gives values to.
+
+    Raises:
+        ConfigError: one has a value.
+    """
+    for batch in rows:
+        names = [name for name in _LOG_COLUMNS if name in batch.schema.names]
+        for name in names:
+            if batch.column(name).null_count < batch.num_rows:
+                raise ConfigError(
+                    f"column {name}: the log gives it; leave it out: INSERT INTO t (key, value) …"
+                )
+        yield batch.drop_columns(names) if names else batch
 
 
 def streaming_batch() -> tuple[str, int] | None:
