@@ -1,14 +1,21 @@
-"""Where a log lies that is read or written without a broker."""
+"""Where the log is that is read or written without a broker.
+
+A cluster can have a name, so that no address or secret need be written elsewhere: a table
+`[clusters.prod]` in a file, or the environment (`ROOKERY_CLUSTERS_PROD_STORE`).
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
-from rookery.config.clusters import load_cluster
+from rookery.config.load import DEFAULT, SECTIONS, config_files, load
+from rookery.config.sources import TomlFile
 from rookery.errors import ConfigError
 from rookery.log.origin import Origin
 from rookery.model.location import Location
@@ -19,11 +26,13 @@ _HELP: Final = (
     "there), or data=/folder of brokers on this host, or cluster=NAME of a table [clusters.NAME]"
 )
 
-
 _LAYOUTS: Final = ("rookery", "kafscale")
 # A handle on a cluster log that is empty and stays so.
 _NO_LOG: Final = "memory:none"
 _KAFKA: Final = "kafka"
+
+_SECTION: Final = "clusters"
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +135,7 @@ class Place:
         if self.log_dir:
             names = ",".join(quote(str(path)) for path in self.log_dirs)
             return Origin("", f"kafkadir:{names}", _NO_LOG, _KAFKA)
-        place = load_cluster(Place, self.cluster) if self.is_named else self
+        place = _load_cluster(self.cluster) if self.is_named else self
         place = place if place.is_listed else replace(place, layout=self.layout)
         if place.is_named:
             raise ConfigError(f"[clusters.{self.cluster}]: cluster must be a URL")
@@ -135,3 +144,26 @@ class Place:
         origin = Origin(place.data, place.store, cluster, place.namespace)
         origin.check()
         return origin
+
+
+def _load_cluster(name: str) -> Place:
+    """Return the place that a table [clusters.<name>] or the environment states.
+
+    Raises:
+        ConfigError: there is no such cluster, or its settings cannot be used.
+    """
+    files = config_files()
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(f"cluster {name[:80]!r}: a name has 1 to 64 of a-z, A-Z, 0-9, '_', '-'")
+    loaded = load(Place, f"{_SECTION}.{name}", files=files, sections=SECTIONS)
+    if all(source == DEFAULT for source in loaded.sources.values()):
+        raise ConfigError(_unknown(name, files))
+    return loaded.settings
+
+
+def _unknown(name: str, files: list[Path]) -> str:
+    known = sorted({one for path in files for one in TomlFile(path).names(_SECTION)})
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    places = ", ".join(map(str, files)) or "no file (set ROOKERY_CONFIG, or write rookery.toml)"
+    return f"cluster {name!r} is not configured: no table [{_SECTION}.{name}] in {places}{hint}"
