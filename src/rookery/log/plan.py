@@ -19,10 +19,12 @@ from rookery.cluster.state.partition import Kind, Partition
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.formats.keys import is_stored
-from rookery.log.census import Census, Tally, count_rows
-from rookery.log.loose import (
+from rookery.log.census import (
+    Census,
     Damage,
+    Tally,
     below,
+    count_rows,
     decided,
     filled,
     fits_segment,

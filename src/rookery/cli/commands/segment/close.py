@@ -121,7 +121,7 @@ async def _close(
 async def _close_one(
     log: DirectLog, rewriter: Rewriter, topic_id: bytes, index: int
 ) -> ClosedPartition:
-    from rookery.log.loose import loose_runs
+    from rookery.log.census import loose_runs
     from rookery.log.plan import closing_jobs
 
     closed = ClosedPartition("", index)
