@@ -27,8 +27,8 @@ from rookery.formats.segmentkeys import index_key, times_key
 from rookery.formats.times import parse_times
 from rookery.log.files import Files
 from rookery.log.journal import Journal
+from rookery.log.newobjects import Proposer
 from rookery.log.objects import EntryReader, Places, key_of
-from rookery.log.publishing import Proposer
 from rookery.log.rewriter import Rewriter
 from rookery.log.settings import RewriteSettings
 from rookery.records import batch as batches

@@ -17,7 +17,7 @@ from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import STORED, object_id
 from rookery.formats.manifest import ManifestExtent
-from rookery.log import assemble
+from rookery.log import newobjects
 from rookery.log.caretaker import Caretaker
 from rookery.log.quarantine import Quarantine
 from rookery.log.refine import Refined
@@ -153,7 +153,7 @@ async def test_settings_that_cannot_be_read_stop_the_retention_of_their_topic_on
 
 def poison(monkeypatch: pytest.MonkeyPatch, partition: int, offset: int) -> None:
     """Let no object be made that holds one offset of a partition."""
-    make = assemble._extent
+    make = newobjects._extent
 
     def made(topic: int, index: int, rows: list[Refined]) -> ManifestExtent:
         row = rows[0].row._replace(end_offset=rows[-1].row.end_offset)
@@ -161,7 +161,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, partition: int, offset: int) -> None
             raise ValueError("records: 2147483649 is not between -2147483648 and 2147483647")
         return make(topic, index, rows)
 
-    monkeypatch.setattr(assemble, "_extent", made)
+    monkeypatch.setattr(newobjects, "_extent", made)
 
 
 async def test_a_row_that_cannot_be_merged_is_left_alone_and_others_are_merged(

@@ -33,7 +33,7 @@ from rookery.log.compaction.cleaning import Task as CleaningTask
 from rookery.log.compaction.output import Output
 from rookery.log.compaction.plan import Dirt, dirt_of
 from rookery.log.compaction.source import UnreadableRowError
-from rookery.log.publishing import Publisher
+from rookery.log.newobjects import Publisher
 from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.records.sieve import SEED_BYTES
 

@@ -12,7 +12,7 @@ from typing import Final
 from rookery.clock import Clock
 from rookery.cluster.events.log import ObjectsCondemned
 from rookery.log.journal import Journal
-from rookery.log.publishing import Proposer
+from rookery.log.newobjects import Proposer
 
 EMPTY_MS: Final = 60_000
 """How long nothing has lived in a file before it is ended and condemned: slow reads end first."""

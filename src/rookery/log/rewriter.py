@@ -25,9 +25,8 @@ from rookery.cluster.replica import Fenced
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Error, Unavailable
 from rookery.formats.keys import object_key
-from rookery.log.assemble import Captured, captured, merged, segment
+from rookery.log.newobjects import Captured, Proposer, Publisher, captured, merged, segment
 from rookery.log.plan import Lag, MergeJob, Planner, Range, SegmentJob, divided
-from rookery.log.publishing import Proposer, Publisher
 from rookery.log.quarantine import Key, Quarantine
 from rookery.log.refine import Read, Refined, refine
 from rookery.log.settings import RewriteSettings

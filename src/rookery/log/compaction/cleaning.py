@@ -20,12 +20,12 @@ from rookery import metrics
 from rookery.cluster.state.aborted import within
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
-from rookery.log.assemble import Captured
 from rookery.log.compaction.fates import Fates
 from rookery.log.compaction.output import Output
 from rookery.log.compaction.plan import Dirt
 from rookery.log.compaction.sift import Kept, Sieve, note, spread
 from rookery.log.compaction.source import STRETCH_BYTES, pieces, stretch
+from rookery.log.newobjects import Captured
 from rookery.log.plan import range_of
 from rookery.log.refine import Read, Refined
 from rookery.records.sieve import SLOT_BYTES, OffsetMap

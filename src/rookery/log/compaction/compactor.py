@@ -15,8 +15,8 @@ from rookery.log.compaction.cleaning import Cleaning, Step, Task
 from rookery.log.compaction.output import Output
 from rookery.log.compaction.plan import Dirt, Limits, dirt_of, has_max_lag, is_due
 from rookery.log.compaction.source import UnreadableRowError
+from rookery.log.newobjects import Proposer, Publisher
 from rookery.log.plan import Lag
-from rookery.log.publishing import Proposer, Publisher
 from rookery.log.quarantine import Key, Quarantine
 from rookery.log.refine import Read
 from rookery.log.rewriter import DAMAGED_ROWS

@@ -6,8 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from rookery.cluster.events.log import Replaced
-from rookery.log.assemble import Captured, segment
-from rookery.log.publishing import Publisher
+from rookery.log.newobjects import Captured, Publisher, segment
 from rookery.log.settings import RewriteSettings
 
 

@@ -23,9 +23,8 @@ from rookery.formats.logfile.checkpoints import LeaderEpoch
 from rookery.formats.logfile.replay import Replay
 from rookery.formats.segmentwriter import SegmentFiles
 from rookery.formats.times import Origin
-from rookery.log.assemble import Birth
+from rookery.log.newobjects import Birth, Publisher
 from rookery.log.plan import Range
-from rookery.log.publishing import Publisher
 from rookery.logdir.importing.report import Progress, Report
 from rookery.logdir.importing.segments import Cutter, Ready, end_in
 from rookery.logdir.importing.target import ImportSettings, Target, happen

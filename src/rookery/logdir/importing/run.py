@@ -13,7 +13,7 @@ from rookery.clock import Random
 from rookery.cluster.events.brokers import ConfigChange
 from rookery.cluster.events.topics import PartitionsAdded, TopicCreated
 from rookery.errors import ConfigError
-from rookery.log.publishing import Publisher
+from rookery.log.newobjects import Publisher
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.importing import states
 from rookery.logdir.importing.defaults import inherited, keeps_for

@@ -1,30 +1,49 @@
-"""Final rows to new objects: where each lies in them, and what the state is told of it."""
+"""New objects: made of final rows, given a name, and written; orphans until an event counts them.
+
+Merges, segments and compaction write objects that an event may refuse: another process was faster,
+or the topic is gone. Until an event has counted, an object is an orphan of this process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from rookery.cluster.events.log import Piece, ReplacedRange
+from rookery.clock import Clock
+from rookery.cluster.events.log import (
+    ObjectsCondemned,
+    Piece,
+    ReplacedRange,
+    SegmentsStaged,
+    StagedSegment,
+)
 from rookery.cluster.state.aborted import within
 from rookery.cluster.state.partition import Kind, Partition
-from rookery.cluster.state.state import State
+from rookery.cluster.state.state import Outcome, State
 from rookery.cluster.state.topics import Topic
+from rookery.errors import Conflict
 from rookery.formats.keys import split_object_id
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
+from rookery.formats.segmentkeys import index_key, times_key
 from rookery.formats.segmentwriter import SegmentFiles, SegmentWriter
 from rookery.formats.times import AbortedTransaction, LeaderEpoch, Origin
+from rookery.log.objects import key_of
 from rookery.log.plan import Range
 from rookery.log.refine import Refined
 from rookery.log.runs import MOST_OFFSETS
 from rookery.log.settings import RewriteSettings
 from rookery.records import batch as batches
 from rookery.records.kernel import Buffer
+from rookery.store.port import Store
+from rookery.wire.message import Message
 
 # Smaller parts are joined: a store takes many of them more slowly than one copy is made.
 _JOIN_BELOW: Final = 4 * 1024
+# Orphans that one event condemns.
+_AT_ONCE: Final = 1000
 
 
 class Captured(NamedTuple):
@@ -236,3 +255,88 @@ def _extent(topic: int, partition: int, rows: list[Refined]) -> ManifestExtent:
         producer_epoch=-1,
         base_sequence=-1,
     )
+
+
+class Proposer(Protocol):
+    """What is needed of a replica."""
+
+    @property
+    def state(self) -> State:
+        """The state as of the last entry applied."""
+
+    def propose(self, events: Sequence[Message]) -> asyncio.Future[list[Outcome]]:
+        """Put events into the next entry."""
+
+    async def barrier(self) -> None:
+        """Return when all is applied that was in the log before."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Publisher:
+    """Names and writes the objects of one process, and gives up those that did not count."""
+
+    replica: Proposer
+    store: Store
+    clock: Clock
+    next_id: Callable[[], int]
+    """Returns the id of a new object in the store, of this process's incarnation."""
+    namespace: str
+    """Begins the keys of segments."""
+    _orphans: set[int] = field(default_factory=set)
+
+    def birth(self) -> Birth:
+        """Return what a new object says of itself."""
+        return Birth(self.next_id(), self.clock.now_ms(), self.replica.state.applied)
+
+    async def write(self, object_id: int, files: SegmentFiles, one: Range) -> bool:
+        """Write a segment under a name that is settled first; return False if its topic is gone.
+
+        Raises:
+            Unavailable: the store or the cluster log is out of reach.
+            Conflict: a key is taken that nobody should have.
+        """
+        key = await self._stage(object_id, one)
+        if key is None:
+            return False
+        try:
+            # The segment comes last: whoever finds one finds what belongs to it, too.
+            await self.store.create(index_key(key), [files.index])
+            await self.store.create(times_key(key), [files.times])
+            await self.store.create(key, files.parts)
+        except Conflict:
+            # It is not ours, so it is not for us to delete. The next try gets another name.
+            self.adopt(object_id)
+            raise
+        return True
+
+    def doubt(self, object_id: int) -> None:
+        """Take an object for an orphan until it is known to count."""
+        self._orphans.add(object_id)
+
+    def adopt(self, object_id: int) -> None:
+        """Take an object for an orphan no longer."""
+        self._orphans.discard(object_id)
+
+    async def condemn_orphans(self) -> None:
+        """Give up objects of ours that no row names; one that a row does name stays."""
+        while some := sorted(self._orphans)[:_AT_ONCE]:
+            await self.replica.propose([ObjectsCondemned(object_ids=some)])
+            self._orphans.difference_update(some)
+
+    async def _stage(self, object_id: int, one: Range) -> str | None:
+        """Have a segment's name settled; None if its topic is gone.
+
+        From here on the state knows the names, so whatever a crash leaves is found by them.
+        """
+        staged = StagedSegment(
+            object_id=object_id,
+            topic_id=one.topic_id,
+            partition=one.partition,
+            base_offset=one.base_offset,
+        )
+        self.doubt(object_id)
+        await self.replica.propose([SegmentsStaged(segments=[staged])])
+        if object_id in self.replica.state.objects.segments:
+            return key_of(self.replica.state, self.namespace, object_id)
+        self.adopt(object_id)
+        return None
