@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rookery.broker.call import Call
-from rookery.broker.groups.looppace import LoopPace
 from rookery.broker.groups.requests import reach_head
 from rookery.broker.groups.summary import GroupSummary
 from rookery.broker.registry import handles
 from rookery.cluster.state.groups import Group
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation, listed
+from rookery.service.looppace import LoopPace
 from rookery.wire.messages.list_groups import (
     LIST_GROUPS,
     ListedGroup,

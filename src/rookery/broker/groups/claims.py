@@ -11,12 +11,12 @@ import asyncio
 from typing import Final
 
 from rookery.broker.groups.coordinator import Coordinator
-from rookery.broker.groups.looppace import LoopPace
 from rookery.broker.groups.seats import Seat
 from rookery.clock import Clock
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import Group
 from rookery.errors import ApiError, ErrorCode
+from rookery.service.looppace import LoopPace
 
 # Claims that share an entry; each decodes a group when the entry is applied.
 _AT_ONCE: Final = 50

@@ -22,7 +22,6 @@ from typing import Final, TypeVar
 
 from rookery.broker.groups.deadlines import Deadlines
 from rookery.broker.groups.kinds import Kinds, kind_of
-from rookery.broker.groups.looppace import LoopPace
 from rookery.broker.groups.machine import (
     Effect,
     Event,
@@ -43,6 +42,7 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import GROUP_CHANGES_LEVEL, Group, coordinator_of
 from rookery.cluster.state.outcome import Applied, Outcome
 from rookery.errors import ApiError, Error, ErrorCode
+from rookery.service.looppace import LoopPace
 from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ from typing import Final
 
 from rookery import metrics
 from rookery.broker.groups.coordinator import Coordinator
-from rookery.broker.groups.looppace import LoopPace
 from rookery.clock import Clock
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import Group, unpack_offset
+from rookery.service.looppace import LoopPace
 
 # `GroupLag` has its own bound: one child for all others would add up unrelated numbers.
 _UNBOUNDED: Final = 1_000_000

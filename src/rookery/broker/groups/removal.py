@@ -15,7 +15,6 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from rookery.broker.groups.coordinator import Coordinator
-from rookery.broker.groups.looppace import LoopPace
 from rookery.broker.groups.requests import refusal
 from rookery.broker.groups.seats import Seat
 from rookery.clock import Clock
@@ -30,6 +29,7 @@ from rookery.cluster.state.groups import Group, unpack_times
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.topics import Topics
 from rookery.errors import ApiError, Error, ErrorCode
+from rookery.service.looppace import LoopPace
 
 log = logging.getLogger(__name__)
 
