@@ -19,9 +19,9 @@ import rookery
 
 SOURCE = Path(rookery.__file__).parent
 PLUG_FOLDERS = (
-    "broker/apis", "cli/commands", "cluster/backends", "cluster/events", "decode/decoders",
-    "security/mechanisms", "store/backends", "tables/formats", "wire/messages", "wire/kraft",
-    "wire/coordinator", "wire/protocols", "testing",
+    "broker/apis", "broker/groups/kinds", "cli/commands", "cluster/backends", "cluster/events",
+    "decode/decoders", "security/mechanisms", "store/backends", "tables/formats", "wire/messages",
+    "wire/kraft", "wire/coordinator", "wire/protocols", "testing",
 )  # fmt: skip
 """Folders that grow by one file per API, backend or record; and the test kit."""
 
@@ -35,10 +35,10 @@ class Limit(NamedTuple):
 
 
 LIMITS = {
-    "lines per file": Limit(aim=400, over=16, largest=567),
-    "lines per class": Limit(aim=250, over=18, largest=441),
+    "lines per file": Limit(aim=400, over=14, largest=567),
+    "lines per class": Limit(aim=250, over=16, largest=441),
     "lines per function": Limit(aim=50, over=4, largest=61),
-    "files per folder": Limit(aim=20, over=13, largest=48),
+    "files per folder": Limit(aim=20, over=12, largest=48),
     "methods per port": Limit(aim=7, over=4, largest=11),
 }
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import count
 from typing import Any
 
 import pytest
 
-from rookery.broker.groups.coordinator import Coordinator
-from rookery.broker.groups.kinds import Kinds
-from rookery.broker.groups.machine import Effect, Event, Gone, Persist, Reply, Request, Tick
+from rookery.broker.coordination.machine import Effect, Event, Gone, Persist, Reply, Request, Tick
+from rookery.broker.coordination.seats import Held, Seat, Waiting
+from rookery.broker.groups.coordinator import GroupCoordinator
+from rookery.broker.groups.kind import GroupKind, GroupSettings
+from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.offsets import Committer, commit
-from rookery.broker.groups.seats import Held, Seat, Waiting
-from rookery.broker.groups.settings import ClassicSettings
+from rookery.broker.groups.subject import GroupSeat
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.groups import GroupDeleted, OffsetCommitted
 from rookery.cluster.events.topics import TopicCreated
@@ -37,6 +38,9 @@ OFFSET = OffsetCommitted(
 
 class Scripted:
     """A machine that holds joins, answers heartbeats, and persists what a sync brings."""
+
+    kind = protocol_type = "scripted"
+    epoch = 1
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -83,15 +87,21 @@ class Scripted:
 
 
 class Scripts(Kinds):
-    """Makes such machines, and remembers them."""
+    """A table of one kind, which makes such machines and remembers them."""
 
     def __init__(self) -> None:
-        super().__init__(ClassicSettings())
         self.made: list[Scripted] = []
+        row = GroupKind(
+            name=Scripted.kind,
+            joined_by=JOIN_GROUP,
+            answers=(JOIN_GROUP, SYNC_GROUP, HEARTBEAT),
+            new=lambda *_: self._make(b""),
+            load=lambda stored, *_: self._make(stored.body),
+            is_initial=True,
+        )
+        super().__init__(GroupSettings(), [row])
 
-    def load(
-        self, group_id: str, kind: str, body: bytes, now_ms: int, changes: Iterable[bytes] = ()
-    ) -> Scripted:
+    def _make(self, body: bytes) -> Scripted:
         self.made.append(Scripted(body))
         return self.made[-1]
 
@@ -102,7 +112,7 @@ class Site:
     def __init__(self, replica: Replica, log: FaultyLog, clock: ManualClock) -> None:
         self.replica, self.log, self.clock = replica, log, clock
         self.scripts = Scripts()
-        self.coordinator = Coordinator(replica, clock, self.scripts)
+        self.coordinator = GroupCoordinator(replica, clock, self.scripts)
         self.lost: list[Callable[[], None]] = []
         self.group_id = "g"
 
@@ -333,7 +343,7 @@ def _pass(site: Site, ms: int) -> list[Event]:
     """Let time pass as it does, a second at a time; return the ticks that came of it."""
     for _ in range(ms // 1000):
         site.clock.advance(1000)
-        site.coordinator._look()
+        site.coordinator.timer.look()
     return [event for event in site.machine.events if isinstance(event, Tick)]
 
 
@@ -351,7 +361,7 @@ async def test_time_stood_still_counts_for_nobody(site: Site) -> None:
     assert _pass(site, 5_000) == []
     # The process was stopped: heartbeats lie in its sockets, unread.
     site.clock.advance(60_000)
-    site.coordinator._look()
+    site.coordinator.timer.look()
     assert _pass(site, 4_000) == []
 
     assert len(_pass(site, 2_000)) == 1
@@ -402,7 +412,7 @@ async def test_the_machine_decides_who_may_commit(site: Site) -> None:
 async def test_an_exception_reaches_its_caller_and_the_next_in_line_goes_on(sites: Open) -> None:
     site = await sites(1)
 
-    def fail(_seat: Seat) -> None:
+    def fail(_seat: GroupSeat) -> None:
         raise ValueError("more than an entry holds")
 
     while_loading = [
@@ -417,26 +427,25 @@ async def test_an_exception_reaches_its_caller_and_the_next_in_line_goes_on(site
         await when_loaded
 
 
-async def test_a_request_in_line_that_fails_is_refused_and_the_next_goes_on(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    seat = Seat("g")
+def test_a_request_in_line_that_fails_is_refused_and_the_next_goes_on() -> None:
+    reported: list[Exception] = []
+    seat: GroupSeat = Seat("g", lambda _key, _problem, error: reported.append(error))
     refused: list[ErrorCode] = []
     served: list[str] = []
 
-    def fail(_seat: Seat) -> None:
+    def fail(_seat: GroupSeat) -> None:
         raise ZeroDivisionError
 
     seat.waiting += [
         Waiting(fail, refused.append),
-        Waiting(lambda seat: served.append(seat.group_id), refused.append),
+        Waiting(lambda seat: served.append(seat.key), refused.append),
     ]
     seat.is_busy = False
 
     seat.go_on()
 
     assert (refused, served) == ([ErrorCode.UNKNOWN_SERVER_ERROR], ["g"])
-    assert "a request to a group failed" in caplog.text
+    assert [type(error) for error in reported] == [ZeroDivisionError]
 
 
 async def test_a_state_that_fits_into_no_entry_leaves_no_group_busy_for_ever(sites: Open) -> None:

@@ -14,8 +14,9 @@ from rookery.broker.caretaking import Caretaking
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetchservice import FetchService, Waiting
 from rookery.broker.groups.claims import GroupClaims
-from rookery.broker.groups.coordinator import Coordinator
-from rookery.broker.groups.kinds import Kinds
+from rookery.broker.groups.coordinator import GroupCoordinator
+from rookery.broker.groups.kind import GroupSettings
+from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.removal import OffsetRetention
 from rookery.broker.liveness import reach_broker
 from rookery.broker.membership import MEMBERS_MS, Membership
@@ -101,8 +102,10 @@ class Broker:
         self.overdue = Overdue(
             self.replica, self._clock, settings, lambda: self.membership.is_clock_sound
         )
-        kinds = Kinds(settings.classic_groups, settings.consumer_groups, self._group_configs)
-        self.groups = Coordinator(self.replica, self._clock, kinds)
+        kinds = Kinds(
+            GroupSettings(settings.classic_groups, settings.consumer_groups, self._group_configs)
+        )
+        self.groups = GroupCoordinator(self.replica, self._clock, kinds)
         self.caretaking = Caretaking(
             settings, lambda: self.membership.keeps_caretaker, self._agrees
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rookery.broker.checks import Rules, rules_of
 from rookery.broker.fetchservice import FetchService, Waiting
-from rookery.broker.groups.coordinator import Coordinator
+from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.telemetry import Telemetry
@@ -40,7 +40,7 @@ class Services:
     waiting: Waiting
     fetches: FetchService
     producer_ids: ProducerIds
-    groups: Coordinator
+    groups: GroupCoordinator
     opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held while a compressed batch is opened: what it becomes can be a thousand times larger."""
     hidden: frozenset[int] = frozenset()

@@ -10,9 +10,15 @@ from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, Final
 
 from rookery.broker.call import Call
-from rookery.broker.groups.offsets import Committer, Proposals, offset_parts, outcomes_of
+from rookery.broker.groups.offsets import (
+    Committer,
+    Proposals,
+    commit_gate,
+    offset_parts,
+    outcomes_of,
+)
 from rookery.broker.groups.requests import refusal
-from rookery.broker.groups.seats import Seat
+from rookery.broker.groups.subject import GroupSeat
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.events.txns import TransactionOffsetsCommitted, TransactionPlace
 from rookery.cluster.state.outcome import Outcome
@@ -96,9 +102,8 @@ async def commit_offsets(
     """
     replica = call.services.replica
 
-    def propose(seat: Seat) -> Proposals:
-        assert seat.machine is not None  # noqa: S101 (no seat is free without one)
-        code = seat.machine.check_commit(
+    def propose(seat: GroupSeat) -> Proposals:
+        code = commit_gate(seat).check_commit(
             who.member_id, who.generation, who.instance_id, is_transactional=True
         )
         if code is not ErrorCode.NONE:

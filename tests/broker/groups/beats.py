@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, Protocol
 
+from rookery.broker.coordination.machine import Event, Persist, Reply, Request, TopicInfo
 from rookery.broker.groups.assign import Places
 from rookery.broker.groups.consumer import Consumer
 from rookery.broker.groups.consumerbody import read_body
 from rookery.broker.groups.consumerchange import merge
-from rookery.broker.groups.machine import Event, Persist, Reply, Request, TopicInfo
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ErrorCode
 from rookery.wire.messages.consumer_group_heartbeat import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, NamedTuple
 
+from rookery.broker.coordination.machine import Effect, Gone, Persist, Reply, Request, Tick
 from rookery.broker.groups.classic import Classic
-from rookery.broker.groups.machine import Effect, Gone, Persist, Reply, Request, Tick
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ErrorCode
 from rookery.wire.codec import decode, encode_bytes

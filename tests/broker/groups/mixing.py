@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from rookery.broker.coordination.machine import Event, Persist, Reply, Request, Tick
 from rookery.broker.groups.assign import Places
 from rookery.broker.groups.consumer import Consumer
-from rookery.broker.groups.kinds import Kinds, kind_of
-from rookery.broker.groups.machine import Event, Persist, Reply, Request, Tick
+from rookery.broker.groups.kind import GroupSettings
+from rookery.broker.groups.kindtable import Kinds
+from rookery.broker.groups.machine import CommitGate, gate_of
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.errors import ErrorCode
 from rookery.wire.codec import decode, encode_bytes
@@ -60,7 +62,7 @@ class Mixed:
         classic: ClassicSettings = AT_ONCE,
     ) -> None:
         self.cluster = cluster
-        self.kinds = Kinds(classic, consumer or ConsumerSettings())
+        self.kinds = Kinds(GroupSettings(classic, consumer or ConsumerSettings()))
         self.now_ms = 1_000
         self.machine = self.kinds.load(GROUP, "", b"", self.now_ms)
         self.kept: tuple[str, bytes] = ("", b"")
@@ -72,7 +74,14 @@ class Mixed:
     @property
     def kind(self) -> str:
         """Which protocol the group speaks."""
-        return kind_of(self.machine)
+        return self.machine.kind
+
+    @property
+    def gate(self) -> CommitGate:
+        """The machine as the guard of offsets."""
+        gate = gate_of(self.machine)
+        assert gate is not None
+        return gate
 
     @property
     def consumer(self) -> Consumer:

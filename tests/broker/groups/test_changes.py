@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from rookery.broker.coordination.machine import Persist, Request
+from rookery.broker.coordination.seats import Held
 from rookery.broker.groups.classic import Classic
 from rookery.broker.groups.consumer import Consumer
-from rookery.broker.groups.machine import Persist, Request
-from rookery.broker.groups.seats import Held
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.cluster.events.groups import GroupChanged, GroupClaimed, GroupPersisted
 from rookery.cluster.state.groups import GROUP_CHANGES_LEVEL, Group

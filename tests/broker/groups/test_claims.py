@@ -77,7 +77,7 @@ async def test_many_groups_that_are_due_together_are_not_handled_in_one_turn(url
             after.clock.advance(1000)
             handled = batches(after)
 
-            after.coordinator._look()
+            after.coordinator.timer.look()
 
             assert batches(after) - handled <= 25
         assert batches(after) > 0

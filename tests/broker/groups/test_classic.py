@@ -124,7 +124,7 @@ def test_a_lone_member_of_any_version_gets_what_it_assigned(version: int) -> Non
     assert driver.synced(answer).assignment == b"all"
     assert driver.beat(joined.member_id, 1, version=min(version, 4)) is NONE
     assert driver.leave((joined.member_id, None), version=min(version, 5)).error_code is NONE
-    assert (driver.group.state_name, driver.group.generation) == ("Empty", 2)
+    assert (driver.group.state_name, driver.group.epoch) == ("Empty", 2)
 
 
 def test_the_leader_alone_sees_all_and_everybody_gets_its_part() -> None:
@@ -179,7 +179,7 @@ def test_a_member_that_leaves_has_its_held_requests_answered() -> None:
     driver.resettle([two])
     three, _ = driver.come()
     driver.join(two)
-    held = driver.sync(three, driver.group.generation)
+    held = driver.sync(three, driver.group.epoch)
     driver.leave((three, None))
     assert driver.synced(held).error_code is UNKNOWN
 
@@ -189,7 +189,7 @@ def test_the_last_to_leave_ends_the_generation_for_good() -> None:
     (one,) = driver.settle()
     kept = len(driver.persisted)
     driver.leave((one, None))
-    assert (driver.group.state_name, driver.group.generation) == ("Empty", 2)
+    assert (driver.group.state_name, driver.group.epoch) == ("Empty", 2)
     assert driver.group.is_empty
     assert len(driver.persisted) == kept + 1
     assert driver.group.deadline_ms is None

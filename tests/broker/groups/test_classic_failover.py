@@ -15,7 +15,7 @@ UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 def test_a_stable_group_goes_on_without_a_rebalance() -> None:
     driver = Driver()
     one, two = driver.settle(2)
-    generation, before = driver.group.generation, driver.group.description()
+    generation, before = driver.group.epoch, driver.group.description()
     driver.pass_time(9_000)
     driver.restart()
     assert driver.group.description() == before
@@ -57,7 +57,7 @@ def test_a_successor_releases_followers_whose_leader_does_not_come() -> None:
 def test_a_rebalance_that_was_not_complete_starts_again_when_members_come() -> None:
     driver = Driver()
     one, two = driver.settle(2)
-    generation = driver.group.generation
+    generation = driver.group.epoch
     newcomer, _ = driver.come()
     driver.restart()
     assert driver.group.state_name == "Stable"
@@ -73,7 +73,7 @@ def test_an_emptied_group_stays_empty_and_its_generations_count_on() -> None:
     (one,) = driver.settle()
     driver.leave((one, None))
     driver.restart()
-    assert (driver.group.state_name, driver.group.generation) == ("Empty", 2)
+    assert (driver.group.state_name, driver.group.epoch) == ("Empty", 2)
     _, token = driver.come()
     assert driver.joined(token).generation_id == 3
 

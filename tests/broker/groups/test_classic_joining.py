@@ -147,7 +147,7 @@ def test_an_id_that_was_given_may_leave_before_it_is_used() -> None:
 def test_a_follower_that_has_not_changed_is_answered_at_once() -> None:
     driver = Driver()
     _, two = driver.settle(2)
-    generation = driver.group.generation
+    generation = driver.group.epoch
     answer = driver.joined(driver.join(two))
     assert (answer.generation_id, answer.members) == (generation, [])
     assert driver.group.state_name == "Stable"

@@ -18,8 +18,8 @@ from hypothesis.stateful import (
     rule,
 )
 
+from rookery.broker.coordination.machine import Effect, Persist
 from rookery.broker.groups.classic import Classic
-from rookery.broker.groups.machine import Effect, Persist
 from rookery.broker.groups.rebalance import Rebalance, State
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ErrorCode
@@ -91,10 +91,10 @@ class Cluster(Driver):
         """Apply a persist: a generation never goes back, nor means two memberships."""
         self.persisted.append(body)
         kept = Classic.load(GROUP, body, self.settings, 0)
-        assert kept.generation >= max(self.memberships, default=0)
+        assert kept.epoch >= max(self.memberships, default=0)
         self.ids = {member.member_id for member in kept.description().members}
         names = frozenset(m.instance_id or m.member_id for m in kept.description().members)
-        assert self.memberships.setdefault(kept.generation, names) == names
+        assert self.memberships.setdefault(kept.epoch, names) == names
 
     def lose_coordinator(self) -> None:
         """Let another coordinator take over; nobody hears of what was held."""
@@ -231,7 +231,7 @@ class Groups(RuleBasedStateMachine):
         """Let everybody do what is asked of it, up to some point of a rebalance."""
         for ms in (200, 6_000, 6_000, 200):  # long enough for the dead not to be waited for
             for client in self.alive:
-                if client.generation != self.cluster.group.generation or client.members:
+                if client.generation != self.cluster.group.epoch or client.members:
                     self.join(client, PROTOCOLS[1], is_impatient=False)
                 self.beat(client)
             self.cluster.pass_time(ms)

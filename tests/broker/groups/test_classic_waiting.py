@@ -43,10 +43,10 @@ def test_who_does_not_rejoin_in_time_is_out() -> None:
     held = driver.join(one)
     for _ in range(9):
         driver.pass_time(6_000)
-        assert driver.beat(two, driver.group.generation) is REBALANCE
+        assert driver.beat(two, driver.group.epoch) is REBALANCE
     driver.pass_time(6_000)
     assert [member.member_id for member in driver.joined(held).members] == [one]
-    assert driver.beat(two, driver.group.generation) is UNKNOWN
+    assert driver.beat(two, driver.group.epoch) is UNKNOWN
 
 
 def test_another_leads_if_the_leader_does_not_rejoin() -> None:
@@ -61,7 +61,7 @@ def test_another_leads_if_the_leader_does_not_rejoin() -> None:
 def test_a_member_without_heartbeats_is_out_after_its_session() -> None:
     driver = Driver()
     one, two = driver.settle(2)
-    generation = driver.group.generation
+    generation = driver.group.epoch
     driver.pass_time(9_000)
     assert driver.beat(one, generation) is NONE
     driver.pass_time(999)
@@ -77,7 +77,7 @@ def test_a_member_that_waits_for_us_owes_no_heartbeat() -> None:
     held = driver.join(one)
     for _ in range(5):
         driver.pass_time(9_000)
-        driver.beat(two, driver.group.generation)
+        driver.beat(two, driver.group.epoch)
     driver.join(two)
     assert driver.joined(held).error_code is NONE
 
@@ -101,7 +101,7 @@ def test_a_new_member_is_sent_away_from_a_rebalance_that_does_not_end() -> None:
     _, held = driver.come()
     for _ in range(4):
         driver.pass_time(5_000)
-        driver.beat(one, driver.group.generation)
+        driver.beat(one, driver.group.epoch)
     assert driver.joined(held).error_code is UNKNOWN
 
 

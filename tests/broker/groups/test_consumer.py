@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from rookery.broker.coordination.machine import Gone, Tick
 from rookery.broker.groups.consumer import Consumer
-from rookery.broker.groups.machine import Gone, Tick
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import Corrupt, ErrorCode
 from tests.broker.groups.beats import Cluster, Group, Reader, as_places, as_topics, settle

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rookery.broker.groups.machine import Tick
+from rookery.broker.coordination.machine import Tick
 from rookery.errors import ErrorCode
 from tests.broker.groups.beats import Cluster, Group, Reader
 

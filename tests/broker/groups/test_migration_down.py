@@ -39,12 +39,12 @@ def test_when_the_last_one_leaves_the_others_rebalance_by_themselves(assignor: s
     assert group.kind == "classic"
     assert group.machine.state_name == "PreparingRebalance"
     assert isinstance(group.machine, Classic)
-    assert group.machine.generation == generation
+    assert group.machine.epoch == generation
     assert [one.heartbeat() for one in old] == [REBALANCE_IN_PROGRESS] * 2
     assert group.machine.check_commit(old[0].member_id, generation, None) is NONE
     settle(*old)
     assert shares(group, *old) == [3, 3]
-    assert group.machine.generation > generation
+    assert group.machine.epoch > generation
 
 
 def test_when_the_last_one_is_silent_the_others_go_down_too() -> None:

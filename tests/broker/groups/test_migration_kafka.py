@@ -298,7 +298,7 @@ class Both(Likeness):
             topics=[OffsetCommitRequestTopic(name=self.group_id, partitions=[part])],
         )
         answer = await self._call(OFFSET_COMMIT, version, request)
-        mine = self.ours.machine.check_commit(member_id, epoch, None, version=version)
+        mine = self.ours.gate.check_commit(member_id, epoch, None, version=version)
         theirs = answer.topics[0].partitions[0].error_code
         assert mine is theirs, (member_id, epoch, version, mine, theirs)
 
@@ -309,7 +309,7 @@ class Both(Likeness):
             group_id=self.group_id, member_id=theirs, member_epoch=epoch, topics=None
         )
         answer = await self._call(OFFSET_FETCH, 9, OffsetFetchRequest(groups=[asked]))
-        mine = self.ours.machine.check_fetch(member_id, epoch)
+        mine = self.ours.gate.check_fetch(member_id, epoch)
         assert answer.groups[0].error_code is mine, (member_id, epoch, mine)
 
     async def _call(self, api: Api[Any, Any], version: int, request: Message) -> Any:

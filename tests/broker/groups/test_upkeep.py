@@ -120,7 +120,7 @@ def test_a_list_yields_by_time_and_decodes_each_group_once(tmp_path: Path) -> No
     kinds = CountingKinds(clock, decode_ms=1)
 
     async def prepare(broker: Broker) -> asyncio.Task[None]:
-        broker.groups._kinds = kinds
+        broker.groups.subject.kinds = kinds
         broker.services.clock = clock
         for number in range(GROUPS):
             group = Group(f"g{number}")

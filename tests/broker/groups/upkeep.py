@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from rookery.broker.coordination.machine import Persist, Request
 from rookery.broker.groups import classicbody
 from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.consumer import Consumer
-from rookery.broker.groups.coordinator import Coordinator
-from rookery.broker.groups.kinds import Kinds
-from rookery.broker.groups.machine import Machine, Persist, Request
+from rookery.broker.groups.coordinator import GroupCoordinator
+from rookery.broker.groups.kind import GroupSettings
+from rookery.broker.groups.kindtable import Kinds
+from rookery.broker.groups.machine import GroupMachine
 from rookery.broker.groups.rebalance import Rebalance, State
 from rookery.broker.groups.roster import Member
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
@@ -32,14 +34,14 @@ class CountingKinds(Kinds):
     """Decodes groups, each in a given time, and knows how many turns of the loop it took."""
 
     def __init__(self, clock: ManualClock, decode_ms: int) -> None:
-        super().__init__(ClassicSettings(), ConsumerSettings())
+        super().__init__(GroupSettings())
         self._clock, self._decode_ms = clock, decode_ms
         self.loaded: list[str] = []
         self.run = self.longest_run = 0
 
     def load(
-        self, group_id: str, kind: str, body: bytes, now_ms: int, changes: Iterable[bytes] = ()
-    ) -> Machine:
+        self, group_id: str, kind: str, body: bytes, now_ms: int, changes: Sequence[bytes] = ()
+    ) -> GroupMachine:
         self.loaded.append(group_id)
         self._clock.advance(self._decode_ms)
         self.run += 1
@@ -60,7 +62,7 @@ class Site:
         self.log, self.clock = log, clock
         self.replica = replica = Replica(log, clock)
         self.kinds = CountingKinds(clock, decode_ms)
-        self.coordinator = Coordinator(replica, clock, self.kinds)
+        self.coordinator = GroupCoordinator(replica, clock, self.kinds)
         self.claims = GroupClaims(self.coordinator, replica, clock)
 
     async def store(self, group_id: str, kind: str, body: bytes) -> None:
@@ -74,7 +76,7 @@ class Site:
     def state_of(self, group_id: str) -> str:
         """Return a group's state as the next coordinator would find it."""
         group = self.replica.state.groups.by_id[group_id]
-        kinds = Kinds(ClassicSettings())
+        kinds = Kinds(GroupSettings())
         machine = kinds.load(group_id, group.kind, group.body, 0, group.changes)
         return machine.state_name
 
@@ -82,7 +84,7 @@ class Site:
         """Let time pass a second at a time, then wait for what comes of it."""
         for _ in range(ms // 1000):
             self.clock.advance(1000)
-            self.coordinator._look()
+            self.coordinator.timer.look()
             await asyncio.sleep(0)
         while not until():  # noqa: ASYNC110 (nothing tells when)
             await asyncio.sleep(0)

@@ -6,10 +6,10 @@ from typing import Final
 
 from rookery.broker.call import Call
 from rookery.broker.groups.consumer import Consumer, MemberDescription
-from rookery.broker.groups.requests import reach_head
+from rookery.broker.groups.requests import find_machine, reach_head
 from rookery.broker.operations import NOT_ASKED
 from rookery.broker.registry import handles
-from rookery.errors import ErrorCode
+from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Denial, Operation, listed, named
 from rookery.wire.messages.consumer_group_describe import (
     CONSUMER_GROUP_DESCRIBE,
@@ -55,15 +55,11 @@ async def consumer_group_describe(
 
 
 def _describe(call: Call, group_id: str) -> DescribedGroup:
-    groups = call.services.groups
-    if not group_id:
-        return _without(group_id, ErrorCode.INVALID_GROUP_ID, "the group's name is empty")
-    if call.services.is_draining or not groups.is_ours(group_id):
-        code = ErrorCode.NOT_COORDINATOR
-        return _without(group_id, code, code.sentence)
-    group = call.state.groups.by_id.get(group_id)
-    machine = groups.machine(group) if group is not None else None
-    if not isinstance(machine, Consumer):
+    try:
+        machine = find_machine(call, group_id, Consumer)
+    except ApiError as error:
+        return _without(group_id, error.code, error.text or error.code.sentence)
+    if machine is None:
         text = f"{group_id!r} is no consumer group"
         return _without(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
     found = machine.description()

@@ -6,10 +6,10 @@ from typing import Final
 
 from rookery.broker.call import Call
 from rookery.broker.groups.classic import Classic, MemberDescription
-from rookery.broker.groups.requests import reach_head
+from rookery.broker.groups.requests import find_machine, reach_head
 from rookery.broker.operations import NOT_ASKED
 from rookery.broker.registry import handles
-from rookery.errors import ErrorCode
+from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.describe_groups import (
     DESCRIBE_GROUPS,
@@ -48,14 +48,11 @@ async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Describ
 
 
 def _describe(call: Call, group_id: str) -> DescribedGroup:
-    groups = call.services.groups
-    if not group_id:
-        return _without(group_id, ErrorCode.INVALID_GROUP_ID)
-    if call.services.is_draining or not groups.is_ours(group_id):
-        return _without(group_id, ErrorCode.NOT_COORDINATOR)
-    group = call.state.groups.by_id.get(group_id)
-    machine = groups.machine(group) if group is not None else None
-    if not isinstance(machine, Classic):
+    try:
+        machine = find_machine(call, group_id, Classic)
+    except ApiError as error:
+        return _without(group_id, error.code)
+    if machine is None:
         is_error = call.version >= _UNKNOWN_IS_AN_ERROR
         return _without(group_id, ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE)
     found = machine.description()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rookery.broker.call import Call
+from rookery.broker.groups.machine import CommitGate
 from rookery.broker.groups.offsets import delete
 from rookery.broker.groups.requests import check_group_id, reach_head
-from rookery.broker.groups.seats import Seat
 from rookery.broker.registry import handles
 from rookery.cluster.events.groups import OffsetPlace
 from rookery.errors import ErrorCode
@@ -48,11 +48,9 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDelet
         )
         asked += [row for row in rows if row.answer.error_code is ErrorCode.NONE]
 
-    def is_in_use(seat: Seat, place: OffsetPlace) -> bool:
+    def is_in_use(gate: CommitGate, place: OffsetPlace) -> bool:
         topic = call.state.topics.by_id.get(place.topic_id)
-        return (
-            topic is not None and seat.machine is not None and seat.machine.subscribes(topic.name)
-        )
+        return topic is not None and gate.subscribes(topic.name)
 
     services = call.services
     places = [row.place for row in asked]

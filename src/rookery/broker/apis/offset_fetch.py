@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from rookery.broker.call import Call
+from rookery.broker.groups.machine import GroupMachine, gate_of
 from rookery.broker.groups.requests import reach_head
-from rookery.broker.groups.seats import Seat
 from rookery.broker.registry import handles
 from rookery.cluster.state.groups import CommittedOffset
 from rookery.cluster.state.topics import Topic
@@ -75,12 +75,8 @@ async def _check(call: Call, asked: OffsetFetchRequestGroup) -> ErrorCode:
     if not groups.is_ours(group_id):
         return _check_kept(call, asked)
 
-    def check(seat: Seat) -> ErrorCode:
-        assert seat.machine is not None  # noqa: S101 (no seat is free without one)
-        return seat.machine.check_fetch(asked.member_id, asked.member_epoch)
-
     try:
-        return await groups.run(group_id, check)
+        return await groups.run(group_id, lambda seat: _check_member(asked, seat.machine))
     except ApiError as error:
         return error.code
 
@@ -90,7 +86,13 @@ def _check_kept(call: Call, asked: OffsetFetchRequestGroup) -> ErrorCode:
     group = call.state.groups.by_id.get(asked.group_id)
     if group is None:
         return ErrorCode.NONE  # it has read nothing
-    return call.services.groups.machine(group).check_fetch(asked.member_id, asked.member_epoch)
+    return _check_member(asked, call.services.groups.machine(group))
+
+
+def _check_member(asked: OffsetFetchRequestGroup, machine: GroupMachine | None) -> ErrorCode:
+    """Say whether a member may see offsets; a group that commits none has none to hide."""
+    gate = gate_of(machine)
+    return ErrorCode.NONE if gate is None else gate.check_fetch(asked.member_id, asked.member_epoch)
 
 
 def _group(

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from rookery.broker.groups.coordinator import Coordinator
-from rookery.broker.groups.seats import Seat
+from rookery.broker.groups.coordinator import GroupCoordinator
+from rookery.broker.groups.subject import GroupSeat
 from rookery.clock import Clock
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import Group
@@ -25,7 +25,7 @@ _AT_ONCE: Final = 50
 class GroupClaims:
     """Finds the groups of this broker that have no coordinator."""
 
-    def __init__(self, groups: Coordinator, replica: Replica, clock: Clock) -> None:
+    def __init__(self, groups: GroupCoordinator, replica: Replica, clock: Clock) -> None:
         self._groups = groups
         self._replica = replica
         self._clock = clock
@@ -78,5 +78,5 @@ async def _settle(batch: list[asyncio.Future[None]]) -> int:
     return len(results) - len(failures)
 
 
-def _claim_only(_seat: Seat) -> None:
+def _claim_only(_seat: GroupSeat) -> None:
     """Do nothing: the claim alone starts the timers."""

@@ -36,10 +36,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from rookery.broker.coordination.machine import Effect, Event, Gone, Persist, Request, Tick
 from rookery.broker.groups import classicbody
 from rookery.broker.groups.embedded import CONSUMER
 from rookery.broker.groups.joining import join
-from rookery.broker.groups.machine import Effect, Event, Gone, Persist, Request, Tick
 from rookery.broker.groups.rebalance import Rebalance, State, refusal
 from rookery.broker.groups.roster import Member
 from rookery.broker.groups.settings import ClassicSettings
@@ -55,6 +55,8 @@ from rookery.wire.messages.leave_group import (
 from rookery.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from rookery.wire.protocols.consumer import read_subscription
 
+CLASSIC: Final = "classic"
+"""The name of the kind."""
 _NAMES_PROTOCOL_SINCE: Final = 5
 _BATCHED_SINCE: Final = 3
 
@@ -85,15 +87,19 @@ class Classic:
 
     __slots__ = ("_group", "_topics")
 
+    kind = CLASSIC
+
     def __init__(self, group: Rebalance) -> None:
         self._group = group
         self._topics: tuple[int, frozenset[str] | None] = (-1, None)
         """A revision of the group, and what its members read then, if that can be told."""
 
     @classmethod
-    def new(cls, group_id: str, settings: ClassicSettings) -> Classic:
-        """Return a group that nobody has joined yet."""
-        return cls(Rebalance(group_id, settings))
+    def new(cls, group_id: str, settings: ClassicSettings, epoch: int = 0) -> Classic:
+        """Return a group without members; its generations come after the epoch given."""
+        group = Rebalance(group_id, settings)
+        group.generation = epoch
+        return cls(group)
 
     @classmethod
     def load(cls, group_id: str, body: bytes, settings: ClassicSettings, now_ms: int) -> Classic:
@@ -123,9 +129,14 @@ class Classic:
         return self._group.state in (State.EMPTY, State.DEAD)
 
     @property
-    def generation(self) -> int:
+    def epoch(self) -> int:
         """The number of the last generation; 0 before the first."""
         return self._group.generation
+
+    @property
+    def protocol_type(self) -> str:
+        """What the members call their protocol, such as "consumer"; empty if there were none."""
+        return self._group.protocol_type or ""
 
     @property
     def group(self) -> Rebalance:

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from rookery.broker.coordination.machine import Request
 from rookery.broker.groups.consumerbody import by_name
 from rookery.broker.groups.consumergroup import ConsumerGroup
 from rookery.broker.groups.consumermember import Member
 from rookery.broker.groups.embedded import CONSUMER, assignment_bytes
-from rookery.broker.groups.machine import Request
 from rookery.broker.groups.mixedjoin import join
 from rookery.broker.groups.rebalance import refusal
 from rookery.errors import ApiError, ErrorCode

@@ -39,13 +39,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from rookery.broker.coordination.machine import Effect, Event, Gone, Persist, Reply, Request, Tick
 from rookery.broker.groups.assign import Places
 from rookery.broker.groups.classicmembers import answer as answer_classic
 from rookery.broker.groups.consumerbeat import check, invalid, is_full, owned
 from rookery.broker.groups.consumerbody import by_name, by_topic
 from rookery.broker.groups.consumergroup import ConsumerGroup
 from rookery.broker.groups.consumermember import AWAY, JOINING, LEAVING, Member
-from rookery.broker.groups.machine import Effect, Event, Gone, Persist, Reply, Request, Tick
+from rookery.broker.groups.embedded import CONSUMER
 from rookery.broker.groups.reconcile import NONE
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.errors import ApiError, ErrorCode
@@ -88,6 +89,8 @@ class Consumer:
 
     __slots__ = ("_group",)
 
+    kind = protocol_type = CONSUMER
+
     def __init__(self, group: ConsumerGroup) -> None:
         self._group = group
 
@@ -99,7 +102,7 @@ class Consumer:
         epoch: int = 0,
         classic: ClassicSettings | None = None,
     ) -> Consumer:
-        """Return a group that nobody has joined yet; its epochs come after the one given."""
+        """Return a group without members; its epochs come after the one given."""
         return cls(ConsumerGroup(group_id, settings, epoch, classic))
 
     @classmethod

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from rookery.broker.coordination.machine import TopicInfo
 from rookery.broker.groups.assign import Places
 from rookery.broker.groups.consumerbody import (
     ConsumerGroupBody,
@@ -19,7 +20,6 @@ from rookery.broker.groups.consumerbody import (
     from_places,
 )
 from rookery.broker.groups.consumermember import Member
-from rookery.broker.groups.machine import TopicInfo
 from rookery.broker.groups.reconcile import NONE, Holding
 from rookery.errors import ApiError, Corrupt, ProtocolError
 from rookery.wire.message import MemberId, Message, i32

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from rookery.broker.coordination.deadlines import Deadlines
+from rookery.broker.coordination.machine import TopicInfo, Topics
 from rookery.broker.groups.assign import ASSIGNORS, Place, Places, Subscriber
 from rookery.broker.groups.consumerbody import (
     ConsumerGroupBody,
@@ -23,8 +25,6 @@ from rookery.broker.groups.consumerbody import (
 )
 from rookery.broker.groups.consumerchange import GroupChange, GroupParts, KeptState, merge
 from rookery.broker.groups.consumermember import AWAY, Member
-from rookery.broker.groups.deadlines import Deadlines
-from rookery.broker.groups.machine import TopicInfo, Topics
 from rookery.broker.groups.reconcile import NONE, Target, reconcile
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.broker.groups.subscriptions import Subscriptions
@@ -60,7 +60,7 @@ class ConsumerGroup:
         """Member ids by group.instance.id."""
         self.target: dict[str, Places] = {}
         self.subscriptions = Subscriptions()
-        self.deadlines = Deadlines()
+        self.deadlines: Deadlines[str] = Deadlines()
         self.is_dirty = False
         """Whether something must be kept before anybody is told of it."""
         self._owners: dict[Place, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rookery.broker.groups.machine import Request
+from rookery.broker.coordination.machine import Request
 from rookery.broker.groups.reconcile import Holding
 from rookery.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from rookery.broker.coordination.machine import Topics
 from rookery.broker.groups.assign import Places
-from rookery.broker.groups.machine import Topics
 from rookery.wire.protocols import prefixed
 from rookery.wire.protocols.consumer import (
     ConsumerProtocolAssignment,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from rookery.broker.groups.machine import Request
+from rookery.broker.coordination.machine import Request
 from rookery.broker.groups.rebalance import Rebalance, State, refusal
 from rookery.broker.groups.roster import Member
 from rookery.errors import ErrorCode

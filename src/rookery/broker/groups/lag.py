@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rookery import metrics
-from rookery.broker.groups.coordinator import Coordinator
+from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.clock import Clock
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import Group, unpack_offset
@@ -31,7 +31,9 @@ OMITTED: Final = metrics.gauge(
 class GroupLag:
     """Brings the lag of this broker's groups up to date."""
 
-    def __init__(self, groups: Coordinator, replica: Replica, clock: Clock, limit: int) -> None:
+    def __init__(
+        self, groups: GroupCoordinator, replica: Replica, clock: Clock, limit: int
+    ) -> None:
         """Show nothing yet.
 
         Args:

@@ -1,4 +1,4 @@
-"""From one group protocol to the other, with members or without.
+"""From one group protocol to the other, with members.
 
     classic ──the first member of the consumer protocol joins──► consumer, and mixed at first
        ▲                                                              │
@@ -11,6 +11,7 @@ members have to join again, unless all of them have what they shall have.
 
 from __future__ import annotations
 
+from rookery.broker.coordination.machine import Topics
 from rookery.broker.groups.assign import Place, Places
 from rookery.broker.groups.classic import Classic
 from rookery.broker.groups.consumer import Consumer
@@ -18,25 +19,12 @@ from rookery.broker.groups.consumerbody import by_name
 from rookery.broker.groups.consumergroup import ConsumerGroup
 from rookery.broker.groups.consumermember import ClassicTerms, Member
 from rookery.broker.groups.embedded import CONSUMER, assigned_places, assignment_bytes, places_of
-from rookery.broker.groups.machine import Machine, Topics
 from rookery.broker.groups.rebalance import Rebalance, State
 from rookery.broker.groups.reconcile import Holding
 from rookery.broker.groups.roster import Member as ClassicMember
-from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
+from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ProtocolError
 from rookery.wire.protocols.consumer import read_subscription
-
-
-def other_protocol(
-    group_id: str, machine: Machine, classic: ClassicSettings, consumer: ConsumerSettings
-) -> Machine:
-    """Return a machine of the other protocol for a group without members; its numbers go on."""
-    if isinstance(machine, Consumer):
-        group = Rebalance(group_id, classic)
-        group.generation = machine.epoch
-        return Classic(group)
-    generation = machine.generation if isinstance(machine, Classic) else 0
-    return Consumer.new(group_id, consumer, generation, classic)
 
 
 def why_not_up(group: Rebalance, settings: ConsumerSettings) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from rookery.broker.coordination.machine import Request
 from rookery.broker.groups.consumergroup import ConsumerGroup
 from rookery.broker.groups.consumermember import ClassicTerms, Member, Subscription
 from rookery.broker.groups.embedded import CONSUMER, places_of
-from rookery.broker.groups.machine import Request
 from rookery.errors import ApiError, ErrorCode, ProtocolError
 from rookery.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from rookery.wire.protocols.consumer import ConsumerProtocolSubscription, read_subscription

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rookery.broker.groups.coordinator import Coordinator
+from rookery.broker.groups.coordinator import GroupCoordinator
+from rookery.broker.groups.machine import CommitGate, gate_of
 from rookery.broker.groups.requests import refusal
-from rookery.broker.groups.seats import Seat
+from rookery.broker.groups.subject import GroupSeat
 from rookery.cluster.events.groups import (
     OffsetCommitted,
     OffsetPlace,
@@ -45,8 +46,20 @@ class Committer:
         return self.generation >= 0
 
 
+def commit_gate(seat: GroupSeat) -> CommitGate:
+    """Return what guards a group's offsets.
+
+    Raises:
+        ApiError: GROUP_ID_NOT_FOUND, as in Kafka, if groups of this kind commit no offsets.
+    """
+    gate = gate_of(seat.machine)
+    if gate is None:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {seat.key!r} commits no offsets")
+    return gate
+
+
 async def commit(
-    groups: Coordinator, replica: Replica, who: Committer, offsets: Sequence[OffsetCommitted]
+    groups: GroupCoordinator, replica: Replica, who: Committer, offsets: Sequence[OffsetCommitted]
 ) -> list[ErrorCode]:
     """Commit offsets; return what became of each.
 
@@ -54,9 +67,8 @@ async def commit(
         ApiError: the committer may not, or the coordinator is another broker.
     """
 
-    def propose(seat: Seat) -> Proposals:
-        assert seat.machine is not None  # noqa: S101 (no seat is free without one)
-        code = seat.machine.check_commit(
+    def propose(seat: GroupSeat) -> Proposals:
+        code = commit_gate(seat).check_commit(
             who.member_id, who.generation, who.instance_id, version=who.version
         )
         if not seat.epoch:
@@ -78,11 +90,11 @@ async def commit(
 
 
 async def delete(
-    groups: Coordinator,
+    groups: GroupCoordinator,
     replica: Replica,
     group_id: str,
     places: Sequence[OffsetPlace],
-    is_in_use: Callable[[Seat, OffsetPlace], bool],
+    is_in_use: Callable[[CommitGate, OffsetPlace], bool],
 ) -> list[ErrorCode]:
     """Forget offsets, but those that are in use; return what became of each.
 
@@ -90,10 +102,11 @@ async def delete(
         ApiError: there is no such group, or its coordinator is another broker.
     """
 
-    def propose(seat: Seat) -> tuple[list[bool], Proposals]:
+    def propose(seat: GroupSeat) -> tuple[list[bool], Proposals]:
         if not seat.epoch:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-        kept = [is_in_use(seat, place) for place in places]
+        gate = commit_gate(seat)
+        kept = [is_in_use(gate, place) for place in places]
         gone = [place for place, is_kept in zip(places, kept, strict=True) if not is_kept]
         parts = [gone[at : at + _PART_PLACES] for at in range(0, len(gone), _PART_PLACES)]
         return kept, [

@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from rookery.broker.groups.deadlines import Deadlines
-from rookery.broker.groups.machine import Reply, Request
+from rookery.broker.coordination.deadlines import Deadlines
+from rookery.broker.coordination.machine import Reply, Request
 from rookery.broker.groups.roster import Member, Roster
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ErrorCode
@@ -50,7 +50,7 @@ class Rebalance:
         self.roster = Roster()
         self.unsynced: set[str] = set()
         """Members that were told of the generation and have not come for their part yet."""
-        self.deadlines = Deadlines()
+        self.deadlines: Deadlines[str] = Deadlines()
         self._is_initial = False
         """Whether the rebalance under way is the first after the group was empty."""
         self._has_newcomer = False

@@ -14,9 +14,10 @@ from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from rookery.broker.groups.coordinator import Coordinator
+from rookery.broker.groups.coordinator import GroupCoordinator
+from rookery.broker.groups.machine import GroupMachine, gate_of
 from rookery.broker.groups.requests import refusal
-from rookery.broker.groups.seats import Seat
+from rookery.broker.groups.subject import GroupSeat
 from rookery.clock import Clock
 from rookery.cluster.events.groups import (
     ExpiredPlace,
@@ -39,14 +40,14 @@ _MAX_PLACES: Final = 4_000
 _Proposal = asyncio.Future[list[Outcome]]
 
 
-async def remove(groups: Coordinator, replica: Replica, group_id: str) -> None:
+async def remove(groups: GroupCoordinator, replica: Replica, group_id: str) -> None:
     """Delete a group.
 
     Raises:
         ApiError: it has members, or is not there, or has another coordinator.
     """
 
-    def propose(seat: Seat) -> _Proposal:
+    def propose(seat: GroupSeat) -> _Proposal:
         if not seat.epoch or seat.machine is None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
         if not seat.machine.is_empty:
@@ -118,7 +119,7 @@ class OffsetRetention:
 
     def __init__(
         self,
-        groups: Coordinator,
+        groups: GroupCoordinator,
         replica: Replica,
         clock: Clock,
         retention_ms: int,
@@ -158,8 +159,8 @@ class OffsetRetention:
         summary = self._groups.summary(group)
         if summary is None:
             return
-        subscribes = None if summary.is_empty else self._groups.machine(group).subscribes
-        expiry = Expiry(group, subscribes, self._moment())
+        machine = None if summary.is_empty else self._groups.machine(group)
+        expiry = Expiry(group, _subscribes(machine), self._moment())
         found: list[ExpiredPlace] = []
         for topic_id in list(group.offsets):
             await pace.step()
@@ -173,13 +174,13 @@ class OffsetRetention:
             if proposal is not None:
                 await proposal
 
-    def _propose(self, seat: Seat, found: list[ExpiredPlace]) -> _Proposal | None:
+    def _propose(self, seat: GroupSeat, found: list[ExpiredPlace]) -> _Proposal | None:
         """Propose what still holds of what was found, now that nothing else happens to it."""
-        group = self._replica.state.groups.by_id.get(seat.group_id)
+        group = self._replica.state.groups.by_id.get(seat.key)
         if group is None or seat.machine is None:
             return None
         machine = seat.machine
-        expiry = Expiry(group, None if machine.is_empty else machine.subscribes, self._moment())
+        expiry = Expiry(group, _subscribes(machine), self._moment())
         places: list[ExpiredPlace] = []
         for topic_id, some in groupby(found, key=lambda place: place.topic_id):
             kept = group.offsets.get(topic_id, {})
@@ -196,3 +197,9 @@ class OffsetRetention:
 
     def _moment(self) -> ExpiryMoment:
         return ExpiryMoment(self._replica.state.topics, self._clock.now_ms(), self._retention_ms)
+
+
+def _subscribes(machine: GroupMachine | None) -> Callable[[str], bool] | None:
+    """Return what says whether a member reads a topic; None if no member commits offsets."""
+    gate = None if machine is None or machine.is_empty else gate_of(machine)
+    return None if gate is None else gate.subscribes

@@ -1,4 +1,4 @@
-"""From a handler to a group's machine: what both of the groups' protocols need."""
+"""From a handler to a group's machine: what handlers of all kinds of groups need."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from rookery.broker.call import Call
-from rookery.broker.groups.machine import Request
-from rookery.broker.groups.seats import Held
+from rookery.broker.coordination.machine import Request
+from rookery.broker.coordination.seats import Held
+from rookery.broker.groups.machine import GroupMachine
 from rookery.cluster.replica import Fenced
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.wire.message import Api, Message
 
 Req = TypeVar("Req", bound=Message)
 Res = TypeVar("Res", bound=Message)
+GM = TypeVar("GM", bound=GroupMachine)
 Answer: TypeAlias = "Res | asyncio.Future[Res | None]"
 """What a machine says: now, or later."""
 
@@ -51,11 +53,26 @@ def hand_over(
     return cast("Answer[Res]", answer)
 
 
+def find_machine(call: Call, group_id: str, machine: type[GM]) -> GM | None:
+    """Return the machine of a group of one kind; None if there is no such group.
+
+    Raises:
+        ApiError: INVALID_GROUP_ID, if the name is empty; NOT_COORDINATOR, if it is another broker.
+    """
+    check_group_id(group_id)
+    groups = call.services.groups
+    if call.services.is_draining or not groups.is_ours(group_id):
+        raise ApiError(ErrorCode.NOT_COORDINATOR)
+    group = call.state.groups.by_id.get(group_id)
+    found = groups.machine(group) if group is not None else None
+    return found if isinstance(found, machine) else None
+
+
 async def reach_head(call: Call) -> None:
     """Have all applied that the log holds, as answers about groups demand.
 
     Raises:
-        ApiError: the log is out of reach; the client shall try again.
+        ApiError: the log is out of reach; the client tries again.
     """
     try:
         await call.services.replica.barrier()
@@ -64,7 +81,7 @@ async def reach_head(call: Call) -> None:
 
 
 def refusal(error: BaseException) -> ApiError:
-    """Return what a client is told when a coordinator cannot do what it should."""
+    """Return the answer to a client when a coordinator fails."""
     fenced = isinstance(error, Fenced)
     code = ErrorCode.NOT_COORDINATOR if fenced else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ApiError(code, str(error))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rookery.broker.groups.machine import Request
+from rookery.broker.coordination.machine import Request
 
 
 @dataclass(slots=True)

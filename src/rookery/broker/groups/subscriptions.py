@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rookery.broker.coordination.machine import TopicInfo, Topics
 from rookery.broker.groups.consumermember import Member
-from rookery.broker.groups.machine import TopicInfo, Topics
 from rookery.errors import ApiError
 from rookery.service.namepattern import NamePattern
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rookery import metrics
-from rookery.broker.groups.kinds import kind_of, protocol_type_of
-from rookery.broker.groups.machine import Machine
+from rookery.broker.groups.machine import GroupMachine
 from rookery.cluster.state.groups import Group, Groups
 
 log = logging.getLogger(__name__)
@@ -32,7 +31,7 @@ class GroupSummary(NamedTuple):
 class Summaries:
     """Summaries of stored groups, each valid while its group has the same body and changes."""
 
-    def __init__(self, load: Callable[[Group], Machine]) -> None:
+    def __init__(self, load: Callable[[Group], GroupMachine]) -> None:
         """Start empty.
 
         Args:
@@ -61,7 +60,6 @@ class Summaries:
             return None
 
 
-def summarize(machine: Machine) -> GroupSummary:
+def summarize(machine: GroupMachine) -> GroupSummary:
     """Return the summary of a decoded group."""
-    kind, protocol_type = kind_of(machine), protocol_type_of(machine)
-    return GroupSummary(kind, machine.state_name, protocol_type, machine.is_empty)
+    return GroupSummary(machine.kind, machine.state_name, machine.protocol_type, machine.is_empty)

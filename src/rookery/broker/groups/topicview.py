@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.broker.groups.machine import TopicInfo
+from rookery.broker.coordination.machine import TopicInfo
 from rookery.cluster.replica import Replica
 
 

@@ -64,8 +64,8 @@ class Applied(NamedTuple):
     """Partitions of which some bytes lie elsewhere from now on."""
     dropped: list[int]
     """Objects that were deleted."""
-    claims_changed: list[str]
-    """Groups that have a new coordinator, or were removed."""
+    claims_changed: list[Any]
+    """Keys that have a new coordinator, or were removed: groups by their ids."""
 
 
 OK: Final = Outcome(ErrorCode.NONE)

@@ -1,18 +1,19 @@
-"""A group as its coordinator keeps it: the machine, the claim, and the requests that wait."""
+"""A key as its coordinator keeps it: the machine, the claim, and the requests that wait."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from rookery.broker.groups.machine import Effect, Machine, Persist, Reply
+from rookery.broker.coordination.machine import Effect, Machine, Persist, Reply
 from rookery.errors import ErrorCode
 from rookery.wire.message import Api, Message
 
-log = logging.getLogger(__name__)
+Key = TypeVar("Key", bound=Hashable)
+"""What is claimed, such as a group id."""
+M = TypeVar("M", bound=Machine)
 
 # Events whose persists share a proposal: a machine of 500 members takes a millisecond for each.
 _BATCH: Final = 20
@@ -35,7 +36,7 @@ class Held:
         when_lost: Callable[[Callable[[], None]], Callable[[], None]],
         lost: Callable[[], None],
     ) -> asyncio.Future[Message | None]:
-        """Return the answer to come; have `lost` called if its client goes before."""
+        """Return the answer to come; have `lost` called if its client disconnects before."""
         self._future = asyncio.get_running_loop().create_future()
         self._undo = when_lost(lost)
         return self._future
@@ -49,7 +50,7 @@ class Held:
             self._future.set_result(response)
 
     def abandon(self) -> None:
-        """Have no answer: nobody waits for it."""
+        """Have no answer: the client has disconnected."""
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
@@ -59,25 +60,25 @@ class Held:
             self.answer(self._api.refuse(self._request, code))
 
 
-class Waiting(NamedTuple):
-    """Something to be done when the group is free."""
+class Waiting(NamedTuple, Generic[Key, M]):
+    """Work to be done when the seat is free."""
 
-    work: Callable[[Seat], None]
+    work: Callable[[Seat[Key, M]], None]
     refuse: Callable[[ErrorCode], None]
     is_event: bool = False
     """Whether it only gives the machine an event, which may share a proposal with others."""
 
 
-class EventBatch:
+class EventBatch(Generic[M]):
     """Events whose persists share a proposal; all of them are answered when that is applied."""
 
-    __slots__ = ("_events", "kind", "persists", "replies")
+    __slots__ = ("_events", "machine", "persists", "replies")
 
-    def __init__(self) -> None:
+    def __init__(self, machine: M) -> None:
         self._events = 0
         self.persists: list[Persist] = []
-        self.kind = ""
-        """The protocol of the machine that wants the last one kept."""
+        self.machine = machine
+        """The machine that asked for the last persist."""
         self.replies: list[Reply] = []
 
     @property
@@ -85,40 +86,48 @@ class EventBatch:
         """Whether other tasks must get a turn first."""
         return self._events >= _BATCH
 
-    def add(self, kind: str, effects: list[Effect]) -> None:
-        """Take in what came of an event."""
+    def add(self, machine: M, effects: list[Effect]) -> None:
+        """Take in the effects of an event."""
         self._events += 1
         for effect in effects:
             if isinstance(effect, Persist):
                 self.persists.append(effect)
-                self.kind = kind
+                self.machine = machine
             else:
                 self.replies.append(effect)
 
 
-class Seat:
-    """One group that this broker coordinates, or is about to."""
+class Seat(Generic[Key, M]):
+    """One key that this broker coordinates, or is about to."""
 
     __slots__ = (
-        "batch", "creates", "epoch", "group_id", "held", "is_busy", "is_dropped", "machine",
+        "_report", "batch", "creates", "epoch", "held", "is_busy", "is_dropped", "key", "machine",
         "version", "waiting",
     )  # fmt: skip
 
-    def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.machine: Machine | None = None
-        """None until the group was claimed and read."""
+    def __init__(self, key: Key, report: Callable[[Key, str, Exception], None]) -> None:
+        """Begin with a seat that is busy and has no machine.
+
+        Args:
+            key: what is coordinated.
+            report: logs a failure of waiting work.
+        """
+        self.key = key
+        self._report = report
+        self.machine: M | None = None
+        """None until the key was claimed and loaded."""
         self.epoch = 0
+        """The epoch of the claim; 0 for a key that does not exist."""
         self.version = 0
         self.is_busy = True
-        """Whether it is being loaded, or its new state is on its way into the log."""
+        """Whether the machine is being loaded, or its new state is on its way into the log."""
         self.is_dropped = False
         self.creates = False
-        """Whether one of those who wait brings the group into being."""
-        self.waiting: deque[Waiting] = deque()
+        """Whether one of the waiting requests may create the key."""
+        self.waiting: deque[Waiting[Key, M]] = deque()
         self.held: dict[Held, None] = {}
         """Requests that the machine has not answered yet."""
-        self.batch: EventBatch | None = None
+        self.batch: EventBatch[M] | None = None
         """What goes into the next proposal: the machine is ahead of the log."""
 
     @property
@@ -128,25 +137,25 @@ class Seat:
         return not self.is_busy and not self.waiting and not is_full
 
     def go_on(self) -> None:
-        """Do what waits, as far as nothing keeps the group busy again."""
+        """Do what waits, until the seat is busy again."""
         while self.waiting and not self.is_busy:
             if self.batch is not None and (self.batch.is_full or not self.waiting[0].is_event):
                 return  # the rest goes on when the batch was applied
             first = self.waiting.popleft()
             try:
                 first.work(self)
-            except Exception:
-                log.exception("a request to a group failed", extra={"group": self.group_id})
+            except Exception as error:  # noqa: BLE001 (one request's fault must not stop the others)
+                self._report(self.key, "failed at a request", error)
                 first.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def drop(self, code: ErrorCode) -> None:
-        """Refuse all who wait; nothing that is on its way counts any more."""
+        """Refuse all requests that wait; nothing that is on its way counts any more."""
         self.is_dropped = True
         held, waiting = list(self.held), list(self.waiting)
         self.held.clear()
         self.waiting.clear()
         self.batch = None
-        for one in held:
-            one.refuse(code)
-        for other in waiting:
-            other.refuse(code)
+        for request in held:
+            request.refuse(code)
+        for work in waiting:
+            work.refuse(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.broker.groups.deadlines import Deadlines
+from rookery.broker.coordination.deadlines import Deadlines
 
 KEYS = st.sampled_from("abcd")
 STEPS = st.lists(
@@ -20,7 +20,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_the_same_is_due_as_by_looking_at_all_of_them(steps: list[tuple[str, str, int]]) -> None:
-    deadlines, plain, now = Deadlines(), dict[str, int](), 0
+    deadlines, plain, now = Deadlines[str](), dict[str, int](), 0
     for what, key, ms in steps:
         if what == "set":
             deadlines.set(key, now + ms)
@@ -39,7 +39,7 @@ def test_the_same_is_due_as_by_looking_at_all_of_them(steps: list[tuple[str, str
 
 
 def test_putting_off_leaves_the_next_moment_alone_until_it_comes() -> None:
-    deadlines = Deadlines()
+    deadlines = Deadlines[str]()
     deadlines.set("a", 10)
 
     deadlines.set("a", 25)

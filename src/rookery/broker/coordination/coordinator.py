@@ -1,0 +1,241 @@
+"""Coordinates the keys that this broker has claimed; `Subject` says what a key is.
+
+    request ──► seat free? ──no──► waits: the key is being claimed, or a persist is on its way
+                   │ yes
+                   └──► the driver gives it to the machine
+
+A key is claimed when it is first asked for. It is dropped when another broker claims it, or when
+the brokers of the cluster change and this one is no longer the one to claim it: waiting clients
+are sent to the new coordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Generic, TypeVar
+
+from rookery.broker.coordination.driver import Driver
+from rookery.broker.coordination.machine import Request, Tick
+from rookery.broker.coordination.seats import Held, Key, M, Seat, Waiting
+from rookery.broker.coordination.subject import Claim, Subject
+from rookery.broker.coordination.timer import DeadlineTimer
+from rookery.clock import Clock
+from rookery.cluster.entry import Entry
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.outcome import Applied
+from rookery.errors import ApiError, ErrorCode
+from rookery.service.looppace import LoopPace
+from rookery.wire.message import Message
+
+T = TypeVar("T")
+Answer = Message | asyncio.Future[Message | None]
+
+
+class Coordinator(Generic[Key, M]):
+    """The keys of one broker."""
+
+    def __init__(self, replica: Replica, clock: Clock, subject: Subject[Key, M]) -> None:
+        self._replica = replica
+        self._clock = clock
+        self._subject = subject
+        self._seats: dict[Key, Seat[Key, M]] = {}
+        self.timer: DeadlineTimer[Key] = DeadlineTimer(clock, self._tick)
+        self._driver = Driver(replica, subject, self.timer, self._drop)
+        self._brokers: list[int] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+        self.may_lack_claims = True
+        """Whether keys may have lost their coordinator since a task that claims them looked."""
+        replica.listen(self._applied)
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._seats
+
+    # What handlers ask for.
+
+    def is_ours(self, key: Key) -> bool:
+        """Whether this broker is the one to claim a key, as far as the log is applied here."""
+        return self._subject.is_ours(key)
+
+    def running(self, key: Key) -> M | None:
+        """Return the machine of a key if it runs here."""
+        seat = self._seats.get(key)
+        return None if seat is None else seat.machine
+
+    def ask(
+        self,
+        key: Key,
+        request: Request,
+        when_lost: Callable[[Callable[[], None]], Callable[[], None]],
+        *,
+        creates: bool = False,
+    ) -> Answer:
+        """Give a request to a key's machine; return the answer, or a future of it.
+
+        Args:
+            key: whose machine.
+            request: its token is a `Held`.
+            when_lost: calls its argument when the client disconnects, and returns how to undo that.
+            creates: whether the request may create the key.
+        """
+        held: Held = request.token
+        seat = self._seats.get(key)
+        if seat is not None and seat.takes_events:
+            self._driver.give(seat, request)
+        else:
+            give = partial(self._driver.give, event=request)
+            self._line_up(key, Waiting(give, held.refuse, is_event=True), creates=creates)
+        if held.response is not None:
+            return held.response
+        return held.wait(when_lost, partial(self._lost, key, held))
+
+    def run(
+        self, key: Key, work: Callable[[Seat[Key, M]], T], *, creates: bool = False
+    ) -> asyncio.Future[T]:
+        """Do some work with a key while nothing else happens to it.
+
+        The future fails with ApiError if the key cannot be claimed, and with what the work raises.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def do(seat: Seat[Key, M]) -> None:
+            try:
+                result = work(seat)
+            except Exception as error:  # noqa: BLE001 (the caller handles it; others wait in line)
+                if not future.done():
+                    future.set_exception(error)
+                return
+            if not future.done():
+                future.set_result(result)
+
+        def refuse(code: ErrorCode) -> None:
+            if not future.done():
+                future.set_exception(ApiError(code))
+
+        seat = self._seats.get(key)
+        if seat is not None and seat.takes_events and seat.batch is None:
+            do(seat)
+        else:
+            self._line_up(key, Waiting(do, refuse), creates=creates)
+        return future
+
+    def drop_all(self) -> None:
+        """Coordinate nothing until it is claimed again: other brokers may have changed anything."""
+        self.may_lack_claims = True
+        for seat in list(self._seats.values()):
+            self._drop(seat, ErrorCode.NOT_COORDINATOR)
+
+    def stop(self) -> None:
+        """Send all clients to other brokers."""
+        self._is_stopping = True
+        self.drop_all()
+        self.timer.stop()
+
+    # Claims.
+
+    def _line_up(self, key: Key, waiting: Waiting[Key, M], *, creates: bool) -> None:
+        if self._is_stopping:
+            waiting.refuse(ErrorCode.NOT_COORDINATOR)
+            return
+        seat = self._seats.get(key)
+        if seat is None:
+            seat = self._seats[key] = Seat(key, self._subject.report)
+            self._begin(self._load(seat))
+        seat.creates = seat.creates or creates
+        seat.waiting.append(waiting)
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _load(self, seat: Seat[Key, M]) -> None:
+        """Claim a key and build its machine, then serve the requests that wait."""
+        try:
+            await self._replica.barrier()
+            self._check_ours(seat.key)
+            if seat.creates or self._subject.find(seat.key) is not None:
+                await self._claim(seat)
+            else:
+                # Requests are refused by a new machine, which is forgotten afterwards.
+                del self._seats[seat.key]
+            seat.machine = self._subject.load(seat.key, self.timer.now_ms())
+        except ApiError as error:
+            self._drop(seat, error.code)
+        except Exception as error:  # noqa: BLE001 (a task's root: waiting requests need an answer)
+            self._driver.fail(seat, error)
+        if not seat.is_dropped:
+            seat.is_busy = False
+            self._driver.schedule(seat)
+            seat.go_on()
+
+    def _check_ours(self, key: Key) -> None:
+        if not self._subject.is_ours(key):
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+
+    async def _claim(self, seat: Seat[Key, M]) -> None:
+        """Become the coordinator, if the cluster log agrees."""
+        [outcome] = await self._replica.propose([self._subject.claim(seat.key)])
+        if outcome.error is not ErrorCode.NONE:
+            raise ApiError(outcome.error)
+        seat.epoch = outcome.value
+        claim = self._held_claim(seat)
+        if claim is None:  # another broker has claimed it since
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        seat.version = claim.version
+
+    def _held_claim(self, seat: Seat[Key, M]) -> Claim | None:
+        """Return the claim of a seat, if this broker still holds it."""
+        claim = self._subject.find(seat.key)
+        if claim is None or not claim.is_led_by(self._replica.incarnation, seat.epoch):
+            return None
+        return claim
+
+    def _applied(self, applied: Applied, _entry: Entry) -> None:
+        """Drop keys that were removed or claimed by another broker."""
+        for key in applied.claims_changed:
+            seat = self._seats.get(key)
+            if seat is not None and seat.machine is not None and self._held_claim(seat) is None:
+                self._drop(seat, ErrorCode.NOT_COORDINATOR)
+        brokers = [one.incarnation for one in self._replica.state.brokers.by_node.values()]
+        # Our own incarnation is known only after the entry that made it.
+        brokers.append(self._replica.incarnation)
+        if brokers != self._brokers:
+            self._brokers = brokers
+            self.may_lack_claims = True
+            if self._seats:
+                self._begin(self._drop_moved())
+
+    async def _drop_moved(self) -> None:
+        pace = LoopPace(self._clock)
+        for seat in list(self._seats.values()):
+            await pace.step()
+            is_loaded = seat.machine is not None
+            if is_loaded and (self._held_claim(seat) is None or not self.is_ours(seat.key)):
+                self._drop(seat, ErrorCode.NOT_COORDINATOR)
+
+    def _drop(self, seat: Seat[Key, M], code: ErrorCode) -> None:
+        self.may_lack_claims = True
+        if self._seats.get(seat.key) is seat:
+            del self._seats[seat.key]
+            self.timer.set(seat.key, None)
+        seat.drop(code)
+
+    # Events that no request brings.
+
+    def _lost(self, key: Key, held: Held) -> None:
+        held.abandon()
+        seat = self._seats.get(key)
+        if seat is not None:
+            self._driver.lose(seat, held)
+
+    def _tick(self, key: Key) -> None:
+        seat = self._seats.get(key)
+        # One that is busy is scheduled when it is not.
+        if seat is not None and not seat.is_busy:
+            self._driver.give(seat, Tick())

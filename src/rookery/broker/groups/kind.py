@@ -1,0 +1,76 @@
+"""What the broker must know of a kind of group: a row of the table in `kindtable.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from rookery.broker.coordination.machine import Effect, Event, Persist, Request
+from rookery.broker.groups.machine import GroupMachine
+from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
+from rookery.errors import ErrorCode
+from rookery.wire.message import Api
+
+GM = TypeVar("GM", bound=GroupMachine)
+
+Step: TypeAlias = tuple[GroupMachine, list[Effect]]
+"""A group's machine after an event, and the effects of the event."""
+
+
+def _no_configs(_group_id: str) -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What a user can set of groups."""
+
+    classic: ClassicSettings = field(default_factory=ClassicSettings)
+    consumer: ConsumerSettings = field(default_factory=ConsumerSettings)
+    configs: Callable[[str], Mapping[str, str]] = _no_configs
+    """Returns what is set for one group, by Kafka's names."""
+
+
+class StoredGroup(NamedTuple):
+    """A group as its last coordinator persisted it."""
+
+    group_id: str
+    body: bytes
+    """The whole state."""
+    changes: Sequence[bytes] = ()
+    """What was persisted since, by `Persist.change`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKind(Generic[GM]):
+    """One kind of group; its machines have the same name as `kind`."""
+
+    name: str
+    """As it is persisted, and as Kafka's ListGroups calls it."""
+    joined_by: Api[Any, Any]
+    """The API by which clients create and join such a group."""
+    answers: tuple[Api[Any, Any], ...]
+    """The APIs that its machines answer; they include `joined_by`."""
+    new: Callable[[str, GroupSettings, int], GM]
+    """Returns a group without members, by id and settings; its epochs come after the one given."""
+    load: Callable[[StoredGroup, GroupSettings, int], GM]
+    """Returns a persisted group; the time of every member begins at the moment given.
+
+    It raises Corrupt if the body is none of this kind.
+    """
+    on: Callable[[GM, Event, GroupSettings, int], Step] | None = None
+    """Gives an event to a machine, which may become one of another kind; None: `Machine.on`."""
+    succeeds: frozenset[str] = frozenset()
+    """The kinds whose groups may become groups of this kind when a client joins by `joined_by`."""
+    upgrade: Callable[[Any, Request, GroupSettings, int], Step] | None = None
+    """Lets such a client into a group with members of a kind that this one succeeds."""
+    mismatch: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
+    """The answer to `joined_by` for a group that is of another kind and stays so."""
+    is_initial: bool = False
+    """Whether a group is of this kind until its first state is persisted."""
+
+
+def is_persisted(effects: Sequence[Effect]) -> bool:
+    """Whether an event has changed what is persisted of a group."""
+    return any(isinstance(effect, Persist) for effect in effects)

@@ -1,0 +1,112 @@
+"""All kinds of groups, and which of them a group is of: that of the protocol its members speak.
+
+    request ──► of an API that the group's kind answers ──► its machine
+           └──► of another kind's `joined_by`: the group becomes one of that kind, or refuses
+
+A group without members takes the kind of the client that joins next, if that kind succeeds the
+group's. A group with members changes its kind only as the row of the other kind says. Its numbers
+go on: no epoch of one protocol is ever a generation of the other.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from rookery.broker.coordination.machine import Event, Reply, Request
+from rookery.broker.groups import kinds as folder
+from rookery.broker.groups.kind import GroupKind, GroupSettings, Step, StoredGroup, is_persisted
+from rookery.broker.groups.machine import GroupMachine
+from rookery.errors import Corrupt, ErrorCode
+
+
+@cache
+def group_kinds() -> tuple[GroupKind[Any], ...]:
+    """Return the row of every file in `groups/kinds`."""
+    names = [module.name for module in pkgutil.iter_modules(folder.__path__)]
+    return tuple(import_module(f"{folder.__name__}.{name}").KIND for name in names)
+
+
+class Kinds:
+    """Builds the machines of groups, and drives them."""
+
+    def __init__(
+        self, settings: GroupSettings, rows: Iterable[GroupKind[Any]] | None = None
+    ) -> None:
+        """Index the table.
+
+        Args:
+            settings: what a user has set.
+            rows: the kinds that there are; None for those of the folder.
+        """
+        rows = group_kinds() if rows is None else tuple(rows)
+        self._settings = settings
+        self._by_name = {row.name: row for row in rows}
+        [self._initial] = [row for row in rows if row.is_initial]
+        self._joined_by = {row.joined_by.request: row for row in rows}
+        self._apis = {api.request: api for row in rows for api in row.answers}
+        self._answers = {row.name: frozenset(api.request for api in row.answers) for row in rows}
+
+    def load(
+        self, group_id: str, kind: str, body: bytes, now_ms: int, changes: Sequence[bytes] = ()
+    ) -> GroupMachine:
+        """Return a group's machine, with every member's time beginning now.
+
+        Args:
+            group_id: which group.
+            kind: the name of its kind; empty for a group that was never persisted.
+            body: what was persisted of it as a whole.
+            now_ms: the moment.
+            changes: what was persisted since, by `Persist.change`.
+
+        Raises:
+            Corrupt: the body is not one of this kind, or the kind is newer than this program.
+        """
+        machine: GroupMachine
+        if not kind:
+            machine = self._initial.new(group_id, self._settings, 0)
+            return machine
+        row = self._by_name.get(kind)
+        if row is None:
+            raise Corrupt(
+                f"group {group_id!r} is of kind {kind!r}, which this broker does not know"
+            )
+        machine = row.load(StoredGroup(group_id, body, changes), self._settings, now_ms)
+        return machine
+
+    def on(self, group_id: str, machine: GroupMachine, event: Event, now_ms: int) -> Step:
+        """Give an event to a machine; return the group's machine from now on, and the effects."""
+        name = machine.kind
+        row = self._by_name[name]
+        if isinstance(event, Request):
+            message = type(event.message)
+            joined = self._joined_by.get(message)
+            is_answered = message in self._answers[name]
+            if not is_answered or (joined is not None and joined is not row and machine.is_empty):
+                return self._convert(group_id, machine, event, now_ms)
+        if row.on is None:
+            return machine, machine.on(event, now_ms)
+        return row.on(machine, event, self._settings, now_ms)
+
+    def _convert(self, group_id: str, machine: GroupMachine, event: Request, now_ms: int) -> Step:
+        """Let a client in that speaks the protocol of another kind, or refuse it."""
+        row = self._joined_by.get(type(event.message))
+        if row is None:
+            return machine, [self._refuse(event, ErrorCode.UNKNOWN_MEMBER_ID)]
+        is_successor = machine.kind in row.succeeds
+        if machine.is_empty and (is_successor or not machine.epoch):
+            other: GroupMachine = row.new(group_id, self._settings, machine.epoch)
+            effects = other.on(event, now_ms)
+            # A request that neither joins a member nor makes one wait changes nothing.
+            is_taken = is_persisted(effects) or other.deadline_ms is not None
+            return (other if is_taken else machine), effects
+        if is_successor and row.upgrade is not None and not machine.is_empty:
+            return row.upgrade(machine, event, self._settings, now_ms)
+        return machine, [self._refuse(event, row.mismatch)]
+
+    def _refuse(self, request: Request, code: ErrorCode) -> Reply:
+        api = self._apis[type(request.message)]
+        return Reply(request.token, api.refuse(request.message, code))
