@@ -285,3 +285,18 @@ async def test_failure_of_one_partition_stays_its_own(sites: Open) -> None:
     assert site.subject.problems == ["0 cannot be coordinated: ZeroDivisionError()"]
     # The next request loads what was persisted.
     assert (await site.machine(KEY)).acknowledged == 1
+
+
+async def test_request_that_is_dropped_while_it_looks_for_a_key_takes_no_other_with_it(
+    sites: Open,
+) -> None:
+    site = await sites(1)
+    dropped = asyncio.create_task(site.ask(KEY, 0))
+    await asyncio.sleep(0)
+    site.coordinator.drop_all()
+
+    created = await site.ask(KEY, 2, creates=True)
+
+    assert (await dropped, created) == (ErrorCode.NOT_COORDINATOR, ErrorCode.NONE)
+    assert KEY in site.coordinator
+    assert site.subject.problems == []

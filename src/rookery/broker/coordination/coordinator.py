@@ -158,6 +158,8 @@ class Coordinator(Generic[Key, M]):
         """Claim a key and build its machine, then serve the requests that wait."""
         try:
             await self._replica.barrier()
+            if seat.is_dropped:
+                return
             self._check_ours(seat.key)
             if seat.creates or self._subject.find(seat.key) is not None:
                 await self._claim(seat)
