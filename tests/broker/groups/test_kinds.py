@@ -250,6 +250,7 @@ def test_every_kind_is_consistent() -> None:
     names = [row.name for row in group_kinds()]
 
     assert sorted(names) == ["classic", "consumer"]
+    assert len({row.joined_by.key for row in group_kinds()}) == len(names)
     for row in group_kinds():
         machine = row.new("g", GroupSettings(), 7)
         assert (machine.kind, machine.epoch, machine.is_empty) == (row.name, 7, True)
