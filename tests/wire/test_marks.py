@@ -22,9 +22,8 @@ from rookery.wire.message import (
     TopicName,
     TransactionalId,
     kind_of,
-    structures,
 )
-from rookery.wire.table import shape_of
+from rookery.wire.table import shape_of, structures
 
 LOOKS_LIKE_A_NAME: Final = re.compile(
     r"""(^|_)(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rookery.wire.catalog import apis
-from rookery.wire.message import Message, field, i32, structures
+from rookery.wire.message import Message, field, i32
 from rookery.wire.messages.fetch import FetchRequest, FetchTopic
+from rookery.wire.table import structures
 
 
 class Outer(Message, versions=range(3), flexible=2):

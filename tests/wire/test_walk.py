@@ -27,7 +27,6 @@ from rookery.wire.message import (
     User,
     i32,
     kind_of,
-    structures,
 )
 from rookery.wire.messages.alter_client_quotas import EntityData
 from rookery.wire.messages.create_acls import AclCreation, CreateAclsRequest
@@ -38,7 +37,7 @@ from rookery.wire.messages.find_coordinator import FindCoordinatorRequest
 from rookery.wire.messages.metadata import MetadataResponse
 from rookery.wire.neighbour import KindByNeighbour
 from rookery.wire.resources import ResourcePattern, TopicPattern
-from rookery.wire.table import shape_of
+from rookery.wire.table import shape_of, structures
 from rookery.wire.walk import REWRITE, VISIT, has_kind, rewrite, visit, write_source
 from tests.wire import interpreted
 

@@ -14,7 +14,7 @@ the place where it is defined, so that a reader meets the outer message first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import IntEnum
 from typing import (
     Annotated,
@@ -385,14 +385,3 @@ class Api(Generic[Request, Response]):
 
     def __repr__(self) -> str:
         return f"<{self.name} ({self.key}) {self.versions.start}-{self.versions.stop - 1}>"
-
-
-def structures(cls: type[Message]) -> Iterator[type[Message]]:
-    """Yield a message's class and every structure inside it, outer ones first."""
-    from rookery.wire.table import element_class  # noqa: PLC0415 (table builds on this module)
-
-    yield cls
-    for entry in cls.__fields__.values():
-        inner = element_class(cls, entry)
-        if inner is not None:
-            yield from structures(inner)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import types
 import typing
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from functools import cache
 from typing import Final
 
@@ -133,6 +133,15 @@ def shape_of(message: type[Message], entry: Field) -> Shape:
 def element_class(message: type[Message], entry: Field) -> type[Message] | None:
     """Return the structure that a field holds, alone or in an array, if it holds one."""
     return shape_of(message, entry).message
+
+
+def structures(cls: type[Message]) -> Iterator[type[Message]]:
+    """Yield a message's class and every structure inside it, outer ones first."""
+    yield cls
+    for entry in cls.__fields__.values():
+        inner = element_class(cls, entry)
+        if inner is not None:
+            yield from structures(inner)
 
 
 def default_of(entry: Field, shape: Shape) -> object:
