@@ -6,12 +6,10 @@ import pytest
 
 from rookery.broker.registry import Route, hidden_when_read_only, routes
 from rookery.security.access import Access, AccessScope, AclResource, Operation
-from rookery.testing.messages import random_message
 from rookery.testing.served import ServedBroker, ask
 from rookery.wire.message import GroupId, TopicId, TopicName, TransactionalId
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
 from rookery.wire.messages.fetch import FetchRequest, ReplicaState
-from rookery.wire.messages.produce import ProduceRequest
 from rookery.wire.walk import has_kind
 from tests.broker.conftest import Start
 
@@ -75,17 +73,6 @@ def test_a_read_only_broker_does_not_advertise_hidden_apis(start: Start) -> None
     )
 
     assert {api.api_key for api in answer.api_keys} == set(routes()) - hidden_when_read_only()
-
-
-def test_only_a_produce_without_acks_is_one_way() -> None:
-    for route in routes().values():
-        request = random_message(route.api.request, route.versions.start, 0)
-        assert route.api.request is ProduceRequest or not route.is_one_way(request)
-    produce = routes()[0]
-    assert [
-        produce.is_one_way(ProduceRequest(acks=acks, timeout_ms=1, topic_data=[]))
-        for acks in (0, 1, -1)
-    ] == [True, False, False]
 
 
 @each_route

@@ -11,6 +11,7 @@ from rookery.testing.messages import random_message
 from rookery.wire.catalog import apis
 from rookery.wire.header import (
     correlation_id,
+    is_one_way,
     peek,
     read_request,
     read_response,
@@ -20,6 +21,7 @@ from rookery.wire.header import (
     response_header_version,
 )
 from rookery.wire.message import Api
+from rookery.wire.messages.produce import PRODUCE, ProduceRequest
 
 PAIRS = [
     pytest.param(api, version, id=f"{api.name}-{version}")
@@ -55,6 +57,18 @@ def test_the_answer_to_api_versions_never_has_a_flexible_header() -> None:
     api = apis()[18]
     assert [request_header_version(api, v) for v in api.versions] == [1, 1, 1, 2, 2]
     assert {response_header_version(api, v) for v in api.versions} == {0}
+
+
+def test_only_a_produce_without_acks_is_one_way() -> None:
+    assert [api for api in apis().values() if api.has_one_way_requests] == [PRODUCE]
+    for acks in (0, 1, -1):
+        request = ProduceRequest(acks=acks, timeout_ms=1, topic_data=[])
+        frame = body_of(request_frame(PRODUCE, 9, 1, None, request))
+        assert is_one_way(PRODUCE, frame) is PRODUCE.is_one_way(request) is (acks == 0)
+
+
+def test_a_request_that_is_always_answered_is_not_read() -> None:
+    assert not is_one_way(apis()[12], b"no request at all")
 
 
 def test_a_client_id_may_be_null() -> None:

@@ -144,7 +144,7 @@ def _refuse(route: Route, request: Any, error: BaseException) -> Message:
         log.error("%s failed: %r", route.api.name, error, exc_info=error)
     else:
         log.debug("%s refused: %s", route.api.name, error)
-    if route.is_one_way(request):
+    if route.api.is_one_way(request):
         # The client would take an answer for that of its next request.
         raise ProtocolError(f"{route.api.name} without an answer failed: {error}")
     response: Message = route.api.refuse(request, code)

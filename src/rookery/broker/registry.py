@@ -41,17 +41,11 @@ class Route(NamedTuple):
     """Whether a request can change the cluster's state or the log."""
     is_served_read_only: bool
     """Whether a read-only broker advertises it."""
-    is_one_way: Callable[[Any], bool]
-    """Whether the client of a request reads no answer, not even an error."""
     touches: tuple[Access, ...]
     """The operations that a client needs, and on which resources."""
 
 
 _routes: dict[int, Route] = {}
-
-
-def _never(_request: Message) -> bool:
-    return False
 
 
 def handles(
@@ -60,7 +54,6 @@ def handles(
     *,
     mutates: bool,
     touches: tuple[Access, ...],
-    is_one_way: Callable[[Req], bool] = _never,
     is_served_read_only: bool = False,
 ) -> Callable[[Handle[Req, Res]], Handle[Req, Res]]:
     """Let a function answer an API.
@@ -70,7 +63,6 @@ def handles(
         versions: those that are served; None for all.
         mutates: whether a request can change the cluster's state or the log.
         touches: the operations that a client needs, and on which resources.
-        is_one_way: whether the client of a request reads no answer.
         is_served_read_only: whether a read-only broker serves it although it mutates, because
             what it changes is kept in memory there or because it is refused by other means.
     """
@@ -84,7 +76,6 @@ def handles(
             handle=function,
             mutates=mutates,
             is_served_read_only=is_served_read_only or not mutates,
-            is_one_way=is_one_way,
             touches=touches,
         )
         return function

@@ -28,14 +28,14 @@ from rookery.testing.served import ask
 from rookery.wire.buffer import Buffer
 from rookery.wire.catalog import apis
 from rookery.wire.frame import RESPONSE_MINIMUM, Frame, Splitter
-from rookery.wire.header import peek, read_request, read_response, response_frame
+from rookery.wire.header import is_one_way, peek, read_response, response_frame
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.describe_cluster import DESCRIBE_CLUSTER
 from rookery.wire.messages.fetch import FETCH
 from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorResponse
 from rookery.wire.messages.list_offsets import LIST_OFFSETS
 from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataResponse
-from rookery.wire.messages.produce import PRODUCE, ProduceRequest
+from rookery.wire.messages.produce import PRODUCE
 
 _TIMEOUT: Final = 60.0
 _LARGEST: Final = 2**31 - 1
@@ -244,7 +244,7 @@ class _Client(asyncio.Protocol):
         key, version, _ = peek(frame)
         api = apis()[key]
         self._way.proxy.requests[api.name] += 1
-        if api is not PRODUCE or _is_answered(frame):
+        if not is_one_way(api, frame):
             self._asked.append(_Asked(api, version))
 
     def _send(self, parts: list[Buffer]) -> None:
@@ -288,12 +288,6 @@ class _Upstream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._client.end()
-
-
-def _is_answered(frame: Frame) -> bool:
-    _, request = read_request(PRODUCE, frame)
-    assert isinstance(request, ProduceRequest)  # noqa: S101 (for the type checker)
-    return request.acks != 0
 
 
 def _translate(response: Message, proxy: KafkaProxy) -> None:

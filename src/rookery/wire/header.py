@@ -76,6 +76,16 @@ def read_request(api: Api[Request, Response], frame: Buffer) -> tuple[RequestHea
     return header, body
 
 
+def is_one_way(api: Api[Request, Response], frame: Buffer) -> bool:
+    """Whether the client of a request reads no answer; the request is read only if it matters.
+
+    Raises:
+        ProtocolError: the frame is no such request.
+        ApiError: UNSUPPORTED_VERSION, if we have no definition of its version.
+    """
+    return api.has_one_way_requests and api.is_one_way(read_request(api, frame)[1])
+
+
 def request_frame(
     api: Api[Request, Response],
     version: int,

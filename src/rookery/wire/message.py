@@ -337,8 +337,8 @@ class Api(Generic[Request, Response]):
     """A request, its response, and what belongs to the pair."""
 
     __slots__ = (
-        "flexible", "items", "key", "name", "refuse", "refuse_items", "request", "response",
-        "versions",
+        "_is_one_way", "flexible", "items", "key", "name", "refuse", "refuse_items", "request",
+        "response", "versions",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 (one argument for each fact a definition can state)
@@ -352,6 +352,7 @@ class Api(Generic[Request, Response]):
         refuse: Callable[[Request, ErrorCode], Response],
         items: tuple[Items, ...] = (),
         refuse_items: Callable[[Request, ErrorCode], Response] | None = None,
+        is_one_way: Callable[[Request], bool] | None = None,
     ) -> None:
         """Tie both messages to their versions.
 
@@ -366,6 +367,8 @@ class Api(Generic[Request, Response]):
             refuse_items: refuses each item of a request and nothing else, so that the answer can
                 be joined with that to the other items; given where `refuse` has a code for the
                 whole answer.
+            is_one_way: whether the client of a request reads no answer, not even an error; None
+                if all requests are answered.
         """
         self.key = key
         self.request = request
@@ -375,6 +378,7 @@ class Api(Generic[Request, Response]):
         self.refuse = refuse
         self.items = items
         self.refuse_items = refuse_items or refuse
+        self._is_one_way = is_one_way
         self.name = request.__name__.removesuffix("Request")
         for cls in (request, response):
             cls.VERSIONS, cls.FLEXIBLE, cls.KEY = versions, flexible, key
@@ -382,6 +386,15 @@ class Api(Generic[Request, Response]):
     def is_flexible(self, version: int) -> bool:
         """Whether `version` has compact lengths and tagged fields."""
         return self.flexible is not None and version >= self.flexible
+
+    @property
+    def has_one_way_requests(self) -> bool:
+        """Whether some requests are not answered: only their fields tell which."""
+        return self._is_one_way is not None
+
+    def is_one_way(self, request: Request) -> bool:
+        """Whether the client of a request reads no answer, not even an error."""
+        return self._is_one_way is not None and self._is_one_way(request)
 
     def __repr__(self) -> str:
         return f"<{self.name} ({self.key}) {self.versions.start}-{self.versions.stop - 1}>"

@@ -262,7 +262,6 @@ class _Intake:
     mutates=True,
     # It is refused there. librdkafka takes a broker without it for a very old one.
     is_served_read_only=True,
-    is_one_way=lambda request: not request.acks,
     touches=(
         named(AclResource.TOPIC, Operation.WRITE),
         named(AclResource.TRANSACTIONAL_ID, Operation.WRITE),

@@ -156,4 +156,5 @@ PRODUCE = Api(
             "responses(name | topic_id).partition_responses(index)",
         ),
     ),
+    is_one_way=lambda request: not request.acks,
 )
