@@ -27,22 +27,15 @@ from rookery.testing.ports import HOST, free_port
 from rookery.testing.served import ask
 from rookery.wire.buffer import Buffer
 from rookery.wire.catalog import apis
+from rookery.wire.endpoints import has_endpoints, rewrite_endpoints
 from rookery.wire.frame import RESPONSE_MINIMUM, Frame, Splitter
 from rookery.wire.header import is_one_way, peek, read_response, response_frame
 from rookery.wire.message import Api, Message
-from rookery.wire.messages.describe_cluster import DESCRIBE_CLUSTER
-from rookery.wire.messages.fetch import FETCH
-from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorResponse
 from rookery.wire.messages.list_offsets import LIST_OFFSETS
 from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataResponse
-from rookery.wire.messages.produce import PRODUCE
 
 _TIMEOUT: Final = 60.0
 _LARGEST: Final = 2**31 - 1
-# Answers with addresses or with what faults change; all others pass unread.
-_READ: Final = frozenset(
-    api.key for api in (METADATA, FETCH, PRODUCE, LIST_OFFSETS, FIND_COORDINATOR, DESCRIBE_CLUSTER)
-)
 Span: TypeAlias = float | tuple[float, float]
 """Milliseconds, or from how many to how many, each answer's own by chance."""
 T = TypeVar("T")
@@ -101,10 +94,10 @@ class KafkaProxy:
         span = self.rtt_ms.get(node, 0.0)
         return (self.random.uniform(*span) if isinstance(span, tuple) else span) / 1000
 
-    def translate(self, node: int, host: str, port: int) -> tuple[str, int]:
+    def translate(self, node: int, address: Address) -> Address:
         """Return where clients find a broker."""
         way = self._ways.get(node)
-        return (way.address.host, way.address.port) if way else (host, port)
+        return way.address if way else address
 
     def start(self) -> None:
         """Learn the brokers and listen for each."""
@@ -208,7 +201,8 @@ class _Client(asyncio.Protocol):
         """Pass an answer on, changed and late as told."""
         asked, proxy = self._asked.popleft(), self._way.proxy
         parts: list[Buffer] = [len(frame).to_bytes(4, "big"), frame]
-        if asked.api.key in _READ:
+        # Faults change answers about offsets, and some of those with addresses.
+        if asked.api is LIST_OFFSETS or has_endpoints(asked.api.response):
             response = read_response(asked.api, asked.version, frame)
             self._change(response)
             number = int.from_bytes(frame[:RESPONSE_MINIMUM], "big", signed=True)
@@ -259,7 +253,7 @@ class _Client(asyncio.Protocol):
             proxy.names.update(
                 (topic.topic_id, topic.name) for topic in response.topics if topic.name
             )
-        _translate(response, proxy)
+        rewrite_endpoints(response, proxy.translate)
         for fault in list(proxy.faults):
             fault.strike(response, proxy.names)
 
@@ -288,17 +282,3 @@ class _Upstream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._client.end()
-
-
-def _translate(response: Message, proxy: KafkaProxy) -> None:
-    """Replace every broker's address by the proxy's own."""
-    if isinstance(response, FindCoordinatorResponse) and response.node_id >= 0:
-        response.host, response.port = proxy.translate(
-            response.node_id, response.host, response.port
-        )
-    for name in ("brokers", "node_endpoints", "coordinators"):
-        for row in getattr(response, name, None) or ():
-            node = getattr(row, "broker_id", None)
-            row.host, row.port = proxy.translate(
-                row.node_id if node is None else node, row.host, row.port
-            )
