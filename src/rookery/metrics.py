@@ -17,7 +17,7 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +108,10 @@ class Gauge:
                 log.exception("cannot read the gauge %s", name, extra={"metric": name})
                 return
         yield _sample(name, labels, value)
+
+
+MetricReading: TypeAlias = tuple[Counter | Gauge, Callable[[], float]]
+"""A metric whose value is read elsewhere when the metrics are reported, and what reads it."""
 
 
 class Histogram:

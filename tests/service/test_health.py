@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from http import HTTPStatus
 
 import pytest
 
+from rookery.errors import Unavailable
+from rookery.metrics import Gauge
 from rookery.net.http import Checks
 from rookery.net.httptext import Request, Response
-from rookery.service.health import HealthEndpoints, serve_http
+from rookery.net.listener import Listener
+from rookery.service.health import HealthEndpoints, ServerHealth
+from rookery.service.listenermetrics import listener_numbers
 
 
 class Source:
@@ -96,11 +101,55 @@ async def test_metrics_are_refreshed_before_they_are_read(
     assert source.calls == ["refresh"]
 
 
-async def test_endpoints_are_served_where_an_address_is_given(endpoints: HealthEndpoints) -> None:
-    assert await serve_http(endpoints.routes(), "") is None
+class StoppableService:
+    """A service that the test makes fail."""
 
-    server = await serve_http(endpoints.routes(), "127.0.0.1:0")
+    def __init__(self) -> None:
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    assert server is not None
-    assert server.port > 0
-    await server.stop(grace_ms=0)
+    async def start(self) -> None: ...
+
+    def waits_for(self) -> str:
+        return "nothing"
+
+    async def stop(self) -> None: ...
+
+    async def abandon(self) -> None: ...
+
+
+async def test_service_that_cannot_go_on_is_neither_alive_nor_ready() -> None:
+    service = StoppableService()
+    endpoints = HealthEndpoints(ServerHealth("proxy", service))
+    endpoints.is_started = True
+    well = [await get(endpoints, path) for path in ("/health/live", "/health/ready")]
+
+    service.failed.set_exception(Unavailable("the port is gone"))
+
+    ill = [await get(endpoints, path) for path in ("/health/live", "/health/ready")]
+    assert {one.status for one in well} == {HTTPStatus.OK}
+    for answer in ill:
+        assert json.loads(answer.body)["problems"] == {"proxy": "the port is gone"}
+
+
+async def test_numbers_are_read_when_metrics_are() -> None:
+    gauge, clients = Gauge(), [1.0]
+    endpoints = HealthEndpoints(
+        ServerHealth("proxy", StoppableService(), [(gauge, lambda: len(clients))])
+    )
+    endpoints.is_started = True
+    clients.append(2.0)
+
+    body = (await get(endpoints, "/metrics")).body.decode()
+
+    assert gauge.value == 2
+    assert "\nprocess_cpu_seconds_total " in body
+
+
+async def test_clients_of_all_listeners_are_counted() -> None:
+    listeners: list[Listener] = []
+    numbers = listener_numbers(listeners)
+    listeners += [Listener(lambda *_: None), Listener(lambda *_: None)]
+    for number, listener in enumerate(listeners):
+        listener.accepted, listener.refused = 3 + number, number
+
+    assert [read() for _, read in numbers] == [0, 7, 1]

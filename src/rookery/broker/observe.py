@@ -15,20 +15,16 @@ from rookery.broker.groups.lag import GroupLag
 from rookery.clock import SystemClock
 from rookery.errors import Error
 from rookery.log import traffic
-from rookery.metrics import Counter, Gauge
+from rookery.metrics import Counter, Gauge, MetricReading
 from rookery.net.http import Checks
-from rookery.service.processmetrics import process_numbers
+from rookery.service.health import ServerHealth
+from rookery.service.listenermetrics import listener_numbers
 from rookery.store.counted import cost_of
 
 MAX_LAG: Final = 1_000
 """So many entries behind the cluster log a broker is not ready."""
 _PATIENCE: Final = 2.0
 
-_CONNECTIONS: Final = metrics.gauge("rookery_net_connections_open", "Clients connected.")
-_ACCEPTED: Final = metrics.counter("rookery_net_connections_total", "Clients that have come.")
-_REFUSED: Final = metrics.counter(
-    "rookery_net_refused_connections_total", "Clients refused because too many were connected."
-)
 _WAITING: Final = metrics.gauge("rookery_broker_fetches_waiting", "Partitions waited for.")
 _TOPICS: Final = metrics.gauge("rookery_broker_topics_known", "Topics of the cluster.")
 _BROKERS: Final = metrics.gauge("rookery_broker_brokers_live", "Live brokers of the cluster.")
@@ -107,32 +103,22 @@ _PROPOSALS: Final = metrics.gauge(
 )
 
 
-class Observer:
-    """Copies a broker's numbers into the metrics, and checks its health (`HealthSource`)."""
-
-    name = "broker"
+class Observer(ServerHealth):
+    """Copies a broker's numbers into the metrics, and checks its health."""
 
     def __init__(self, broker: Broker) -> None:
+        super().__init__("broker", broker, _numbers(broker))
         self._broker = broker
         self._unreachable = ""
-        self._numbers = _numbers(broker)
         self._lag = GroupLag(
             broker.groups, broker.replica, SystemClock(), broker.settings.group_lag_partitions
         )
-
-    def waits_for(self) -> str:
-        """Return what a start under way waits for."""
-        return self._broker.waits_for()
-
-    def live_checks(self) -> Checks:
-        """Return the checks that only a restart can mend."""
-        return {"broker": self._failure}
 
     def ready_checks(self) -> Checks:
         """Return the checks that decide whether clients should come here."""
         is_local = self._broker.storage.is_local
         return {
-            "broker": self._failure,
+            **super().ready_checks(),
             "draining": self._draining,
             "cluster log": self._out_of_reach,
             "replica": self._behind,
@@ -147,9 +133,7 @@ class Observer:
 
     async def refresh(self) -> None:
         """Bring all numbers up to date."""
-        await self.probe()
-        for metric, read in self._numbers:
-            metric.value = read()
+        await super().refresh()
         for kind, count in self._broker.caretaking.requests.items():
             _CARE_REQUESTS.labels(kind).value = count
         await self._lag.refresh()
@@ -170,11 +154,6 @@ class Observer:
             self._unreachable = str(error)
         else:
             self._unreachable = ""
-
-    def _failure(self) -> str:
-        failed = self._broker.failed
-        error = failed.exception() if failed.done() and not failed.cancelled() else None
-        return str(error or "")
 
     def _cannot_write(self, dependency: str, *, is_written: bool) -> str:
         failure = self._broker.medium.failure if is_written else None
@@ -197,12 +176,9 @@ class Observer:
         return "" if is_member else "the broker was expired and is joining again"
 
 
-def _numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]]:
+def _numbers(broker: Broker) -> list[MetricReading]:
     tail, cache, replica = broker.tail, broker.cache, broker.replica
     return [
-        (_CONNECTIONS, lambda: sum(len(one.connections) for one in broker.listeners)),
-        (_ACCEPTED, lambda: sum(one.accepted for one in broker.listeners)),
-        (_REFUSED, lambda: sum(one.refused for one in broker.listeners)),
         (_WAITING, lambda: len(broker.waiting)),
         (_TOPICS, lambda: len(replica.state.topics.by_name)),
         (_BROKERS, lambda: len(replica.state.brokers.by_node)),
@@ -227,11 +203,11 @@ def _numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]
         *_journal_numbers(broker),
         (_APPLIED, lambda: replica.state.applied),
         (_PROPOSALS, lambda: replica.waiting),
-        *process_numbers(),
+        *listener_numbers(broker.listeners),
     ]
 
 
-def _journal_numbers(broker: Broker) -> list[tuple[Counter | Gauge, Callable[[], float]]]:
+def _journal_numbers(broker: Broker) -> list[MetricReading]:
     names: dict[Counter | Gauge, str] = {
         _JOURNAL_BYTES: "written_bytes",
         _JOURNAL_APPENDS: "appends",

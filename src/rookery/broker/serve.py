@@ -13,8 +13,8 @@ from rookery.broker.settings import BrokerSettings
 from rookery.errors import ConfigError
 from rookery.model.address import Address, parse_address
 from rookery.net.http import HttpServer
-from rookery.service.health import HealthEndpoints, serve_http
 from rookery.service.process import StopRequest, run_server
+from rookery.service.server import MonitoredServer
 from rookery.store.open import name_of
 
 
@@ -51,64 +51,28 @@ async def serve(
     """
     if not settings.store and not settings.log_dir:
         check_folder(settings.data)
-    server = BrokerServer(Broker(settings))
+    broker = Broker(settings)
+    server = MonitoredServer(broker, Observer(broker), settings.http_listen)
     return await run_server(
-        server, stop, lambda: when_ready(server.info()), settings.drain_timeout_ms
+        server, stop, lambda: when_ready(_info(broker, server.http)), settings.drain_timeout_ms
     )
 
 
-class BrokerServer:
-    """A broker with its HTTP endpoints, as `service.process` runs it."""
-
-    name = "broker"
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.failed = broker.failed
-        self._endpoints = HealthEndpoints(Observer(broker))
-        self._http: HttpServer | None = None
-
-    async def start(self) -> None:
-        """Serve HTTP, then clients."""
-        # HTTP first, so that a taken port is reported before the cluster hears of this broker, and
-        # so that health is answered while a long log is read.
-        listen = self._broker.settings.http_listen
-        self._http = await serve_http(self._endpoints.routes(), listen)
-        await self._broker.start()
-        self._endpoints.is_started = True
-
-    def waits_for(self) -> str:
-        """Return what a start under way waits for."""
-        return self._broker.waits_for()
-
-    async def stop(self) -> None:
-        """Stop the broker; HTTP last, so that it reports until the end that the broker drains."""
-        await self._broker.stop()
-        if self._http is not None:
-            await self._http.stop(grace_ms=100)
-
-    async def abandon(self) -> None:
-        """Close what a start that failed has opened."""
-        if self._http is not None:
-            await self._http.stop(grace_ms=0)
-        await self._broker.abandon()
-
-    def info(self) -> BrokerInfo:
-        """Return what to report when the broker is ready."""
-        broker, http = self._broker, self._http
-        settings = broker.settings
-        text = settings.advertise or settings.listen
-        address = parse_address(text, "listen", lowest_port=0)
-        port = address.port if settings.advertise else broker.listener.port
-        return BrokerInfo(
-            node_id=broker.services.node_id,
-            address=Address(address.host, port).text,
-            http=Address(http.settings.host, http.port).text if http else "",
-            cluster_id=broker.replica.state.cluster_id,
-            data=name_of(settings.store) or str(Path(settings.log_dir or settings.data).absolute()),
-            durability=_durability(settings),
-            pid=os.getpid(),
-        )
+def _info(broker: Broker, http: HttpServer | None) -> BrokerInfo:
+    """Return what to report when the broker is ready."""
+    settings = broker.settings
+    text = settings.advertise or settings.listen
+    address = parse_address(text, "listen", lowest_port=0)
+    port = address.port if settings.advertise else broker.listener.port
+    return BrokerInfo(
+        node_id=broker.services.node_id,
+        address=Address(address.host, port).text,
+        http=Address(http.settings.host, http.port).text if http else "",
+        cluster_id=broker.replica.state.cluster_id,
+        data=name_of(settings.store) or str(Path(settings.log_dir or settings.data).absolute()),
+        durability=_durability(settings),
+        pid=os.getpid(),
+    )
 
 
 def _durability(settings: BrokerSettings) -> str:

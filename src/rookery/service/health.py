@@ -7,12 +7,14 @@ GET /metrics         Prometheus' text format
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
-from rookery.model.address import parse_address
-from rookery.net.http import Checks, HttpServer, Routes, health_route, metrics_route
-from rookery.net.httpsession import HttpSettings
+from rookery.metrics import MetricReading
+from rookery.net.http import Checks, Routes, health_route, metrics_route
 from rookery.net.httptext import Request, Response
+from rookery.service.process import Service
+from rookery.service.processmetrics import process_numbers
 
 
 class HealthSource(Protocol):
@@ -38,6 +40,52 @@ class HealthSource(Protocol):
 
     async def refresh(self) -> None:
         """Bring all metrics up to date, before they are read."""
+
+
+class ServerHealth:
+    """The health of a server, as far as all servers have it in common; others add to it."""
+
+    def __init__(self, name: str, service: Service, numbers: Iterable[MetricReading] = ()) -> None:
+        """Report on a server.
+
+        Args:
+            name: what is served, as in "the broker is still starting".
+            service: what is started and may fail.
+            numbers: metrics of its own; those of the process are reported, too.
+        """
+        self.name = name
+        self._service = service
+        self._numbers = [*numbers, *process_numbers()]
+
+    def waits_for(self) -> str:
+        """Return what a start under way waits for."""
+        return self._service.waits_for()
+
+    def live_checks(self) -> Checks:
+        """Return the check that only a restart can mend: the server cannot go on."""
+        return {self.name: self._failure}
+
+    def ready_checks(self) -> Checks:
+        """Return the same check: without it, clients can come."""
+        return {self.name: self._failure}
+
+    def warnings(self) -> Checks:
+        """Return no checks."""
+        return {}
+
+    async def probe(self) -> None:
+        """Ask nothing: there are no dependencies."""
+
+    async def refresh(self) -> None:
+        """Bring all numbers up to date."""
+        await self.probe()
+        for metric, read in self._numbers:
+            metric.value = read()
+
+    def _failure(self) -> str:
+        failed = self._service.failed
+        error = failed.exception() if failed.done() and not failed.cancelled() else None
+        return str(error or "")
 
 
 class HealthEndpoints:
@@ -73,17 +121,3 @@ class HealthEndpoints:
             return await self._start(request)
         await self.source.probe()
         return await self._ready(request)
-
-
-async def serve_http(routes: Routes, listen: str) -> HttpServer | None:
-    """Serve routes at the address that the setting `http_listen` gives; None if it is empty.
-
-    Raises:
-        ConfigError: the address cannot be listened on.
-    """
-    if not listen:
-        return None
-    address = parse_address(listen, "http_listen", lowest_port=0)
-    server = HttpServer(routes, HttpSettings(host=address.host, port=address.port))
-    await server.start()
-    return server

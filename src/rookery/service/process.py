@@ -31,11 +31,9 @@ _FIRST_REPORT_SECONDS: Final = 3.0
 _REPORT_SECONDS: Final = 15.0
 
 
-class Server(Protocol):
-    """What a process serves."""
+class Service(Protocol):
+    """Something that is started, serves, and is stopped."""
 
-    name: str
-    """For log lines: "the broker cannot go on"."""
     failed: asyncio.Future[None]
     """Gets an exception when the server cannot go on."""
 
@@ -50,6 +48,13 @@ class Server(Protocol):
 
     async def abandon(self) -> None:
         """Close what a failed or cancelled start has opened."""
+
+
+class Server(Service, Protocol):
+    """What a process serves."""
+
+    name: str
+    """For log lines: "the broker cannot go on"."""
 
 
 class StopRequest:

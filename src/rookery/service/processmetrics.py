@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from rookery import metrics
-from rookery.metrics import Counter, Gauge
+from rookery.metrics import MetricReading
 
 _PROC: Final = Path("/proc/self")
 
@@ -23,9 +22,9 @@ _MAX_FDS: Final = metrics.gauge("process_max_fds", "The most file descriptors it
 _START: Final = metrics.gauge("process_start_time_seconds", "When it started, in Unix time.")
 
 
-def process_numbers() -> list[tuple[Counter | Gauge, Callable[[], float]]]:
+def process_numbers() -> list[MetricReading]:
     """Return the metrics, and what reads each; where there is no /proc, those without it."""
-    numbers: list[tuple[Counter | Gauge, Callable[[], float]]] = [
+    numbers: list[MetricReading] = [
         (_CPU, _cpu_seconds),
         (_MAX_FDS, lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
     ]
