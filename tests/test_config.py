@@ -16,10 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rookery
 from rookery.config.docstrings import field_docs
 from rookery.config.flags import add_flags, read_flags
 from rookery.config.load import Loaded, config_files, load
 from rookery.config.schema import settings_of
+from rookery.config.sections import sections
 from rookery.config.show import MASK, config_as_json, print_config
 from rookery.errors import ConfigError
 
@@ -354,6 +356,18 @@ def test_unknown_sections_are_refused_if_the_known_ones_are_told(file: Path) -> 
         load(Settings, "broker", None, {}, [file], ["broker", "proxy"])
     assert "proxy" not in str(caught.value).replace("known are", "")
     assert load(Settings, "broker", None, {}, [file]).settings == Settings()
+
+
+def test_every_server_package_has_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sections()
+    assert {"broker", "clusters"} <= set(before)
+    assert not {"net", "wire"} & set(before)
+    for package in ("nest", "toolbox"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    (tmp_path / "nest" / "serve.py").touch()
+    monkeypatch.setattr(rookery, "__path__", [str(tmp_path), *rookery.__path__])
+    assert sections.__wrapped__() == ("nest", *before)
 
 
 def test_all_problems_are_told_at_once(file: Path) -> None:

@@ -32,8 +32,6 @@ DEFAULT: Final = "default"
 """The source of a value that nobody gave."""
 DEFAULT_FILE: Final = Path("rookery.toml")
 """Read if it is there and no other file is named."""
-SECTIONS: Final = ("broker", "clusters")
-"""The tables that the file may hold."""
 FILE_VARIABLE: Final = "ROOKERY_CONFIG"
 """Names the file, if no flag does."""
 

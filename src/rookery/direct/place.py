@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
-from rookery.config.load import DEFAULT, SECTIONS, config_files, load
+from rookery.config.load import DEFAULT, config_files, load
+from rookery.config.sections import CLUSTERS, sections
 from rookery.config.sources import TomlFile
 from rookery.errors import ConfigError
 from rookery.log.origin import Origin
@@ -31,7 +32,6 @@ _LAYOUTS: Final = ("rookery", "kafscale")
 _NO_LOG: Final = "memory:none"
 _KAFKA: Final = "kafka"
 
-_SECTION: Final = "clusters"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -155,15 +155,15 @@ def _load_cluster(name: str) -> Place:
     files = config_files()
     if _NAME.fullmatch(name) is None:
         raise ConfigError(f"cluster {name[:80]!r}: a name has 1 to 64 of a-z, A-Z, 0-9, '_', '-'")
-    loaded = load(Place, f"{_SECTION}.{name}", files=files, sections=SECTIONS)
+    loaded = load(Place, f"{CLUSTERS}.{name}", files=files, sections=sections())
     if all(source == DEFAULT for source in loaded.sources.values()):
         raise ConfigError(_unknown(name, files))
     return loaded.settings
 
 
 def _unknown(name: str, files: list[Path]) -> str:
-    known = sorted({one for path in files for one in TomlFile(path).names(_SECTION)})
+    known = sorted({one for path in files for one in TomlFile(path).names(CLUSTERS)})
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     places = ", ".join(map(str, files)) or "no file (set ROOKERY_CONFIG, or write rookery.toml)"
-    return f"cluster {name!r} is not configured: no table [{_SECTION}.{name}] in {places}{hint}"
+    return f"cluster {name!r} is not configured: no table [{CLUSTERS}.{name}] in {places}{hint}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rookery.cli.command import Command, CommandArguments, print_json
-from rookery.cli.options.fields import custom, positional, repeated, switch
+from rookery.cli.command import Command
+from rookery.cli.options.fields import positional
+from rookery.cli.options.server import ServerArguments, run_configured, settings_flags
 
 if TYPE_CHECKING:
     from rookery.broker.serve import BrokerInfo
     from rookery.broker.settings import BrokerSettings
-    from rookery.config.load import Loaded
 
 SECTION = "broker"
 _DURABILITY = {
@@ -27,71 +26,38 @@ _DURABILITY = {
 }
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
+def _settings_class() -> type[BrokerSettings]:
     from rookery.broker.settings import BrokerSettings
-    from rookery.config.flags import add_flags
 
-    add_flags(parser, BrokerSettings)
-
-
-def _read_settings(parsed: Mapping[str, object]) -> Mapping[str, object]:
-    from rookery.config.flags import read_flags
-
-    return read_flags(parsed)
+    return BrokerSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeBroker(CommandArguments):
-    """The settings, and where they come from."""
+class ServeBroker(ServerArguments):
+    """The settings of the broker."""
 
     properties: str | None = positional(
         "SERVER_PROPERTIES",
         "Kafka's own file: serve the directory that its log.dirs names, at its listeners",
         nargs="?",
     )
-    config: tuple[str, ...] = repeated(
-        "--config",
-        metavar="FILE",
-        help="read settings from a TOML file; may be repeated, and a later file wins "
-        "(default: that of ROOKERY_CONFIG, or rookery.toml if it is here)",
-    )
-    print_config: bool = switch(
-        "--print-config", help="show all settings and where each comes from, then exit"
-    )
-    flags: Mapping[str, object] = custom(_add_settings, _read_settings)
-    """A flag for each setting of the broker that is given."""
+    flags: Mapping[str, object] = settings_flags(_settings_class)
 
 
 def run(args: ServeBroker) -> int:
     """Show the settings, or serve until told to stop."""
     from rookery.broker.kafkafile import KafkaFile, read_kafka_file
-    from rookery.broker.settings import BrokerSettings
-    from rookery.config.load import SECTIONS, config_files, load
 
     kafka = read_kafka_file(Path(args.properties)) if args.properties else KafkaFile()
-    loaded = load(
-        BrokerSettings,
-        SECTION,
-        args.flags,
-        files=config_files(args.config),
-        sections=SECTIONS,
-        more=kafka.given,
-    )
-    for warning in (*loaded.warnings, *kafka.warnings):
+    for warning in kafka.warnings:
         print(f"rookery broker: {warning}", file=sys.stderr)
-    if args.print_config:
-        return _print_config(loaded, as_json=args.json)
-    return _serve(loaded.settings, as_json=args.json)
-
-
-def _print_config(loaded: Loaded[BrokerSettings], *, as_json: bool) -> int:
-    from rookery.config.show import config_as_json, print_config
-
-    if as_json:
-        print_json(config_as_json(loaded))
-    else:
-        print(print_config(loaded), end="")
-    return 0
+    return run_configured(
+        args,
+        _settings_class(),
+        SECTION,
+        lambda settings: _serve(settings, as_json=args.json),
+        kafka.given,
+    )
 
 
 def _serve(settings: BrokerSettings, *, as_json: bool) -> int:

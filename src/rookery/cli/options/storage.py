@@ -60,12 +60,13 @@ class LogAddress:
         from dataclasses import replace
 
         from rookery.broker.settings import BrokerSettings
-        from rookery.config.load import SECTIONS, config_files, load
+        from rookery.config.load import config_files, load
         from rookery.config.schema import DEST_PREFIX
+        from rookery.config.sections import sections
 
         flags = {DEST_PREFIX + name: getattr(self, name) for name in _SETTINGS}
         files = config_files(self.config)
-        settings = load(BrokerSettings, "broker", flags, files=files, sections=SECTIONS).settings
+        settings = load(BrokerSettings, "broker", flags, files=files, sections=sections()).settings
         if self.data is not None and self.store is None:
             return replace(settings, store="", cluster="")
         return settings

@@ -1,0 +1,93 @@
+"""What every command takes that runs a server: its settings, and where they come from."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rookery.cli.command import CommandArguments, print_json
+from rookery.cli.options.fields import custom, repeated, switch
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from rookery.config.sources import Given
+
+T = TypeVar("T", bound="DataclassInstance")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerArguments(CommandArguments):
+    """Where settings come from; a command adds the flags with `settings_flags`."""
+
+    config: tuple[str, ...] = repeated(
+        "--config",
+        metavar="FILE",
+        help="read settings from a TOML file; may be repeated, and a later file wins "
+        "(default: that of ROOKERY_CONFIG, or rookery.toml if it is here)",
+    )
+    print_config: bool = switch(
+        "--print-config", help="show all settings and where each comes from, then exit"
+    )
+    flags: Mapping[str, object]
+    """A flag for each setting that is given."""
+
+
+def settings_flags(find_class: Callable[[], type[DataclassInstance]]) -> Any:
+    """Declare a flag for each setting of a server.
+
+    Args:
+        find_class: imports and returns the class of the settings; called for `--help`, too.
+    """
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        from rookery.config.flags import add_flags
+
+        add_flags(parser, find_class())
+
+    return custom(add, _read_flags)
+
+
+def _read_flags(parsed: Mapping[str, object]) -> Mapping[str, object]:
+    from rookery.config.flags import read_flags
+
+    return read_flags(parsed)
+
+
+def run_configured(
+    args: ServerArguments,
+    cls: type[T],
+    section: str,
+    serve: Callable[[T], int],
+    more: Sequence[Given] = (),
+) -> int:
+    """Load settings; show them if that is asked for, else serve with them.
+
+    Args:
+        args: of the command.
+        cls: the class of the settings.
+        section: their table in files.
+        serve: runs the server; returns the exit code.
+        more: what another kind of file gives; it wins over TOML files.
+
+    Raises:
+        ConfigError: a setting cannot be used.
+    """
+    from rookery.config.load import config_files, load
+    from rookery.config.sections import sections
+    from rookery.config.show import config_as_json, print_config
+
+    files = config_files(args.config)
+    loaded = load(cls, section, args.flags, files=files, sections=sections(), more=more)
+    for warning in loaded.warnings:
+        print(f"rookery {section}: {warning}", file=sys.stderr)
+    if not args.print_config:
+        return serve(loaded.settings)
+    if args.json:
+        print_json(config_as_json(loaded))
+    else:
+        print(print_config(loaded), end="")
+    return 0

@@ -1,0 +1,29 @@
+"""The tables that a configuration file may hold: one for each server, and the clusters by name.
+
+A server is a package with a module `serve`. Its settings have the table of the package's name:
+`rookery/broker/serve.py` reads `[broker]`.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import rookery
+
+CLUSTERS: Final = "clusters"
+"""The table of clusters by name."""
+
+
+@cache
+def sections() -> tuple[str, ...]:
+    """Return the names of all tables; the packages are not imported."""
+    folders = [Path(folder) for folder in rookery.__path__]
+    servers = [
+        module.name
+        for module in pkgutil.iter_modules(rookery.__path__)
+        if any((folder / module.name / "serve.py").exists() for folder in folders)
+    ]
+    return (*servers, CLUSTERS)
