@@ -17,7 +17,7 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from rookery.testing.messages import random_message
-from rookery.wire.catalog import apis
+from rookery.wire.catalog import kafka_apis
 from rookery.wire.codec import decode, encode_bytes
 from rookery.wire.message import Api, Message
 
@@ -27,7 +27,7 @@ SEEDS = 12
 # are compared with the older codecs' own classes in tests/wire/messages.
 BELOW_KIO = {
     (api.key, version)
-    for api in apis().values()
+    for api in kafka_apis().values()
     for version in api.versions
     if version < {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2}.get(api.key, 0)
     or (version == 0 and api.key in {27, 29, 30, 31, 32, 34, 35, 38, 39, 40, 41})
@@ -35,7 +35,7 @@ BELOW_KIO = {
 
 CASES = [
     pytest.param(api, version, side, id=f"{api.name}-{version}-{side}")
-    for api in apis().values()
+    for api in kafka_apis().values()
     for version in api.versions
     for side in ("request", "response")
     if (api.key, version) not in BELOW_KIO
@@ -146,11 +146,11 @@ def test_kio_has_no_api_that_we_lack() -> None:
         for package in pkgutil.iter_modules(kio.schema.__path__)
         if package.ispkg and has_request(package.name)
     }
-    assert {file_of(api) for api in apis().values()} == known
+    assert {file_of(api) for api in kafka_apis().values()} == known
 
 
 def test_kio_has_no_version_that_we_lack() -> None:
-    for api in apis().values():
+    for api in kafka_apis().values():
         package = import_module(f"kio.schema.{file_of(api)}")
         versions = {int(module.name[1:]) for module in pkgutil.iter_modules(package.__path__)}
         assert versions <= set(api.versions), api

@@ -1,6 +1,6 @@
-"""Every API that we have a definition of, by key: the files of `wire/messages`, found by a look.
+"""Every API that we have a definition of, by key: the files of `wire/messages`.
 
-Adding an API is adding a file there; nothing is listed twice.
+The folder is scanned, so that a new API is a new file and nothing else.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 import pkgutil
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from rookery.wire import messages
 from rookery.wire.message import Api
+
+FIRST_OWN_KEY: Final = 9_000
+"""APIs that Kafka does not have take keys from here on; Kafka's own are far below."""
 
 
 @cache
@@ -25,3 +28,8 @@ def apis() -> dict[int, Api[Any, Any]]:
             raise TypeError(f"{api.name} and {found[api.key].name} both claim key {api.key}")
         found[api.key] = api
     return dict(sorted(found.items()))
+
+
+def kafka_apis() -> dict[int, Api[Any, Any]]:
+    """Return the APIs that Kafka has, too: they must be the same there and here."""
+    return {key: api for key, api in apis().items() if key < FIRST_OWN_KEY}
