@@ -536,6 +536,22 @@ async def test_every_callback_is_called_even_if_one_undoes_itself() -> None:
     await wait_until_async(lambda: called == ["first", "second"])
 
 
+async def test_callback_for_a_client_that_is_gone_is_called_soon_unless_undone() -> None:
+    connection, transport = await served()
+    lost = asyncio.Event()
+    connection.when_lost(lost.set)
+    transport.abort()
+    await lost.wait()
+    called: list[str] = []
+
+    connection.when_lost(lambda: called.append("kept"))
+    undo = connection.when_lost(lambda: called.append("undone"))
+    undo()
+
+    assert called == []
+    await wait_until_async(lambda: called == ["kept"])
+
+
 async def served(handler: Any = echo, **settings: Any) -> tuple[Connection, MemoryTransport]:
     """A connection whose handshake is complete, over memory."""
     connection = Connection(handler, ConnectionSettings(**settings), Budget())

@@ -165,16 +165,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def when_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have a callback called when the client is gone; return a function that undoes this."""
+        # A handler may have waited before it comes here, and the client may be gone already.
+        if self._state.stage is ConnectionStage.CLOSED:
+            return self._loop.call_soon(callback).cancel
         return register(self._when_lost, callback)
 
     def when_stuck(self, callback: Callable[[bool], None]) -> Callable[[], None]:
-        """Have a callback called whenever the client stops or starts reading its answers.
+        """Have a callback called with `is_stuck` when it changes; return a function to undo this.
 
-        The callback gets the new value of `is_stuck`. A proxy then stops or starts reading from its
-        upstream. The callback is called from within a write and must not write or close.
-
-        Returns:
-            A function that undoes this.
+        It is called from within a write and must not write or close. A proxy uses it to stop or
+        start reading from its upstream.
         """
         return register(self._when_stuck, callback)
 
