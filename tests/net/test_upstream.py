@@ -346,11 +346,12 @@ async def test_a_submitted_request_may_have_no_answer() -> None:
         seen.append(bytes(frame[8:]))
         return None if bytes(frame[8:]) == b"acks=0" else answer(frame)
 
-    def fail(frame: Frame) -> None:
+    def fail(frame: Frame) -> Frame:
         raise AssertionError("there is no response to read")
 
     async with listening(handler) as listener, connected(listener.port) as upstream:
-        await upstream.submit([request(1, b"acks=0")], fail, CallOptions(is_answered=False))
+        sent = upstream.submit([request(1, b"acks=0")], fail, CallOptions(is_answered=False))
+        assert [await sent] == [None]
         assert number_of(await upstream.submit([request(1, b"acks=1")], whole)) == 1
         assert seen == [b"acks=0", b"acks=1"]
 

@@ -104,7 +104,7 @@ class Upstream(UpstreamProtocol):
 
         Returns:
             What `read` returned; fails with `Unavailable` if the connection breaks or no answer
-            comes in time. For a request without an answer it is done when the request is sent.
+            comes in time. For a request without an answer it is None, as soon as it is sent.
 
         Raises:
             Unavailable: there is no connection, or the upstream is full.

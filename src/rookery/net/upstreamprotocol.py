@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from rookery.clock import loop_seconds
 from rookery.errors import ProtocolError, Unavailable
@@ -15,8 +15,6 @@ from rookery.net.settings import UpstreamSettings
 from rookery.wire.frame import RESPONSE_MINIMUM, Chunks, Frame, Splitter
 
 log = logging.getLogger(__name__)
-
-_NOTHING: Final = Frame(memoryview(b""))
 
 
 class UpstreamProtocol(asyncio.BufferedProtocol):
@@ -177,7 +175,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
             self._transport.writelines(call.parts)
             call.parts = []
             if not call.is_answered:
-                call.answer.set_result(_NOTHING)
+                call.answer.set_result(None)
         if self.is_full or calls.unsent:
             self._tell_full()
 
