@@ -13,6 +13,7 @@ import pytest
 from rookery.cli.options.fields import add_arguments, read_arguments
 from rookery.cli.options.server import ServerArguments, run_configured, settings_flags
 from rookery.errors import ConfigError
+from rookery.service import logs
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class NestSettings:
 
     twigs: int = 7
     """How many."""
+    log_level: str = "info"
+    """What is worth a line in the log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,31 +40,43 @@ def run(*words: str, as_json: bool = False) -> tuple[int, list[NestSettings]]:
     args = read_arguments(ServeNest, {**vars(parser.parse_args(words)), "json": as_json})
     served: list[NestSettings] = []
 
-    def serve(settings: NestSettings) -> int:
+    async def serve(settings: NestSettings) -> int:
         served.append(settings)
         return 5
 
     return run_configured(args, NestSettings, "broker", serve), served
 
 
+@pytest.fixture
+def levels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The levels that log lines were set up with; this process keeps its own."""
+    levels: list[str] = []
+    monkeypatch.setattr(logs, "set_up", levels.append)
+    return levels
+
+
 @pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: list[str]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ROOKERY_CONFIG", raising=False)
 
 
-def test_the_server_gets_the_settings_and_gives_the_exit_code(tmp_path: Path) -> None:
+def test_the_server_gets_the_settings_and_gives_the_exit_code(
+    tmp_path: Path, levels: list[str]
+) -> None:
     (tmp_path / "rookery.toml").write_text("[broker]\ntwigs = 8\n")
     assert run() == (5, [NestSettings(8)])
-    assert run("--twigs", "9") == (5, [NestSettings(9)])
+    assert run("--twigs", "9", "--log-level", "debug") == (5, [NestSettings(9, "debug")])
+    assert levels == ["info", "debug"]
 
 
 def test_settings_are_shown_instead(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--print-config") == (0, [])
-    assert capsys.readouterr().out == "[broker]\ntwigs = 7  # default\n"
+    shown = '[broker]\ntwigs = 7  # default\nlog-level = "info"  # default\n'
+    assert capsys.readouterr().out == shown
     assert run("--print-config", as_json=True) == (0, [])
-    shown = json.loads(capsys.readouterr().out)
-    assert shown == {"broker": {"twigs": {"value": 7, "source": "default"}}}
+    read = json.loads(capsys.readouterr().out)["broker"]
+    assert read["twigs"] == {"value": 7, "source": "default"}
 
 
 def test_misspelt_names_are_reported(

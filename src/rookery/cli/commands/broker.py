@@ -60,29 +60,19 @@ def run(args: ServeBroker) -> int:
     )
 
 
-def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
-    from rookery.net.loop import run as run_loop
-    from rookery.service import logs
-
-    logs.set_up(settings.log_level)
-    return run_loop((_serve_one if settings.workers == 1 else _serve_several)(settings, as_json))
-
-
-async def _serve_one(settings: BrokerSettings, as_json: bool) -> int:  # noqa: FBT001 (of two alike)
+async def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
     from rookery.broker.serve import serve
     from rookery.service.process import StopRequest
 
-    return await serve(settings, StopRequest(), lambda info: _tell([info], as_json=as_json))
-
-
-async def _serve_several(settings: BrokerSettings, as_json: bool) -> int:  # noqa: FBT001
+    stop = StopRequest()
+    if settings.workers == 1:
+        return await serve(settings, stop, lambda info: _tell([info], as_json=as_json))
     from rookery.broker.workers import BrokerWorkers
-    from rookery.service.process import StopRequest
 
     def ready(brokers: Sequence[BrokerInfo]) -> None:
         _tell(brokers, workers.bootstrap.text, as_json=as_json)
 
-    stop, workers = StopRequest(), BrokerWorkers(settings, ready)
+    workers = BrokerWorkers(settings, ready)
     stop.on_signals()
     return await workers.run(stop)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import Field, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from rookery.cli.command import CommandArguments, print_json
 from rookery.cli.options.fields import custom, repeated, switch
@@ -16,7 +16,18 @@ if TYPE_CHECKING:
 
     from rookery.config.sources import Given
 
-T = TypeVar("T", bound="DataclassInstance")
+
+class ServerSettings(Protocol):
+    """What the settings of every server have."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def log_level(self) -> str:
+        """The lowest level that is logged."""
+
+
+T = TypeVar("T", bound=ServerSettings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +72,7 @@ def run_configured(
     args: ServerArguments,
     cls: type[T],
     section: str,
-    serve: Callable[[T], int],
+    serve: Callable[[T], Coroutine[Any, Any, int]],
     more: Sequence[Given] = (),
 ) -> int:
     """Load settings; show them if that is asked for, else serve with them.
@@ -70,7 +81,7 @@ def run_configured(
         args: of the command.
         cls: the class of the settings.
         section: their table in files.
-        serve: runs the server; returns the exit code.
+        serve: runs the server in an event loop; returns the exit code.
         more: what another kind of file gives; it wins over TOML files.
 
     Raises:
@@ -79,13 +90,16 @@ def run_configured(
     from rookery.config.load import config_files, load
     from rookery.config.sections import sections
     from rookery.config.show import config_as_json, print_config
+    from rookery.net.loop import run as run_loop
+    from rookery.service import logs
 
     files = config_files(args.config)
     loaded = load(cls, section, args.flags, files=files, sections=sections(), more=more)
     for warning in loaded.warnings:
         print(f"rookery {section}: {warning}", file=sys.stderr)
     if not args.print_config:
-        return serve(loaded.settings)
+        logs.set_up(loaded.settings.log_level)
+        return run_loop(serve(loaded.settings))
     if args.json:
         print_json(config_as_json(loaded))
     else:
