@@ -81,6 +81,23 @@ def test_every_kind_of_argument_is_read() -> None:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rookery:
+    """A part with a default of its own."""
+
+    nest: Nest = part(Nest, twigs=40)
+
+
+def test_a_part_may_have_other_defaults() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, Rookery)
+
+    assert Rookery().nest.twigs == 40
+    assert read_arguments(Rookery, vars(parser.parse_args([]))).nest.twigs == 40
+    assert read_arguments(Rookery, vars(parser.parse_args(["--twigs", "3"]))).nest.twigs == 3
+    assert parse("rook", "--here").tree.nest.twigs == 7
+
+
 def test_repeated_values_do_not_leak_into_the_next_parse() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser, Birds)

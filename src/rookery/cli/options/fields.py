@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class _Part:
     cls: type[DataclassInstance]
     title: str
     description: str | None
+    defaults: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,24 @@ def positional(
     return field(default=default, metadata={_KEY: _Argument((), options)})
 
 
-def part(cls: type[DataclassInstance], title: str = "", description: str | None = None) -> Any:
-    """Declare arguments that are a class of their own, under a title in the help."""
-    return field(default_factory=cls, metadata={_KEY: _Part(cls, title, description)})
+def part(
+    cls: type[DataclassInstance],
+    title: str = "",
+    description: str | None = None,
+    **defaults: Any,
+) -> Any:
+    """Declare arguments that are a class of their own.
+
+    Args:
+        cls: declares them.
+        title: in the help, for a group of their own.
+        description: follows the title.
+        defaults: by field, where this command has other defaults than the class.
+    """
+    return field(
+        default_factory=partial(cls, **defaults),
+        metadata={_KEY: _Part(cls, title, description, defaults)},
+    )
 
 
 def custom(
@@ -130,7 +147,7 @@ def custom(
 
 def add_arguments(parser: argparse.ArgumentParser, cls: type[DataclassInstance]) -> None:
     """Give a parser the arguments of a class."""
-    _add(parser, parser, cls, "", {})
+    _add(parser, parser, _Part(cls, "", None, {}), "", {})
 
 
 def read_arguments(cls: type[T], parsed: Mapping[str, Any], prefix: str = "") -> T:
@@ -156,20 +173,23 @@ def _value(value: object, default: object) -> object:
 def _add(
     parser: argparse.ArgumentParser,
     target: argparse.ArgumentParser | argparse._ArgumentGroup,
-    cls: type[DataclassInstance],
+    arguments: _Part,
     prefix: str,
     groups: dict[str, argparse._ArgumentGroup],
 ) -> None:
-    for one in fields(cls):
+    for one in fields(arguments.cls):
         declared = one.metadata.get(_KEY)
         if isinstance(declared, _Part):
             below = target
             if declared.title:
                 below = parser.add_argument_group(declared.title, declared.description)
-            _add(parser, below, declared.cls, f"{prefix}{one.name}.", groups)
+            _add(parser, below, declared, f"{prefix}{one.name}.", groups)
         elif isinstance(declared, _Custom):
             declared.add(parser)
         elif isinstance(declared, _Argument):
+            if one.name in arguments.defaults:
+                own = {**declared.options, "default": arguments.defaults[one.name]}
+                declared = replace(declared, options=own)
             _add_one(_group(parser, target, declared, groups), declared, one.name, prefix)
 
 

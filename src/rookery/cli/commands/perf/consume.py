@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from rookery.cli.command import Command, CommandArguments
 from rookery.cli.options.connection import ClusterAddress
 from rookery.cli.options.fields import option, part, positional
-from rookery.cli.options.values import count, count_or_none
+from rookery.cli.options.sample import SampleSize
+from rookery.cli.options.values import count
 from rookery.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -24,20 +25,7 @@ class MeasureConsume(CommandArguments):
     """What to read."""
 
     topic: str = positional("TOPIC", "created if it is not there")
-    records: int = option(
-        "--records",
-        type=count,
-        default=1_000_000,
-        metavar="N",
-        help="how many; 10k and 1M will do (default: %(default)s)",
-    )
-    warmup: int = option(
-        "--warmup",
-        type=count_or_none,
-        default=0,
-        metavar="N",
-        help="records before these that do not count (default: %(default)s)",
-    )
+    sample: SampleSize = part(SampleSize)
     max_bytes: int = option(
         "--max-bytes", type=count, default=1 << 20, help="of a partition in one fetch"
     )
@@ -66,7 +54,7 @@ async def _measure(client: Client, args: MeasureConsume) -> Measurement:
     positions = {place: row.offset for place, row in starts.items()}
     batches = fetch_all(client, positions, await ends_of(client, places), settings)
     with LiveMeter("read", shown=not args.json) as meter:
-        tally = _Tally(args.warmup, args.records, meter)
+        tally = _Tally(args.sample.warmup, args.sample.records, meter)
         async with aclosing(batches):
             async for fetched in batches:
                 tally.count([len(one.value or b"") for one in fetched.records()])
@@ -112,7 +100,7 @@ class _Tally:
 
 
 def _check_enough(tally: _Tally, args: MeasureConsume) -> None:
-    if tally.seen <= args.warmup:
+    if tally.seen <= args.sample.warmup:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"topic {args.topic!r} holds {tally.seen} records, no more than the --warmup; "

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from rookery.cli.command import Command, CommandArguments
 from rookery.cli.options.connection import ClusterAddress
 from rookery.cli.options.fields import option, part, positional
+from rookery.cli.options.sample import SampleSize
 from rookery.cli.options.sending import ACKS
-from rookery.cli.options.values import count, count_or_none
+from rookery.cli.options.values import count
 from rookery.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -26,20 +27,7 @@ class MeasureLatency(CommandArguments):
     """The load."""
 
     topic: str = positional("TOPIC", "created if it is not there")
-    records: int = option(
-        "--records",
-        type=count,
-        default=5_000,
-        metavar="N",
-        help="how many; 10k and 1M will do (default: %(default)s)",
-    )
-    warmup: int = option(
-        "--warmup",
-        type=count_or_none,
-        default=500,
-        metavar="N",
-        help="records before these that do not count (default: %(default)s)",
-    )
+    sample: SampleSize = part(SampleSize, records=5_000, warmup=500)
     size: int = option("--size", type=count, default=100, help="bytes of a value")
     throughput: int = option(
         "--throughput",
@@ -74,9 +62,9 @@ async def _measure(client: Client, args: MeasureLatency) -> Measurement:
     await ensure_topic(client, args.topic, 1)
     start = perf_counter()
     times = await _measure_trips(client, args)
-    total = args.records + args.warmup
+    total = args.sample.total
     speed = Speed(total, args.size * total, perf_counter() - start)
-    timed = f"sending to reading of {args.records:,} records"
+    timed = f"sending to reading of {args.sample.records:,} records"
     return Measurement("latency", speed, timed, times)
 
 
@@ -110,7 +98,7 @@ async def _send(
     settings = ProducerSettings(acks=ACKS[args.acks], linger_ms=0)
     async with client.producer(settings) as producer:
         pace, filling = SendPace(args.throughput), bytes(max(0, args.size - _NUMBER_BYTES))
-        for number in range(args.warmup + args.records):
+        for number in range(args.sample.total):
             await pace.wait(number)
             sent.append(perf_counter())
             value = number.to_bytes(_NUMBER_BYTES, "big") + filling
@@ -122,7 +110,7 @@ async def _read(
 ) -> list[float]:
     from rookery.client.fetch import FetchSettings
 
-    settings, times, total = FetchSettings(), list[float](), args.warmup + args.records
+    settings, times, total = FetchSettings(), list[float](), args.sample.total
     while len(times) < total:
         fetched = (await client.fetcher.fetch({place: position}, settings))[place]
         now = perf_counter()
@@ -130,7 +118,7 @@ async def _read(
             number = int.from_bytes((record.value or b"")[:_NUMBER_BYTES], "big")
             times.append((now - sent[number]) * 1000)
         position = fetched.next_offset
-    return times[args.warmup :]
+    return times[args.sample.warmup :]
 
 
 COMMAND = Command(

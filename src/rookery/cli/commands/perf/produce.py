@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from rookery.cli.command import Command, CommandArguments
 from rookery.cli.options.connection import ClusterAddress
 from rookery.cli.options.fields import option, part, positional
+from rookery.cli.options.sample import SampleSize
 from rookery.cli.options.sending import DeliveryOptions
 from rookery.cli.options.values import count, count_or_none
 
@@ -29,20 +30,7 @@ class MeasureProduce(CommandArguments):
     """The load."""
 
     topic: str = positional("TOPIC", "created if it is not there")
-    records: int = option(
-        "--records",
-        type=count,
-        default=1_000_000,
-        metavar="N",
-        help="how many; 10k and 1M will do (default: %(default)s)",
-    )
-    warmup: int = option(
-        "--warmup",
-        type=count_or_none,
-        default=10_000,
-        metavar="N",
-        help="records before these that do not count (default: %(default)s)",
-    )
+    sample: SampleSize = part(SampleSize, warmup=10_000)
     size: int = option("--size", type=count, default=100, help="bytes of a value")
     throughput: int = option(
         "--throughput",
@@ -75,11 +63,11 @@ async def _measure(client: Client, args: MeasureProduce) -> Measurement:
     settings = args.delivery.producer_settings(args.address.timeout_ms)
     await ensure_topic(client, args.topic, args.partitions)
     async with client.producer(settings) as producer:
-        await _Load(producer, args).run(args.warmup)
+        await _Load(producer, args).run(args.sample.warmup)
         await producer.flush()
         with LiveMeter("sent", shown=not args.json) as meter:
             load = _Load(producer, args, meter)
-            await load.run(args.records)
+            await load.run(args.sample.records)
             await producer.flush()
             speed = meter.speed()
     timed = f"sending to acknowledgement of {len(load.times):,} records"

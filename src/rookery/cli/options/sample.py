@@ -1,0 +1,33 @@
+"""How many records a command measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rookery.cli.options.fields import option
+from rookery.cli.options.values import count, count_or_none
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSize:
+    """Records that count, and those before them that do not."""
+
+    records: int = option(
+        "--records",
+        type=count,
+        default=1_000_000,
+        metavar="N",
+        help="how many; 10k and 1M will do (default: %(default)s)",
+    )
+    warmup: int = option(
+        "--warmup",
+        type=count_or_none,
+        default=0,
+        metavar="N",
+        help="records before these that do not count (default: %(default)s)",
+    )
+
+    @property
+    def total(self) -> int:
+        """All records, those before the measurement included."""
+        return self.warmup + self.records
