@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rookery.cli.command import CommandArguments
 from rookery.cli.options.fields import option, part, switch
@@ -12,6 +12,9 @@ from rookery.cli.options.spark import SparkOptions
 from rookery.cli.options.storage import STORAGE_HELP, STORAGE_TITLE, LogAddress
 from rookery.cli.options.values import size
 from rookery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rookery.jobs import Into
 
 _SLICE_BYTES: Final = 512 * 1024 * 1024
 
@@ -72,6 +75,61 @@ class FillArguments(JobArguments):
         """
         if self.slice_bytes < 1:
             raise ConfigError(f"--slice-bytes {self.slice_bytes}: must be at least 1")
+
+
+def offset_map_option(default: str = "none") -> Any:
+    """Declare where the old and new offsets of records are written.
+
+    Args:
+        default: what the help says of the default.
+    """
+    return option(
+        "--offset-map",
+        default="",
+        metavar="FOLDER",
+        help="a folder, or a URL of one, for Parquet files with the old and new offsets "
+        f"(default: {default})",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetTopic:
+    """The new topic that a job fills."""
+
+    to: str = option("--to", required=True, metavar="NEW", help="the new topic")
+    offset_map: str = offset_map_option()
+    partitions: int = option(
+        "--partitions", type=int, required=True, metavar="N", help="how many the new topic has"
+    )
+
+    @property
+    def map_folder(self) -> str:
+        """The folder for old and new offsets; empty if there is none."""
+        return self.offset_map
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillTopicArguments(FillArguments):
+    """How batches are written into one new topic."""
+
+    target: TargetTopic = part(TargetTopic)
+
+    def check(self) -> None:
+        """Check what argparse cannot.
+
+        Raises:
+            ConfigError: a number is out of bounds.
+        """
+        super().check()
+        check_partitions("--partitions", self.target.partitions, 1)
+
+    def into(self) -> Into:
+        """Return the topic as jobs take it."""
+        from rookery.direct.layout import Packing
+        from rookery.jobs import Into
+
+        target, packing = self.target, Packing(compression=self.compression)
+        return Into(target.to, target.partitions, target.map_folder, packing, self.slice_bytes)
 
 
 def check_partitions(flag: str, number: int, least: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rookery.cli.command import Command
 from rookery.cli.options.connection import Credentials
 from rookery.cli.options.fields import option, part, positional, switch
-from rookery.cli.options.jobs import FillArguments
+from rookery.cli.options.jobs import FillArguments, offset_map_option
 from rookery.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,13 +50,7 @@ class CopyTopics(FillArguments):
     credentials: Credentials = part(Credentials, "how the Kafka is reached")
     prefix: str = option("--prefix", default="", metavar="TEXT", help="before the copies' names")
     name: str = option("--name", default="", metavar="TEXT", help="of the job")
-    offset_map: str = option(
-        "--offset-map",
-        default="",
-        metavar="FOLDER",
-        help="a folder, or a URL of one, for Parquet files with the old and new offsets "
-        "(default: none)",
-    )
+    offset_map: str = offset_map_option()
 
 
 def run(args: CopyTopics) -> int:

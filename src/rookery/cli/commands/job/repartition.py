@@ -5,57 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rookery.cli.command import Command
-from rookery.cli.options.fields import option, positional
-from rookery.cli.options.jobs import FillArguments, check_partitions
+from rookery.cli.options.fields import part, positional
+from rookery.cli.options.jobs import FillTopicArguments, TargetTopic, offset_map_option
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepartitionTopic(FillArguments):
+class RepartitionTarget(TargetTopic):
+    """The new topic."""
+
+    offset_map: str = offset_map_option("NEW.offsets; none makes none")
+
+    @property
+    def map_folder(self) -> str:
+        """The folder for old and new offsets; empty if there is none."""
+        # Consumers need the map to move to the new topic, and it cannot be made later.
+        folder = self.offset_map or f"{self.to}.offsets"
+        return "" if folder == "none" else folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepartitionTopic(FillTopicArguments):
     """From which topic, into which."""
 
     topic: str = positional("TOPIC", "whose records")
-    to: str = option("--to", required=True, metavar="NEW", help="the new topic")
-    offset_map: str = option(
-        "--offset-map",
-        default="",
-        metavar="FOLDER",
-        help="a folder, or a URL of one, for Parquet files with the old and new offsets "
-        "(default: NEW.offsets; none makes none)",
-    )
-    partitions: int = option(
-        "--partitions", type=int, required=True, metavar="N", help="how many the new topic has"
-    )
-
-    def check(self) -> None:
-        """Check what argparse cannot.
-
-        Raises:
-            ConfigError: a number is out of bounds.
-        """
-        super().check()
-        check_partitions("--partitions", self.partitions, 1)
+    target: TargetTopic = part(RepartitionTarget)
 
 
 def run(args: RepartitionTopic) -> int:
     """Fill a new topic."""
     from rookery import jobs
     from rookery.cli.jobs import run_job
-    from rookery.direct.layout import Packing
-    from rookery.jobs import Into
 
-    # Who moves consumers over needs the map, and it cannot be made later.
-    offset_map = args.offset_map or f"{args.to}.offsets"
-    into = Into(
-        args.to,
-        args.partitions,
-        "" if offset_map == "none" else offset_map,
-        Packing(compression=args.compression),
-        args.slice_bytes,
-    )
     return run_job(
         "repartition",
         args,
-        lambda spark, place, plan: jobs.repartition(spark, place, args.topic, into, plan),
+        lambda spark, place, plan: jobs.repartition(spark, place, args.topic, args.into(), plan),
     )
 
 

@@ -5,23 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rookery.cli.command import Command
-from rookery.cli.options.fields import option, positional
-from rookery.cli.options.jobs import FillArguments, check_partitions
+from rookery.cli.options.fields import option, part, positional
+from rookery.cli.options.jobs import FillTopicArguments, TargetTopic
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayIntoTopic(FillArguments):
-    """From which topics, into which."""
+class ReplayTarget(TargetTopic):
+    """The new topic."""
 
-    topics: tuple[str, ...] = positional("TOPIC", "of one time, the first first", nargs="+")
-    to: str = option("--to", required=True, metavar="NEW", help="the new topic")
-    offset_map: str = option(
-        "--offset-map",
-        default="",
-        metavar="FOLDER",
-        help="a folder, or a URL of one, for Parquet files with the old and new offsets "
-        "(default: none)",
-    )
     partitions: int = option(
         "--partitions",
         type=int,
@@ -30,29 +21,24 @@ class ReplayIntoTopic(FillArguments):
         help="of the new topic; with more than one, each is in order (default: %(default)s)",
     )
 
-    def check(self) -> None:
-        """Check what argparse cannot.
 
-        Raises:
-            ConfigError: a number is out of bounds.
-        """
-        super().check()
-        check_partitions("--partitions", self.partitions, 1)
+@dataclass(frozen=True, kw_only=True)
+class ReplayIntoTopic(FillTopicArguments):
+    """From which topics, into which."""
+
+    topics: tuple[str, ...] = positional("TOPIC", "of one time, the first first", nargs="+")
+    target: TargetTopic = part(ReplayTarget)
 
 
 def run(args: ReplayIntoTopic) -> int:
     """Write records in the order of time."""
     from rookery import jobs
     from rookery.cli.jobs import run_job
-    from rookery.direct.layout import Packing
-    from rookery.jobs import Into
 
-    packing = Packing(compression=args.compression)
-    into = Into(args.to, args.partitions, args.offset_map, packing, args.slice_bytes)
     return run_job(
         "replay",
         args,
-        lambda spark, place, plan: jobs.replay(spark, place, args.topics, into, plan),
+        lambda spark, place, plan: jobs.replay(spark, place, args.topics, args.into(), plan),
     )
 
 
