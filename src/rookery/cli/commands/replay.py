@@ -31,9 +31,94 @@ _SAMPLE_ROWS: Final = 1_000
 _WHERE: Final = (
     "a time such as 2026-01-31T12:00:00Z, or a span back from now such as 30s, 15m, 2h, 7d"
 )
-_RANGE: Final = "what to read"
-_ORDER: Final = "order"
-_FORM: Final = "what to make of it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayRange:
+    """Which rows."""
+
+    start: str = option(
+        "--from",
+        default="beginning",
+        metavar="WHERE",
+        help=f"beginning (default), end, committed (by --group), {_WHERE}",
+    )
+    end: str = option(
+        "--to",
+        default="now",
+        metavar="WHERE",
+        help=f"now (default: where the partitions end at the start), {_WHERE}",
+    )
+    follow: bool = switch("-F", "--follow", help="then wait for rows to come")
+    group: str | None = option(
+        "--group", metavar="NAME", help="whose committed offsets; none are written"
+    )
+    max: int | None = option("-n", "--max", type=count, metavar="N", help="stop after N rows")
+    uncommitted: bool = switch("--uncommitted", help="also open and aborted transactions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOrder:
+    """In which order, and how fast."""
+
+    event_time: str = option(
+        "--event-time",
+        default="record",
+        metavar="WHERE",
+        help="record (default), header:NAME, or a field such as value.created_at",
+    )
+    lateness: float | None = option(
+        "--lateness",
+        type=seconds,
+        metavar="SECONDS",
+        help="how much disorder inside a partition is put right",
+    )
+    late: str = option(
+        "--late", choices=("flag", "drop", "raise"), default="flag", help="default: %(default)s"
+    )
+    speed: float | None = option(
+        "--speed",
+        type=seconds,
+        metavar="TIMES",
+        help="as fast as it was written, times this; default: as fast as possible",
+    )
+    memory: int = option(
+        "--memory",
+        type=count,
+        default=256 << 20,
+        metavar="BYTES",
+        help="the most that is held, such as 64Mi (default: 256Mi)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayForm:
+    """How values are read, and what is written."""
+
+    decode: tuple[str, ...] = repeated(
+        "--decode",
+        metavar="[TOPIC=]NAME",
+        help="how values are read: raw, utf8 (default), json, avro, protobuf, arrow; for all "
+        "topics or for one",
+    )
+    schema: tuple[str, ...] = repeated(
+        "--schema",
+        metavar="[TOPIC=]TEXT",
+        help="their fields, such as 'id long, name string'; JSON without it is looked at first",
+    )
+    registry: str | None = option(
+        "--registry", metavar="URL", help="the schema registry, for Avro, Protobuf"
+    )
+    format: str = option(
+        "--format",
+        choices=("table", "json", "arrow", "parquet"),
+        default="table",
+        help="table: for people; json: a line each; arrow: an IPC stream; parquet: a file",
+    )
+    output: str | None = option(
+        "-o", "--output", metavar="FILE", help="where to; default: the terminal"
+    )
+    quiet: bool = switch("-q", "--quiet", help="show no progress")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,93 +128,9 @@ class ReplayTopics(CommandArguments):
     topics: tuple[str, ...] = positional(
         "TOPIC", "of equal times, the first named comes first", nargs="+"
     )
-    start: str = option(
-        "--from",
-        group=_RANGE,
-        default="beginning",
-        metavar="WHERE",
-        help=f"beginning (default), end, committed (by --group), {_WHERE}",
-    )
-    end: str = option(
-        "--to",
-        group=_RANGE,
-        default="now",
-        metavar="WHERE",
-        help=f"now (default: where the partitions end at the start), {_WHERE}",
-    )
-    follow: bool = switch("-F", "--follow", group=_RANGE, help="then wait for rows to come")
-    group: str | None = option(
-        "--group", group=_RANGE, metavar="NAME", help="whose committed offsets; none are written"
-    )
-    max: int | None = option(
-        "-n", "--max", group=_RANGE, type=count, metavar="N", help="stop after so many rows"
-    )
-    uncommitted: bool = switch(
-        "--uncommitted", group=_RANGE, help="also open and aborted transactions"
-    )
-    event_time: str = option(
-        "--event-time",
-        group=_ORDER,
-        default="record",
-        metavar="WHERE",
-        help="record (default), header:NAME, or a field such as value.created_at",
-    )
-    lateness: float | None = option(
-        "--lateness",
-        group=_ORDER,
-        type=seconds,
-        metavar="SECONDS",
-        help="how much disorder inside a partition is put right",
-    )
-    late: str = option(
-        "--late",
-        group=_ORDER,
-        choices=("flag", "drop", "raise"),
-        default="flag",
-        help="default: %(default)s",
-    )
-    speed: float | None = option(
-        "--speed",
-        group=_ORDER,
-        type=seconds,
-        metavar="TIMES",
-        help="as fast as it was written, times this; default: as fast as possible",
-    )
-    memory: int = option(
-        "--memory",
-        group=_ORDER,
-        type=count,
-        default=256 << 20,
-        metavar="BYTES",
-        help="the most that is held, such as 64Mi (default: 256Mi)",
-    )
-    decode: tuple[str, ...] = repeated(
-        "--decode",
-        group=_FORM,
-        metavar="[TOPIC=]NAME",
-        help="how values are read: raw, utf8 (default), json, avro, protobuf, arrow; for all "
-        "topics or for one",
-    )
-    schema: tuple[str, ...] = repeated(
-        "--schema",
-        group=_FORM,
-        metavar="[TOPIC=]TEXT",
-        help="their fields, such as 'id long, name string'; JSON without it is looked at first",
-    )
-    registry: str | None = option(
-        "--registry", group=_FORM, metavar="URL", help="the schema registry, for Avro, Protobuf"
-    )
-    format: str = option(
-        "--format",
-        group=_FORM,
-        choices=("table", "json", "arrow", "parquet"),
-        default="table",
-        help="table: for people; json: a line each; arrow: an IPC stream; parquet: a file",
-    )
-    output: str | None = option(
-        "-o", "--output", group=_FORM, metavar="FILE", help="where to; default: the terminal"
-    )
-    quiet: bool = switch("-q", "--quiet", group=_FORM, help="show no progress")
+    rows: ReplayRange = part(ReplayRange, "what to read")
+    order: ReplayOrder = part(ReplayOrder, "order")
+    form: ReplayForm = part(ReplayForm, "what to make of it")
     address: ClusterAddress = part(ClusterAddress, "connection")
     log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
 
@@ -140,14 +141,14 @@ def run(args: ReplayTopics) -> int:
     from rookery.consumer.api import replay
 
     cluster = _cluster(args)
-    start, end = _position("--from", args.start), _position("--to", args.end)
-    form = "json" if args.json and args.format == "table" else args.format
+    start, end = _position("--from", args.rows.start), _position("--to", args.rows.end)
+    form = "json" if args.json and args.form.format == "table" else args.form.format
     options = _options(args)
     options["value"] = _decoders(args, cluster, start, options)
-    options["progress"] = not args.quiet and sys.stderr.isatty()
-    then: Any = "live" if args.follow else "stop"
+    options["progress"] = not args.form.quiet and sys.stderr.isatty()
+    then: Any = "live" if args.rows.follow else "stop"
     with (
-        open_sink(form, args.output) as sink,
+        open_sink(form, args.form.output) as sink,
         replay(cluster, args.topics, start=start, end=end, then=then, **options) as stream,
     ):
         for batch in stream:
@@ -159,11 +160,11 @@ def run(args: ReplayTopics) -> int:
 
 def _report(args: ReplayTopics, sink: RowWriter) -> None:
     # Whoever wants JSON and has the rows in a file gets the figures.
-    if args.json and args.output:
-        print_json({"rows": sink.rows, "late": sink.late, "file": args.output})
-    elif not args.quiet:
+    if args.json and args.form.output:
+        print_json({"rows": sink.rows, "late": sink.late, "file": args.form.output})
+    elif not args.form.quiet:
         late = f", {sink.late:,} of them late" if sink.late else ""
-        where = f" in {args.output}" if args.output else ""
+        where = f" in {args.form.output}" if args.form.output else ""
         print(f"{sink.rows:,} rows{late}{where}", file=sys.stderr)
 
 
@@ -199,21 +200,21 @@ def _position(flag: str, text: str) -> Position:
 
 
 def _options(args: ReplayTopics) -> Options:
-    late: Any = args.late
+    late: Any = args.order.late
     options: Options = {
-        "event_time": args.event_time,
+        "event_time": args.order.event_time,
         "late": late,
-        "memory": args.memory,
-        "isolation": "uncommitted" if args.uncommitted else "committed",
+        "memory": args.order.memory,
+        "isolation": "uncommitted" if args.rows.uncommitted else "committed",
         "deadline": timedelta(seconds=args.address.timeout),
-        "max_rows": args.max,
-        "speed": args.speed,
+        "max_rows": args.rows.max,
+        "speed": args.order.speed,
         "on_decode_error": "null",
     }
-    if args.lateness is not None:
-        options["lateness"] = timedelta(seconds=args.lateness)
-    if args.group is not None:
-        options["group"] = args.group
+    if args.order.lateness is not None:
+        options["lateness"] = timedelta(seconds=args.order.lateness)
+    if args.rows.group is not None:
+        options["group"] = args.rows.group
     return options
 
 
@@ -225,9 +226,9 @@ def _decoders(
     from rookery.decode.port import DecoderSettings
     from rookery.decode.registry import Registry
 
-    chosen = _by_topic("--decode", args.decode, args.topics, "utf8")
-    schemas = _by_topic("--schema", args.schema, args.topics, "")
-    registry = Registry(args.registry) if args.registry else None
+    chosen = _by_topic("--decode", args.form.decode, args.topics, "utf8")
+    schemas = _by_topic("--schema", args.form.schema, args.topics, "")
+    registry = Registry(args.form.registry) if args.form.registry else None
     found: dict[str, DecoderSpec] = {}
     for topic, name in chosen.items():
         if name not in names():
