@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.configs import TopicConfigs
 from rookery.cli.options.connection import ClusterAddress
 from rookery.cli.options.fields import option, part, positional, repeated
-from rookery.cli.options.values import count, setting
+from rookery.cli.options.values import count
 from rookery.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,13 +25,7 @@ class AlterTopic(CommandArguments):
     partitions: int | None = option(
         "-p", "--partitions", type=count, help="how many in all; never fewer than now"
     )
-    config: tuple[tuple[str, str], ...] = repeated(
-        "-c",
-        "--config",
-        type=setting,
-        metavar="NAME=VALUE",
-        help="set a config, such as retention.ms=3600000; may be repeated",
-    )
+    configs: TopicConfigs = part(TopicConfigs)
     delete_config: tuple[str, ...] = repeated(
         "--delete-config", metavar="NAME", help="go back to the default; may be repeated"
     )
@@ -42,7 +37,7 @@ def run(args: AlterTopic) -> int:
     from rookery.cli.output.topics import print_topic, topic_as_json
     from rookery.cli.session import run_client
 
-    changes: dict[str, str | None] = dict(args.config)
+    changes: dict[str, str | None] = dict(args.configs.config)
     changes.update(dict.fromkeys(args.delete_config))
     if not changes and args.partitions is None:
         raise ConfigError("nothing to change: give --partitions, --config or --delete-config")

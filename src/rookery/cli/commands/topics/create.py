@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command, CommandArguments, print_json
+from rookery.cli.options.configs import TopicConfigs
 from rookery.cli.options.connection import ClusterAddress
-from rookery.cli.options.fields import option, part, positional, repeated, switch
-from rookery.cli.options.values import count, setting
+from rookery.cli.options.fields import option, part, positional, switch
+from rookery.cli.options.values import count
 from rookery.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -24,13 +25,7 @@ class CreateTopics(CommandArguments):
     replication_factor: int | None = option(
         "-r", "--replication-factor", type=count, help="default: the broker's"
     )
-    config: tuple[tuple[str, str], ...] = repeated(
-        "-c",
-        "--config",
-        type=setting,
-        metavar="NAME=VALUE",
-        help="set a config, such as retention.ms=3600000; may be repeated",
-    )
+    configs: TopicConfigs = part(TopicConfigs)
     if_not_exists: bool = switch("--if-not-exists", help="one that exists is no error")
     dry_run: bool = switch("--dry-run", help="only check whether it would work")
     address: ClusterAddress = part(ClusterAddress, "connection")
@@ -61,7 +56,7 @@ async def _create(client: Client, name: str, args: CreateTopics) -> bool:
         name=name,
         partitions=args.partitions or -1,
         replication_factor=args.replication_factor or -1,
-        configs=dict(args.config),
+        configs=dict(args.configs.config),
     )
     return await is_done(
         client.admin.create_topics([topic], validate_only=args.dry_run),
