@@ -10,7 +10,7 @@ from rookery.net.connection import Connection
 from rookery.net.listener import Listener
 from rookery.net.outbox import Answer
 from rookery.net.settings import UpstreamSettings
-from rookery.net.upstream import Upstream, connect
+from rookery.net.upstream import Upstream, connect, relay
 from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import Peer, prefixed
 from rookery.wire.frame import Frame, renumbered
@@ -29,18 +29,9 @@ class PassThrough:
     def __call__(self, connection: Connection, frame: Frame) -> asyncio.Future[Answer]:
         if not self._is_joined:
             self._is_joined = True
-            connection.when_stuck(self._on_stuck)
-            self._upstream.when_full(
-                lambda is_full: connection.pause() if is_full else connection.resume()
-            )
+            relay(connection, self._upstream)
         number = int.from_bytes(frame[4:8], "big")
         return self._upstream.submit([frame], lambda response: renumbered(response, number))
-
-    def _on_stuck(self, is_stuck: bool) -> None:
-        if is_stuck:
-            self._upstream.pause()
-        else:
-            self._upstream.resume()
 
 
 @asynccontextmanager
@@ -111,4 +102,33 @@ async def test_a_slow_client_stops_the_broker() -> None:
         assert made < 600
         for number in range(900):
             assert number_of(await peer.read_frame()) == number
+        await peer.close()
+
+
+async def test_a_client_that_goes_takes_its_upstream_along() -> None:
+    async with listening(echo) as broker, proxied(broker) as (listener, upstream):
+        peer = await Peer.connect(listener.port)
+        peer.write_frame(request(1))
+        await peer.read_frame()
+
+        await peer.close()
+
+        await upstream.wait_closed()
+        await wait_until_async(lambda: not broker.connections)
+
+
+async def test_an_upstream_that_breaks_closes_its_client() -> None:
+    async with listening(echo) as broker, proxied(broker) as (listener, upstream):
+        peer = await Peer.connect(listener.port)
+        peer.write_frame(request(1))
+        await peer.read_frame()
+
+        for connection in list(broker.connections):
+            connection.abort()
+
+        await upstream.wait_closed()
+        await wait_until_async(lambda: not listener.connections)
+        called: list[str] = []
+        upstream.when_lost(lambda: called.append("late"))
+        await wait_until_async(lambda: called == ["late"])
         await peer.close()

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rookery.errors import ConfigError, ProtocolError, Unavailable
 from rookery.net.callqueue import CallOptions, PendingCall, renumber_request
@@ -30,6 +30,9 @@ from rookery.wire.buffer import Buffer
 from rookery.wire.frame import Chunks, Frame
 from rookery.wire.header import read_response, request_frame
 from rookery.wire.message import Api, Request, Response
+
+if TYPE_CHECKING:
+    from rookery.net.connection import Connection
 
 T = TypeVar("T")
 
@@ -204,3 +207,16 @@ class Upstream(UpstreamProtocol):
         name = self.settings.client_id if client_id is None else client_id
         parts = request_frame(api, version, number, name, request)
         return PendingCall(number, parts, f"{api.name} v{version}", self.loop.create_future())
+
+
+def relay(connection: Connection, upstream: Upstream) -> None:
+    """Let a client and its upstream slow each other down, and end together.
+
+    The upstream reads nothing while the client does not read its answers. The client's requests
+    wait while the upstream is full. When one end closes, the other closes, too: the client's end
+    after the answers that are due.
+    """
+    connection.when_stuck(lambda is_stuck: upstream.pause() if is_stuck else upstream.resume())
+    upstream.when_full(lambda is_full: connection.pause() if is_full else connection.resume())
+    connection.when_lost(upstream.close)
+    upstream.when_lost(connection.close)

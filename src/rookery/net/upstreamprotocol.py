@@ -79,6 +79,10 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         """
         return register(self._when_full, callback)
 
+    def when_lost(self, callback: Callable[[], None]) -> None:
+        """Have a callback called when the connection is gone; soon if it is gone already."""
+        self._lost.add_done_callback(lambda _: callback())
+
     def pause(self) -> None:
         """Take no more responses until `resume`: those who get them are slow."""
         self._is_paused = True
