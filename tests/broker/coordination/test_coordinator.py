@@ -11,9 +11,8 @@ import pytest
 from rookery.broker.coordination.coordinator import Coordinator
 from rookery.broker.coordination.machine import Effect, Event, Persist, Reply, Request, Tick
 from rookery.broker.coordination.seats import Held, Seat
-from rookery.cluster.entry import Entry
+from rookery.cluster.entry import EVENTS, Entry
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.catalog import EVENTS
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import coordinator_of
