@@ -108,7 +108,12 @@ def _examine_batches(found: Examination, body: memoryview) -> None:
     for scanned in scan.examine(body, Expectation.of(extent, OffsetRule.SPARSE), _starts(found)):
         headers = scanned.headers
         if (damage := scanned.damage) is not None:
-            found.faults.append(Fault(SEGMENT_ENDING, damage.position, damage.text))
+            what = (
+                f"the batch at offset {damage.offset}"
+                if damage.end
+                else "no batch can be read here"
+            )
+            found.faults.append(Fault(SEGMENT_ENDING, damage.position, f"{what}: {damage.reason}"))
             if damage.end:
                 headers = [*headers, batches.parse(body, damage.position - HEADER_BYTES)]
         found.batches += [_batch(header, body) for header in headers]
