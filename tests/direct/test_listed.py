@@ -12,8 +12,8 @@ from rookery.direct.blocking import BlockingLog
 from rookery.direct.offsets import Position
 from rookery.direct.place import Place
 from rookery.errors import ConfigError, Corrupt
+from rookery.formats.keys import segment_key
 from rookery.formats.segment import SegmentFooter, SegmentHeader
-from rookery.formats.segmentkeys import segment_key
 from rookery.records.columns import encode
 from rookery.records.crc import checksum
 from rookery.records.writing import Writing

@@ -21,9 +21,8 @@ from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, Row
-from rookery.formats.keys import STORED, object_id, object_key
+from rookery.formats.keys import STORED, index_key, object_id, object_key, times_key
 from rookery.formats.segment import Segment, verify_segment
-from rookery.formats.segmentkeys import index_key, times_key
 from rookery.formats.times import parse_times
 from rookery.log.files import Files
 from rookery.log.journal import Journal

@@ -10,8 +10,14 @@ from rookery.cluster.state.objects import Segment
 from rookery.cluster.state.partition import Kind, Partition, Row
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
-from rookery.formats.keys import STORED, object_id, object_key, split_object_id
-from rookery.formats.segmentkeys import index_key, times_key
+from rookery.formats.keys import (
+    STORED,
+    index_key,
+    object_id,
+    object_key,
+    split_object_id,
+    times_key,
+)
 from rookery.formats.segmentwriter import SegmentWriter
 from rookery.formats.times import Origin
 from rookery.log.cache import BlockCache

@@ -12,7 +12,7 @@ from rookery.cluster.events.txns import TransactionEnded, TransactionInitialised
 from rookery.cluster.state.aborted import within
 from rookery.cluster.state.image import read_image, write_image
 from rookery.cluster.state.txns import Writer as Owner
-from rookery.formats.segmentkeys import times_key
+from rookery.formats.keys import times_key
 from rookery.formats.times import parse_times
 from rookery.log.objects import key_of
 from rookery.log.settings import RewriteSettings

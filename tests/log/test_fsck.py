@@ -11,9 +11,17 @@ import pytest
 from rookery.cluster.events.brokers import BrokerLeft
 from rookery.cluster.events.log import ObjectsCondemned, RowsLost
 from rookery.errors import Corrupt
-from rookery.formats.keys import CLUSTER, journal_name, object_id, object_key, snapshot_key
+from rookery.formats.keys import (
+    CLUSTER,
+    index_key,
+    journal_name,
+    object_id,
+    object_key,
+    segment_key,
+    snapshot_key,
+    times_key,
+)
 from rookery.formats.manifest import read_head
-from rookery.formats.segmentkeys import index_key, segment_key, times_key
 from rookery.log import snapshots
 from rookery.log.fsck.check import check
 from rookery.log.fsck.fault import Fault, Kind

@@ -9,7 +9,7 @@ import pytest
 
 from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import MARKER_BYTES, Kind, Partition
-from rookery.formats.segmentkeys import times_key
+from rookery.formats.keys import times_key
 from rookery.formats.times import AbortedTransaction, parse_times
 from rookery.log import markers, snapshots
 from rookery.log.cache import BlockCache

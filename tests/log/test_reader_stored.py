@@ -11,7 +11,7 @@ import pytest
 from rookery.cluster.open import open_log
 from rookery.cluster.state.partition import Kind, Row
 from rookery.errors import Corrupt, Unavailable
-from rookery.formats.segmentkeys import index_key, times_key
+from rookery.formats.keys import index_key, times_key
 from rookery.log.objects import Removed
 from rookery.log.reader import Reader
 from rookery.log.settings import CacheSettings

@@ -29,14 +29,17 @@ from rookery.cluster.state.state import TOPIC_RESOURCE
 from rookery.errors import Conflict, ErrorCode
 from rookery.formats.keys import (
     CLUSTER,
+    Generation,
+    index_key,
     journal_name,
     object_id,
     object_key,
+    segment_key,
     snapshot_key,
     split_object_id,
+    times_key,
 )
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
-from rookery.formats.segmentkeys import Generation, index_key, segment_key, times_key
 from rookery.formats.times import parse_times
 from rookery.log import snapshots
 from rookery.log.fsck.check import check

@@ -17,9 +17,8 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Kind, Partition
 from rookery.cluster.state.state import Outcome, State
 from rookery.errors import Conflict, Unavailable
-from rookery.formats.keys import is_stored, object_key
+from rookery.formats.keys import is_stored, object_key, segment_key
 from rookery.formats.manifest import read_head
-from rookery.formats.segmentkeys import segment_key
 from rookery.log.cache import BlockCache
 from rookery.log.objects import keys_of
 from rookery.log.reader import Reader

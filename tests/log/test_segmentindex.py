@@ -10,8 +10,8 @@ import pytest
 from rookery.cluster.state.partition import Row
 from rookery.errors import Corrupt
 from rookery.formats.index import Index, IndexEntry
+from rookery.formats.keys import index_key, times_key
 from rookery.formats.layout import Layout
-from rookery.formats.segmentkeys import index_key, times_key
 from rookery.log import segmentindex, segmentwalk
 from rookery.log.objects import Removed
 from rookery.log.segmentindex import Layouts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rookery.errors import Corrupt
-from rookery.formats.segmentkeys import index_key, times_key
+from rookery.formats.keys import index_key, times_key
 from rookery.log import times
 from rookery.log.settings import CacheSettings
 from rookery.log.times import Stamped

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from rookery.direct.place import Place
-from rookery.formats.segmentkeys import segment_key
+from rookery.formats.keys import segment_key
 from rookery.spark.options import ReadOptions
 from rookery.spark.streamread import StreamReader
 from rookery.store.open import open_store

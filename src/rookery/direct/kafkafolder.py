@@ -16,8 +16,8 @@ from rookery.cluster.state.objects import Segment
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.listed import object_of
+from rookery.formats.keys import segment_key
 from rookery.formats.logfile.names import parse_file_name
-from rookery.formats.segmentkeys import segment_key
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.serving.loading import Loaded, load
 from rookery.model.topicname import INTERNAL_TOPICS

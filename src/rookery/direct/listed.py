@@ -17,14 +17,17 @@ from rookery.cluster.state.partition import Kind, Partition
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt
-from rookery.formats.keys import INCARNATION_LIMIT, NUMBER_LIMIT, STORED, object_id
-from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer
-from rookery.formats.segmentkeys import (
+from rookery.formats.keys import (
+    INCARNATION_LIMIT,
+    NUMBER_LIMIT,
     SEGMENT_ENDING,
+    STORED,
     SegmentKey,
     check_namespace,
+    object_id,
     parse_segment_key,
 )
+from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer
 from rookery.store.port import Store
 
 _FAR: Final = (1 << 62) - 1

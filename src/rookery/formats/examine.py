@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 from rookery.errors import Error
 from rookery.formats.index import HEADER_BYTES as INDEX_HEADER_BYTES
 from rookery.formats.index import Index, parse_index
+from rookery.formats.keys import INDEX_ENDING, SEGMENT_ENDING, TIMES_ENDING
 from rookery.formats.segment import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -20,7 +21,6 @@ from rookery.formats.segment import (
     parse_footer,
     parse_header,
 )
-from rookery.formats.segmentkeys import INDEX_ENDING, SEGMENT_ENDING, TIMES_ENDING
 from rookery.formats.times import Times, parse_times
 from rookery.records import batch as batches
 from rookery.records import scan

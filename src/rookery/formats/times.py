@@ -24,6 +24,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from rookery.errors import Corrupt
+from rookery.formats.keys import parse_segment_key
 from rookery.formats.sections import pack_sections, parse_sections
 from rookery.formats.segment import (
     FOOTER_BYTES,
@@ -34,7 +35,6 @@ from rookery.formats.segment import (
     parse_footer,
     parse_header,
 )
-from rookery.formats.segmentkeys import parse_segment_key
 from rookery.records.crc import checksum
 from rookery.records.kernel import Buffer
 

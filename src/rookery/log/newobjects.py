@@ -25,9 +25,8 @@ from rookery.cluster.state.partition import Kind, Partition
 from rookery.cluster.state.state import Outcome, State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Conflict
-from rookery.formats.keys import split_object_id
+from rookery.formats.keys import index_key, split_object_id, times_key
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
-from rookery.formats.segmentkeys import index_key, times_key
 from rookery.formats.segmentwriter import SegmentFiles, SegmentWriter
 from rookery.formats.times import AbortedTransaction, LeaderEpoch, Origin
 from rookery.log.objects import key_of

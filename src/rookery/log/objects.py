@@ -18,8 +18,16 @@ from rookery.cluster.entry import read_entry
 from rookery.cluster.port import ClusterLog, Trimmed
 from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt, Unavailable
-from rookery.formats.keys import is_stored, journal_name, object_key, split_object_id
-from rookery.formats.segmentkeys import Generation, index_key, segment_key, times_key
+from rookery.formats.keys import (
+    Generation,
+    index_key,
+    is_stored,
+    journal_name,
+    object_key,
+    segment_key,
+    split_object_id,
+    times_key,
+)
 from rookery.log.files import Files, Missing
 from rookery.store.namespaced import full_key
 from rookery.store.port import Buffer, NotFound, Store

@@ -16,8 +16,7 @@ from rookery.cluster.port import ClusterLog, Durability
 from rookery.cluster.state.state import State
 from rookery.cluster.watched import WatchedLog
 from rookery.errors import ConfigError
-from rookery.formats.keys import CLUSTER
-from rookery.formats.segmentkeys import check_namespace
+from rookery.formats.keys import CLUSTER, check_namespace
 from rookery.log.files import Files
 from rookery.log.objects import Places
 from rookery.model.location import Location

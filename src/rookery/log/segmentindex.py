@@ -17,9 +17,9 @@ from rookery import metrics
 from rookery.cluster.state.partition import Row
 from rookery.errors import Corrupt
 from rookery.formats.index import parse_index
+from rookery.formats.keys import index_key, times_key
 from rookery.formats.layout import Layout
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer, parse_header
-from rookery.formats.segmentkeys import index_key, times_key
 from rookery.formats.times import parse_times
 from rookery.log.files import Missing
 from rookery.log.objects import Places

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rookery.cli.output import lines
 from rookery.errors import Error
 from rookery.formats.examine import Batch, Examination, Fault
-from rookery.formats.segmentkeys import (
+from rookery.formats.keys import (
     INDEX_ENDING,
     SEGMENT_ENDING,
     TIMES_ENDING,

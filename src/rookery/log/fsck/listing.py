@@ -13,10 +13,10 @@ from rookery.formats.keys import (
     is_stored,
     journal_name,
     parse_object_key,
+    parse_segment_key,
     parse_snapshot_key,
     split_object_id,
 )
-from rookery.formats.segmentkeys import parse_segment_key
 from rookery.log.fsck.fault import Fault, Kind, Where
 from rookery.log.objects import keys_of
 from rookery.store.probe import PROBES

@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 
 from rookery.cluster.state.state import State
 from rookery.errors import Corrupt, Unavailable
-from rookery.formats.keys import is_stored, journal_name
+from rookery.formats.keys import index_key, is_stored, journal_name, times_key
 from rookery.formats.manifest import HEAD_BYTES, manifest_length
-from rookery.formats.segmentkeys import index_key, times_key
 from rookery.log.files import Missing
 from rookery.log.fsck.contents import RowError, check_head, check_row
 from rookery.log.fsck.fault import Fault, Kind

@@ -8,9 +8,9 @@ from typing import Final
 
 from rookery.errors import Corrupt
 from rookery.formats.index import parse_index
+from rookery.formats.keys import index_key, times_key
 from rookery.formats.layout import Layout, Span
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer, parse_header
-from rookery.formats.segmentkeys import index_key, times_key
 from rookery.formats.times import Times, parse_times
 from rookery.log.fsck.fault import Fault, Kind, Where
 from rookery.log.fsck.progress import Progress

@@ -14,21 +14,19 @@ from rookery.errors import Corrupt
 from rookery.formats.keys import (
     CLUSTER,
     OBJECTS,
+    SEGMENT_ENDING,
     SNAPSHOTS,
+    TIMES_ENDING,
+    SegmentKey,
+    index_key,
     is_stored,
     object_id,
     parse_object_key,
+    parse_segment_key,
     parse_snapshot_key,
     split_object_id,
 )
 from rookery.formats.manifest import HEAD_BYTES, Manifest, manifest_length, read_head
-from rookery.formats.segmentkeys import (
-    SEGMENT_ENDING,
-    TIMES_ENDING,
-    SegmentKey,
-    index_key,
-    parse_segment_key,
-)
 from rookery.formats.times import Times, parse_times
 from rookery.log.fsck.fault import Fault, Kind
 from rookery.log.fsck.objects import ObjectCheck

@@ -16,8 +16,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from rookery.errors import ConfigError, Unavailable
+from rookery.formats.keys import SEGMENT_ENDING, parse_segment_key
 from rookery.formats.logfile.names import Kind, file_name
-from rookery.formats.segmentkeys import SEGMENT_ENDING, parse_segment_key
 from rookery.model.partition import TopicPartition
 from rookery.store.port import Buffer, NotFound, Store, Stored, check_range
 

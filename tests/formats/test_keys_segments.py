@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import ConfigError
-from rookery.formats.segmentkeys import (
+from rookery.formats.keys import (
     Generation,
     SegmentKey,
     check_namespace,
