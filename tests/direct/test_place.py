@@ -89,6 +89,6 @@ def test_a_folder_is_read_on_its_own_host_alone(tmp_path: Path) -> None:
     (tmp_path / "cluster.sqlite").touch()
     place = Place(data=str(tmp_path))
     check_host(place, host_mark(place))
-    with pytest.raises(ConfigError, match="SQLite"):
+    with pytest.raises(ConfigError, match="a file of the driver's host"):
         check_host(place, "another-boot/1/2")
     assert host_mark(Place(store="file:///x")) == ""

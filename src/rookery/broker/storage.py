@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from rookery.broker import configs
 from rookery.broker.settings import BrokerSettings
@@ -44,11 +44,9 @@ from rookery.log.sweeper import Sweeper
 from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers, Uploads
 from rookery.service.periodic import PeriodicTasks
-from rookery.store.open import name_of
+from rookery.store.open import name_of, store_traits
 from rookery.store.pending import PendingCalls
 from rookery.store.probe import probe
-
-_STORE_ENTRIES: Final = 1_000
 
 
 class Reading(NamedTuple):
@@ -96,8 +94,8 @@ class Storage(Handles):
             self.dependencies["disk"] = self.journal_calls
         self.snapshot_entries = settings.snapshot_entries
         """Entries after which a snapshot is due: fewer where a restart needs a request for each."""
-        if origin.is_log_in_store:
-            self.snapshot_entries = min(settings.snapshot_entries, _STORE_ENTRIES)
+        if (entries := origin.log_traits.max_replay_entries) is not None:
+            self.snapshot_entries = min(settings.snapshot_entries, entries)
 
     def replica(self, clock: Clock) -> Replica:
         """Return a copy of the state that follows the cluster log, not opened yet."""
@@ -167,8 +165,8 @@ class Storage(Handles):
             Unavailable: it is out of reach.
             Corrupt: the store holds a log that the cluster log knows nothing of.
         """
-        # The store's own log looks by itself, and the local one is our own code.
-        if not self.is_local and not self.origin.is_log_in_store:
+        has_preconditions = store_traits(self.origin.store_url).has_preconditions
+        if not has_preconditions and not self.origin.log_traits.checks_store:
             await probe(self.store, name_of(self.origin.store))
         await check_not_lost(self.cluster_log, self.store)
 
@@ -246,13 +244,8 @@ class Storage(Handles):
         """Return how much is flushed together."""
         inline = settings.inline_bytes
         if inline < 0:
-            # What lies in etcd alone would be gone with it.
-            is_apart = self.origin.cluster_url.partition(":")[0] not in {
-                "sqlite",
-                "store",
-                "memory",
-            }
-            inline = 0 if is_apart else MAX_PAYLOAD_BYTES
+            is_durable = self.origin.log_traits.is_as_durable_as_store
+            inline = MAX_PAYLOAD_BYTES if is_durable else 0
         if self.is_local:
             return FlushSettings(inline_bytes=inline)
         return FlushSettings(

@@ -47,8 +47,8 @@ def ended_by_signals(pace: Pace) -> Iterator[None]:
 def metrics_path(pipeline: Pipeline) -> Path:
     """Return where a pipeline's figures are: in its state, or here if that is in a store."""
     folder = Folder(pipeline.state)
-    if folder.is_local:
-        return Path(folder.name.removeprefix("file://")) / "metrics.jsonl"
+    if folder.path is not None:
+        return folder.path / "metrics.jsonl"
     return Path(".rookery") / pipeline.name / "metrics.jsonl"
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final, Protocol, cast, get_args
 
-from rookery.cluster.port import ClusterLog, Durability
+from rookery.cluster.port import ClusterLog, ClusterLogTraits, Durability
 from rookery.errors import ConfigError
 from rookery.model.location import Location
 
@@ -16,6 +16,9 @@ _BACKENDS: Final = "rookery.cluster.backends"
 
 class Backend(Protocol):
     """What a module in `cluster/backends` offers."""
+
+    def traits(self, url: str) -> ClusterLogTraits:
+        """Return the traits of the log that the URL names, without opening it."""
 
     def open(self, url: str, durability: Durability) -> ClusterLog:
         """Open a handle on the log that the URL names, creating the log if it is absent."""
@@ -31,14 +34,26 @@ def open_log(url: str, *, durability: Durability = "disk") -> ClusterLog:
         Unavailable: the log is out of reach.
         Corrupt: what lies there is not a cluster log that this version can read.
     """
+    if durability not in get_args(Durability):
+        raise ConfigError(f'durability {durability!r}: choose "disk" or "os"')
+    return _backend(url).open(Location(url), durability)
+
+
+def log_traits(url: str) -> ClusterLogTraits:
+    """Return the traits of the cluster log at a URL, without opening it.
+
+    Raises:
+        ConfigError: the URL cannot be used.
+    """
+    return _backend(url).traits(Location(url))
+
+
+def _backend(url: str) -> Backend:
     url = Location(url)
     scheme, colon, _ = url.partition(":")
     # Only letters: the scheme becomes part of a module's name.
     if not colon or re.fullmatch(r"[a-z][a-z0-9]*", scheme) is None:
         raise ConfigError(f"cluster log {url!r}: not a URL; write sqlite:///path or memory:name")
-    if durability not in get_args(Durability):
-        raise ConfigError(f'durability {durability!r}: choose "disk" or "os"')
     if find_spec(f"{_BACKENDS}.{scheme}") is None:
         raise ConfigError(f"cluster log {url!r}: there is no backend called {scheme!r}")
-    backend = cast("Backend", import_module(f"{_BACKENDS}.{scheme}"))
-    return backend.open(url, durability)
+    return cast("Backend", import_module(f"{_BACKENDS}.{scheme}"))

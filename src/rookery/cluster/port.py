@@ -6,6 +6,8 @@ without a hole, in the order that all processes see, and no number is ever given
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
 from rookery.errors import Conflict
@@ -18,6 +20,28 @@ READ_BYTES: Final = 1024 * 1024
 
 Durability = Literal["disk", "os"]
 """What an append waits for: the disk, or the operating system's memory only."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLogTraits:
+    """What callers may know of a cluster log, whichever backend it has."""
+
+    is_as_durable_as_store: bool
+    """Whether entries survive all that objects in the store survive; if so, entries alone may
+    hold small flushes."""
+    path: Path | None = None
+    """The file of this host that holds the log; None if the log is elsewhere."""
+    max_replay_entries: int | None = None
+    """Snapshots must be so frequent that a start replays no more entries than this; None if an
+    entry costs a start no request of its own."""
+    checks_store: bool = False
+    """Whether the log lies in the cluster's store and checks by itself that conditional writes
+    work there."""
+
+    @property
+    def is_on_this_host(self) -> bool:
+        """Whether the log is a file of this host, which other hosts cannot open."""
+        return self.path is not None
 
 
 class Entry(NamedTuple):

@@ -1,10 +1,9 @@
-"""Keeps readers of a folder on its host: an SQLite file is not to be shared between hosts."""
+"""Keeps readers on the host of a cluster log that is a file: hosts must not share such a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
@@ -14,10 +13,9 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 def host_mark(place: Place) -> str:
     """Return what tells this host's file from others; empty if the log is for all hosts."""
-    url = place.origin().cluster_url
-    if not url.startswith("sqlite:"):
+    path = place.origin().log_traits.path
+    if path is None:
         return ""
-    path = Path(unquote(urlsplit(url).path))
     boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
     try:
         found = path.stat()
@@ -34,7 +32,7 @@ def check_host(place: Place, mark: str) -> None:
     """
     if mark and host_mark(place) != mark:
         raise ConfigError(
-            f"{place.origin().name}: its cluster log is an SQLite file of the driver's host, which "
+            f"{place.origin().name}: its cluster log is a file of the driver's host, which "
             "executors on other hosts cannot read; use master local[*], or brokers with a store "
             "(and etcd) that all hosts reach"
         )

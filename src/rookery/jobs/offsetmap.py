@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rookery.errors import ConfigError, Conflict
-from rookery.store.open import open_store
+from rookery.store.open import is_url, open_store
 
 Bases: TypeAlias = Mapping[tuple[str, int], int]
 """The offset of each partition's first record, by topic and partition."""
@@ -78,13 +78,9 @@ class OffsetMap:
 
     def __init__(self, where: str) -> None:
         """Name it by a path, or by a URL such as s3://bucket/folder."""
-        self.where = where
+        self.where = where if is_url(where) else str(Path(where).absolute())
         """What finds it from anywhere on this host."""
-        if "://" not in where:
-            folder = Path(where).absolute()
-            folder.mkdir(parents=True, exist_ok=True)
-            self.where, where = str(folder), f"file://{folder}"
-        self._store = open_store(where)
+        self._store = open_store(self.where)
 
     async def missing(self, numbers: range) -> list[int]:
         """Return the slices that are not there."""

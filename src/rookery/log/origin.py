@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from rookery.cluster.open import open_log
-from rookery.cluster.port import ClusterLog, Durability
+from rookery.cluster.open import log_traits, open_log
+from rookery.cluster.port import ClusterLog, ClusterLogTraits, Durability
 from rookery.cluster.state.state import State
 from rookery.cluster.watched import WatchedLog
 from rookery.errors import ConfigError
@@ -22,7 +21,7 @@ from rookery.log.objects import Places
 from rookery.model.location import Location
 from rookery.store.counted import CountedStore
 from rookery.store.namespaced import NamespacedStore
-from rookery.store.open import as_url, name_of, open_store
+from rookery.store.open import as_url, name_of, open_store, store_traits
 from rookery.store.pending import PendingCalls
 from rookery.store.port import NotFound, Store
 from rookery.store.prices import Prices
@@ -72,9 +71,9 @@ class Origin:
         return f"sqlite://{self.folder / 'cluster.sqlite'}"
 
     @property
-    def is_log_in_store(self) -> bool:
-        """Whether the cluster log lies in the store, too."""
-        return self.cluster_url.startswith("store:")
+    def log_traits(self) -> ClusterLogTraits:
+        """The traits of the cluster log."""
+        return log_traits(self.cluster_url)
 
     @property
     def name(self) -> str:
@@ -107,8 +106,8 @@ class Origin:
         if self.is_local:
             _check_data(self.folder, with_log=with_log)
             return
-        parts = urlsplit(self.store_url)
-        if parts.scheme == "file" and not Path(unquote(parts.path)).is_dir():
+        folder = store_traits(self.store_url).path
+        if folder is not None and not folder.is_dir():
             raise ConfigError(f"store {self.store_url!r}: there is no such folder")
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from rookery.errors import ConfigError
 from rookery.pipeline.choices import dashed, meant
 from rookery.pipeline.spec import Decode, Gold, Pipeline, Silver, Sink, Source, Upkeep
+from rookery.store.open import is_url
 
 T = TypeVar("T")
 
@@ -145,6 +145,6 @@ def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:
 
 
 def _below(folder: Path, location: str) -> str:
-    if urlsplit(location).scheme:
+    if is_url(location):
         return location
     return str(folder / Path(location).expanduser())

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from rookery.direct.place import Place
 from rookery.errors import ConfigError
+from rookery.store.open import store_traits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,7 +126,7 @@ def check_gaps(location: str) -> None:
     Raises:
         ConfigError: each host would report to its own disk.
     """
-    if location and local_path(location) is not None and (master := remote_master()):
+    if location and store_traits(location).is_on_this_host and (master := remote_master()):
         raise ConfigError(
             f"gapsTo={location}: a folder of one host, but Spark runs on others (master {master}): "
             f"name a store (s3://bucket/gaps), or, if this folder is mounted on all of them, set "
@@ -134,7 +135,7 @@ def check_gaps(location: str) -> None:
 
 
 def local_path(location: str) -> Path | None:
-    """Return the folder that a path or a file: URL names; None if it is another URL."""
+    """Return the folder that a location of Spark's names; None if it is another file system's."""
     parts = urlsplit(location)
     if parts.scheme not in {"", "file"}:
         return None

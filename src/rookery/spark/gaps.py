@@ -15,9 +15,8 @@ from typing import Final
 from rookery.direct.blocking import LoopThread
 from rookery.direct.plan import Gap
 from rookery.errors import ConfigError, Conflict
-from rookery.spark.checkpoint import local_path
 from rookery.spark.options import ReadOptions
-from rookery.store.open import open_store
+from rookery.store.open import open_store, store_traits
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ def handle_gaps(options: ReadOptions, gaps: Sequence[Gap]) -> None:
 def _report(target: str, gap: Gap) -> None:
     text = json.dumps(gap._asdict()) + "\n"
     name = f"{gap.partition}-{gap.begin:020}-{gap.end:020}.json"
-    folder = local_path(target)
+    folder = store_traits(target).path
     if folder is None:
         _store(target, f"{gap.topic}/{name}", text.encode())
         return

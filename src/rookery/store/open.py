@@ -11,13 +11,16 @@ from urllib.parse import urlsplit
 
 from rookery.errors import ConfigError
 from rookery.model.location import Location
-from rookery.store.port import Store
+from rookery.store.port import Store, StoreTraits
 
 _BACKENDS: Final = "rookery.store.backends"
 
 
 class Backend(Protocol):
     """What a module in `store/backends` offers."""
+
+    def traits(self, url: str) -> StoreTraits:
+        """Return the traits of the store that the URL names, without opening it."""
 
     def open(self, url: str) -> Store:
         """Open the store that the URL names, creating it if it is absent."""
@@ -31,6 +34,20 @@ def open_store(url: str) -> Store:
         Unavailable: the store is out of reach.
     """
     url = as_url(url)
+    return _backend(url).open(url)
+
+
+def store_traits(url: str) -> StoreTraits:
+    """Return the traits of the store at a URL or in a folder, without opening it.
+
+    Raises:
+        ConfigError: the URL cannot be used.
+    """
+    url = as_url(url)
+    return _backend(url).traits(url)
+
+
+def _backend(url: Location) -> Backend:
     scheme = url.partition(":")[0]
     # Only letters: the scheme becomes part of a module's name.
     if re.fullmatch(r"[a-z][a-z0-9]*", scheme) is None:
@@ -39,13 +56,17 @@ def open_store(url: str) -> Store:
         )
     if find_spec(f"{_BACKENDS}.{scheme}") is None:
         raise ConfigError(f"store {name_of(url)!r}: there is no backend called {scheme!r}")
-    backend = cast("Backend", import_module(f"{_BACKENDS}.{scheme}"))
-    return backend.open(url)
+    return cast("Backend", import_module(f"{_BACKENDS}.{scheme}"))
+
+
+def is_url(location: str) -> bool:
+    """Whether a location is a URL; if not, it is a path."""
+    return bool(urlsplit(location).scheme)
 
 
 def as_url(location: str) -> Location:
     """Return a location as the URL of a store; a location without a scheme is a folder."""
-    if not location or urlsplit(location).scheme:
+    if not location or is_url(location):
         return Location(location)
     return Location(Path(location).expanduser().absolute().as_uri())
 

@@ -8,6 +8,8 @@ small objects that their users `replace`, and read by `read_version` alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from rookery.errors import Error
@@ -17,6 +19,21 @@ MAX_KEY_BYTES: Final = 1024
 MAX_PART_BYTES: Final = 249
 
 Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTraits:
+    """What callers may know of a store, whichever backend it has."""
+
+    has_preconditions: bool
+    """Whether conditional writes are certain to work; if not, `store.probe` must try the server."""
+    path: Path | None = None
+    """The folder of this host that holds the objects; None if they are elsewhere."""
+
+    @property
+    def is_on_this_host(self) -> bool:
+        """Whether the store is a folder in this host's file system."""
+        return self.path is not None
 
 
 class Stored(NamedTuple):

@@ -11,12 +11,12 @@ import re
 from builtins import list as List  # noqa: N812 (the class has a method of that name)
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from rookery.store.open import as_url, name_of, open_store
+from rookery.store.open import as_url, name_of, open_store, store_traits
 from rookery.store.port import Store, Stored, check_key
 
 T = TypeVar("T")
@@ -41,9 +41,9 @@ class Folder:
         return name_of(self.url)
 
     @property
-    def is_local(self) -> bool:
-        """Whether it is on a disk of this host."""
-        return self.url.startswith("file:")
+    def path(self) -> Path | None:
+        """The folder of this host; None if the location is elsewhere."""
+        return store_traits(self.url).path
 
     def address(self, path: str) -> str:
         """Return the full URL of a file, as other libraries take it."""
@@ -54,9 +54,9 @@ class Folder:
 
         An address of another place stays as it is.
         """
-        home = self.name.rstrip("/")
-        if self.is_local:
-            home = unquote(urlsplit(home).path)
+        home, folder = self.name.rstrip("/"), self.path
+        if folder is not None:
+            home = str(folder)
             plain = "/" + _FILE.sub("", address).lstrip("/")
         else:
             plain = _S3.sub("s3://", address)

@@ -7,9 +7,9 @@ already, and its rows vanish; or upkeep of one deletes files that only the other
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
-from rookery.store.open import as_url, name_of
+from rookery.store.open import as_url, name_of, store_traits
 from rookery.tables.port import TableSpec
 
 Key = tuple[str, ...]
@@ -39,10 +39,10 @@ def iceberg_name(spec: TableSpec) -> str:
 
 def iceberg_catalog(spec: TableSpec) -> str:
     """Return an Iceberg table's catalog: by default a file beside it, none if that cannot be."""
-    chosen, url = spec.options.get("catalog", ""), as_url(spec.location)
-    if chosen or not url.startswith("file:"):
+    chosen, path = spec.options.get("catalog", ""), store_traits(spec.location).path
+    if chosen or path is None:
         return chosen
-    return f"sqlite:///{Path(unquote(urlsplit(url).path)).parent / 'catalog.db'}"
+    return f"sqlite:///{path.parent / 'catalog.db'}"
 
 
 def _topic(spec: TableSpec) -> Key:
@@ -55,7 +55,7 @@ def _topic(spec: TableSpec) -> Key:
 def _where(location: str) -> tuple[str, str]:
     """Return a location without options, links and a slash behind it, and whose store it is in."""
     url = as_url(location)
-    if url.startswith("file:"):
-        return str(Path(unquote(urlsplit(name_of(url)).path)).resolve()), ""
+    if (path := store_traits(url).path) is not None:
+        return str(path.resolve()), ""
     # A bucket of the same name may be at another provider's.
     return name_of(url).rstrip("/"), parse_qs(urlsplit(url).query).get("endpoint", [""])[0]

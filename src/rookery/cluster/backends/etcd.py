@@ -16,6 +16,7 @@ from rookery.clock import Random, SystemRandom
 from rookery.cluster.port import (
     READ_BYTES,
     ClusterLog,
+    ClusterLogTraits,
     Durability,
     Entry,
     check_beginning,
@@ -37,6 +38,11 @@ from rookery.cluster.etcd.layout import Layout
 from rookery.cluster.etcd.reader import Reader
 from rookery.cluster.etcd.trimming import trim
 from rookery.cluster.etcd.watch import HeadWatch
+
+
+def traits(_url: str) -> ClusterLogTraits:
+    """Return the traits: if etcd is lost, everything that only etcd held is lost."""
+    return ClusterLogTraits(is_as_durable_as_store=False)
 
 
 def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 (a backend's interface)

@@ -13,6 +13,7 @@ from typing import Final
 from rookery.cluster.port import (
     READ_BYTES,
     ClusterLog,
+    ClusterLogTraits,
     Durability,
     Entry,
     Trimmed,
@@ -26,6 +27,11 @@ from rookery.errors import Unavailable
 _PREFIX: Final = "memory:"
 _logs: Final[dict[str, _Shared]] = {}
 _logs_lock: Final = threading.Lock()
+
+
+def traits(_url: str) -> ClusterLogTraits:
+    """Return the traits: everything in memory ends with the process."""
+    return ClusterLogTraits(is_as_durable_as_store=True)
 
 
 def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 (a backend's interface)

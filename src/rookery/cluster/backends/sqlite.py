@@ -25,6 +25,7 @@ from rookery.cluster.local.worker import Worker, settle
 from rookery.cluster.port import (
     READ_BYTES,
     ClusterLog,
+    ClusterLogTraits,
     Durability,
     Entry,
     check_beginning,
@@ -42,13 +43,22 @@ _LAST_PAGES: Final = 256
 _ROUNDS: Final = 3
 
 
+def traits(url: str) -> ClusterLogTraits:
+    """Return the traits: the file is on a disk of this host, as its journals and objects are."""
+    return ClusterLogTraits(is_as_durable_as_store=True, path=_path(url))
+
+
 def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001 (a backend's interface)
     """Open a handle on the log in a file; the file is created if it is absent."""
+    return SqliteLog(_path(url), durability)
+
+
+def _path(url: str) -> Path:
     parts = urlsplit(url)
     path = unquote(parts.path)
     if parts.netloc or parts.query or parts.fragment or not path or "\0" in path:
         raise ConfigError(f"cluster log {url!r}: write sqlite:///absolute/path or sqlite:path")
-    return SqliteLog(Path(path), durability)
+    return Path(path)
 
 
 class SqliteLog:

@@ -28,6 +28,7 @@ from rookery.cluster.objects.waiters import Waiters
 from rookery.cluster.port import (
     READ_BYTES,
     ClusterLog,
+    ClusterLogTraits,
     Durability,
     Entry,
     Trimmed,
@@ -47,8 +48,17 @@ _MAX_POLL_MS: Final = 60_000
 _APPEND_SECONDS: Final = 30.0
 # A store that does not answer for so long is worth an error to those who wait for the log.
 _LOOK_SECONDS: Final = 10.0
+# A start reads each entry by a request of its own.
+_MAX_REPLAY_ENTRIES: Final = 1_000
 _OPTIONS: Final = frozenset({"poll", "namespace"})
 _UNITS_MS: Final = {"ms": 1, "s": 1000}
+
+
+def traits(_url: str) -> ClusterLogTraits:
+    """Return the traits: entries are objects as all others in the store."""
+    return ClusterLogTraits(
+        is_as_durable_as_store=True, max_replay_entries=_MAX_REPLAY_ENTRIES, checks_store=True
+    )
 
 
 def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 (a backend's interface; a store is always durable)

@@ -12,7 +12,12 @@ from obstore.store import AzureStore
 from rookery.store.address import parse
 from rookery.store.client import NO_RETRIES, client_options, wrong_options
 from rookery.store.objectstore import ObjectStore
-from rookery.store.port import Store
+from rookery.store.port import Store, StoreTraits
+
+
+def traits(_url: str) -> StoreTraits:
+    """Return the traits: servers exist that ignore the conditions of requests."""
+    return StoreTraits(has_preconditions=False)
 
 
 def open(url: str) -> Store:  # noqa: A001 (a backend's interface)

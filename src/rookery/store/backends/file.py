@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from rookery.clock import Clock, SystemClock, SystemRandom
 from rookery.errors import ConfigError, Conflict, Unavailable
-from rookery.store.port import Buffer, NotFound, Store, Stored, check_key, check_range
+from rookery.store.port import Buffer, NotFound, Store, Stored, StoreTraits, check_key, check_range
 
 _UNFINISHED: Final = "~new"
 _LOCK: Final = "~lock"
@@ -31,13 +31,22 @@ _ABANDONED_MS: Final = 24 * 60 * 60 * 1000
 _PARTS: Final = 1024
 
 
+def traits(url: str) -> StoreTraits:
+    """Return the traits: links and a lock are the conditions of writes."""
+    return StoreTraits(has_preconditions=True, path=_folder(url))
+
+
 def open(url: str) -> Store:  # noqa: A001 (a backend's interface)
     """Open the store in a folder, which is made if it is absent."""
+    return FileStore(_folder(url))
+
+
+def _folder(url: str) -> Path:
     parts = urlsplit(url)
     path = unquote(parts.path)
     if parts.netloc or parts.query or parts.fragment or not path or "\0" in path:
         raise ConfigError(f"store {url!r}: write file:///absolute/path or file:path")
-    return FileStore(Path(path).absolute())
+    return Path(path).absolute()
 
 
 class FileStore:

@@ -19,7 +19,12 @@ from rookery.errors import ConfigError, Unavailable
 from rookery.formats.keys import SEGMENT_ENDING, parse_segment_key
 from rookery.formats.logfile.names import Kind, file_name
 from rookery.model.partition import TopicPartition
-from rookery.store.port import Buffer, NotFound, Store, Stored, check_range
+from rookery.store.port import Buffer, NotFound, Store, Stored, StoreTraits, check_range
+
+
+def traits(_url: str) -> StoreTraits:
+    """Return the traits: nothing is ever written, and several folders are not one."""
+    return StoreTraits(has_preconditions=True)
 
 
 def open(url: str) -> Store:  # noqa: A001 (a backend's interface)

@@ -13,10 +13,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from rookery.errors import Conflict
-from rookery.store.port import Buffer, NotFound, Store, Stored, check_key, check_range
+from rookery.store.port import Buffer, NotFound, Store, Stored, StoreTraits, check_key, check_range
 
 _stores: Final[dict[str, dict[str, bytes]]] = {}
 _changing: Final = threading.Lock()
+
+
+def traits(_url: str) -> StoreTraits:
+    """Return the traits."""
+    return StoreTraits(has_preconditions=True)
 
 
 def open(url: str) -> Store:  # noqa: A001 (a backend's interface)

@@ -166,7 +166,7 @@ class DeltaFormat:
         return done
 
     def _storage(self) -> dict[str, str] | None:
-        if self._folder.is_local:
+        if self._folder.path is not None:
             return None
         options = dict(parse(self._folder.url).options)
         if options.get("endpoint", "").startswith("http:"):

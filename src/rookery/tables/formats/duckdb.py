@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from time import sleep
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import duckdb
 import pyarrow as pa
 
 from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError, Unavailable
-from rookery.store.open import as_url
+from rookery.store.open import store_traits
 from rookery.tables import latest, naming, staging, upserting
 from rookery.tables.folder import Folder
 from rookery.tables.port import (
@@ -51,11 +49,12 @@ class DuckTable:
     """A table of a database file."""
 
     def __init__(self, spec: TableSpec) -> None:
-        url = as_url(spec.location)
-        if not url.startswith("file:"):
+        path = store_traits(spec.location).path
+        if path is None:
             raise ConfigError(f"table {spec.location!r}: DuckDB needs a file of this host")
-        self._path = Path(unquote(urlsplit(url).path))
-        self._folder = Folder(f"{url}.staged")
+        self._path = path
+        self._staged = path.with_name(f"{path.name}.staged")
+        self._folder = Folder(str(self._staged))
         self._name = spec.name or self._path.stem
         if _WORD.fullmatch(self._name) is None:
             raise ConfigError(f"table {self._name!r}: letters, digits and _ only, for DuckDB")
@@ -228,8 +227,7 @@ class DuckTable:
         return columns
 
     def _insert(self, database: duckdb.DuckDBPyConnection, files: Sequence[DataFile]) -> None:
-        folder = Path(unquote(urlsplit(self._folder.url).path))
-        paths = [str(folder / file.path) for file in files]
+        paths = [str(self._staged / file.path) for file in files]
         if paths:
             database.execute(
                 f"INSERT INTO {self._name} BY NAME"  # noqa: S608

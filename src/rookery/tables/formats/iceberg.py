@@ -19,9 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
@@ -229,13 +227,13 @@ class IcebergTable:
                 f"table {self._name!r}: say `catalog`, such as sqlite:////var/lib/catalog.db"
                 " or name:NAME for one of pyiceberg's configuration; there is no folder beside it"
             )
-        if self._is_beside:
-            Path(unquote(urlsplit(self._folder.url).path)).parent.mkdir(parents=True, exist_ok=True)
+        if self._is_beside and self._folder.path is not None:
+            self._folder.path.parent.mkdir(parents=True, exist_ok=True)
         uri = Location(chosen).reveal()
         return load_catalog("rookery", type="sql", uri=uri, **self._file_options())
 
     def _file_options(self) -> dict[str, str]:
-        if not self._folder.url.startswith("s3:"):
+        if self._folder.path is not None:
             return {}
         options = parse(self._folder.url).options
         return {_S3[name]: value for name, value in options.items() if name in _S3}
