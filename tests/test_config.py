@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rookery
+from rookery.broker.settings import BrokerSettings
 from rookery.config.docstrings import field_docs
 from rookery.config.flags import add_flags, read_flags
 from rookery.config.load import Loaded, config_files, load
@@ -96,7 +97,7 @@ class Settings(Common):
 
     def __post_init__(self) -> None:
         if self.port == 666:
-            raise ConfigError(f"port: {self.port} is a bad number")
+            raise ConfigError(f"{self.port} is a bad number", name="port")
         if self.limit == 3:
             raise ConfigError("something else is wrong")
 
@@ -401,6 +402,15 @@ def test_a_value_that_the_class_refuses_is_told_with_its_place() -> None:
     assert str(caught.value) == expected
     with pytest.raises(ConfigError, match=r"^broker: something else is wrong$"):
         load_all("--limit", "3")
+
+
+def test_a_value_that_a_nested_class_refuses_is_told_with_its_place() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(BrokerSettings, "broker", environ={"ROOKERY_BROKER_REWRITE_MERGE_BYTES": "0"})
+    assert str(caught.value) == (
+        "broker.rewrite.merge-bytes: must be above 0, not 0 "
+        "(variable ROOKERY_BROKER_REWRITE_MERGE_BYTES)"
+    )
 
 
 def test_a_secret_is_never_told(file: Path) -> None:

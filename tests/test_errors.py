@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from kafka.errors import for_code
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from rookery.errors import (
     ApiError,
+    ConfigError,
     Conflict,
     Corrupt,
     ErrorCode,
@@ -95,3 +98,30 @@ def test_an_api_error_tells_code_and_text() -> None:
 )
 def test_every_error_has_a_code_for_clients(error: Exception, code: ErrorCode) -> None:
     assert code_of(error) is code
+
+
+def test_an_error_carries_what_is_wrong_and_with_what() -> None:
+    error = ConfigError("must be above 0, not 0", name="port")
+
+    assert (str(error), error.reason, error.name) == (
+        "port: must be above 0, not 0", "must be above 0, not 0", "port",
+    )  # fmt: skip
+    plain = Unavailable("no answer")
+    assert (str(plain), plain.reason, plain.name) == ("no answer", "no answer", "")
+
+
+def test_facts_of_an_error_travel_to_other_processes() -> None:
+    error = pickle.loads(pickle.dumps(Corrupt("its CRC is wrong", name="x.log", object_id=7)))
+
+    assert (str(error), error.reason, error.name, error.object_id) == (
+        "x.log: its CRC is wrong", "its CRC is wrong", "x.log", 7,
+    )  # fmt: skip
+
+
+def test_an_answer_to_a_client_names_the_code_first() -> None:
+    error = ApiError(ErrorCode.INVALID_RECORD, "too short", name="batch at byte 3")
+
+    assert str(error) == "INVALID_RECORD: batch at byte 3: too short"
+    assert error.text == "batch at byte 3: too short"
+    assert (error.reason, error.name) == ("too short", "batch at byte 3")
+    assert ApiError(ErrorCode.INVALID_RECORD).text == ""

@@ -8,6 +8,17 @@ from enum import IntEnum
 class Error(Exception):
     """Everything that Rookery raises on purpose."""
 
+    def __init__(self, reason: str = "", *, name: str = "") -> None:
+        """Say what went wrong.
+
+        Args:
+            reason: what went wrong.
+            name: the file, setting or other thing that it went wrong with; the text begins so.
+        """
+        super().__init__(f"{name}: {reason}" if name else reason)
+        self.reason = reason
+        self.name = name
+
 
 class ProtocolError(Error):
     """The peer broke the rules of the wire: close the connection."""
@@ -16,10 +27,12 @@ class ProtocolError(Error):
 class ApiError(Error):
     """The request cannot be granted: answer with its code."""
 
-    def __init__(self, code: ErrorCode, text: str = "") -> None:
-        super().__init__(f"{code.name}: {text or code.sentence}")
+    def __init__(self, code: ErrorCode, reason: str = "", *, name: str = "") -> None:
+        self.text = f"{name}: {reason}" if name else reason
+        super().__init__(f"{code.name}: {self.text or code.sentence}")
         self.code = code
-        self.text = text
+        self.reason = reason or code.sentence
+        self.name = name
 
 
 class Conflict(Error):  # noqa: N818 (the name says what happened; the base says it is an error)
@@ -37,9 +50,14 @@ class Unavailable(Error):  # noqa: N818
 class Corrupt(Error):  # noqa: N818
     """A checksum or a format is wrong: never retry; the text names what and where."""
 
+    def __init__(self, reason: str, *, name: str = "", object_id: int | None = None) -> None:
+        """Say what is wrong; `object_id` is the damaged object, if the text has no name for it."""
+        super().__init__(reason, name=name)
+        self.object_id = object_id
+
 
 class ConfigError(Error):
-    """A setting must be changed by the user; the text names it."""
+    """A setting must be changed by the user; the text, or `name`, names it."""
 
 
 class ErrorCode(IntEnum):

@@ -37,6 +37,9 @@ class Objects:
         edges = [position, *ends, position + size]
         return [data[a:b] for a, b in pairwise(edges)]
 
+    def name(self, object_id: int) -> str:
+        return f"file {object_id:03}"
+
     def want(self, object_id: int, position: int, size: int) -> None:
         raise AssertionError("the system reads ahead in journals")
 
@@ -196,7 +199,8 @@ async def test_a_flipped_byte_is_never_served(at: int) -> None:
     assert await world.offsets(0) == [0, 1]
     with pytest.raises(Corrupt) as caught:
         await world.offsets(2)
-    assert "object 7" in str(caught.value)
+    assert caught.value.object_id == 7
+    assert world.reader.describe(caught.value) == f"{caught.value} (in file 007)"
     # It may have been damaged on the way into the cache.
     assert world.objects.dropped
     if at != 8:  # where the batch ends

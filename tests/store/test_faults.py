@@ -66,6 +66,22 @@ async def test_answers_that_ask_for_patience_get_it(
     assert proxy.faults[Fault.ERROR] == 2
 
 
+async def test_a_create_that_met_another_one_is_made_again(proxy: S3Proxy, store: Store) -> None:
+    proxy.add(Rule(Fault.ERROR, "PUT", times=1, status=409))
+
+    await store.create("key", [DATA])
+
+    assert await store.read("key") == DATA
+    assert proxy.requests["PUT"] == 2
+
+
+async def test_a_number_in_a_key_is_no_status(proxy: S3Proxy, store: Store) -> None:
+    proxy.add(Rule(Fault.ERROR, "PUT", times=1, status=412))
+
+    with pytest.raises(Conflict):
+        await store.create("0409", [DATA])
+
+
 async def test_a_create_that_was_done_is_not_done_twice(
     proxy: S3Proxy, store: Store, other: Store
 ) -> None:

@@ -22,10 +22,10 @@ from rookery.errors import ConfigError
 from rookery.log.cache import BlockCache
 from rookery.log.caretaker import Caretaker
 from rookery.log.medium import FlushSettings, Medium
+from rookery.log.reader import Reader
 from rookery.log.retention import Retention
 from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers
-from rookery.logdir.serving.reader import DirectoryReader
 from rookery.logdir.serving.replica import DirectoryReplica
 from rookery.logdir.serving.retention import describe
 from rookery.logdir.serving.service import DirectoryService, Options
@@ -119,7 +119,7 @@ class DirectoryStorage:
         if isinstance(replica, DirectoryReplica):
             replica.remember_in(tail)
         files = self.service.loaded.files
-        reader = DirectoryReader(self.service.cluster_log, files, tail)
+        reader = Reader(self.service.cluster_log, files, tail, files.read)
         return Reading(reader, BlockCache(files.read, name=files.name), None)
 
     def medium(

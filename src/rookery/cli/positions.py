@@ -47,8 +47,9 @@ def parse_position(start: str, clock: Clock) -> int | None:
         time = datetime.fromisoformat(start)
     except ValueError:
         raise ConfigError(
-            f"--from: {start!r} is neither beginning, end, an offset, a time such as "
-            "2026-01-31T12:00:00Z, nor a span such as 15m"
+            f"{start!r} is neither beginning, end, an offset, a time such as "
+            "2026-01-31T12:00:00Z, nor a span such as 15m",
+            name="--from",
         ) from None
     # A time without a zone is the user's own.
     return max(

@@ -6,7 +6,6 @@ This package is the only one that looks at the environment, and this is where it
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +33,6 @@ DEFAULT_FILE: Final = Path("rookery.toml")
 """Read if it is there and no other file is named."""
 FILE_VARIABLE: Final = "ROOKERY_CONFIG"
 """Names the file, if no flag does."""
-
-# How the settings classes themselves refuse a value: the field's name first.
-_REFUSAL = re.compile(r"(\w+): (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +146,12 @@ def _build(
     try:
         return build(cls, {setting.path: value for setting, value in values.items()})
     except ConfigError as error:
-        match = _REFUSAL.fullmatch(str(error))
-        named = [one for one in sources if match and one.path[-1] == match[1]]
-        if match is None or not named:
+        named = [one for one in sources if one.path[-1] == error.name]
+        if not named:
             raise ConfigError(f"{section}: {error}") from error
         # A name may be that of several, in classes within classes: then tell all their places.
         places = ", ".join(f"{one.key}: {sources[one]}" for one in named)
         if len(named) == 1:
             places = sources[named[0]]
-        key = named[0].key if len(named) == 1 else match[1].replace("_", "-")
-        raise ConfigError(f"{section}.{key}: {match[2]} ({places})") from error
+        key = named[0].key if len(named) == 1 else error.name.replace("_", "-")
+        raise ConfigError(f"{error.reason} ({places})", name=f"{section}.{key}") from error

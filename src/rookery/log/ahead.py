@@ -33,6 +33,9 @@ class Objects(Protocol):
     def drop(self, object_id: int, position: int, size: int) -> None:
         """Forget bytes that are damaged."""
 
+    def name(self, object_id: int) -> str:
+        """Return what an object is called, for messages."""
+
     @property
     def ahead_bytes(self) -> int:
         """How far ahead of one reader objects in the store are read."""

@@ -59,7 +59,8 @@ class BlockCache:
             settings: the bounds.
             name: says what an object is called, for messages.
         """
-        self._name = name or _name
+        self.name = name or _name
+        """Returns what an object is called, for messages."""
         self._settings = settings = settings or CacheSettings()
         _check(settings)
         self._read = read
@@ -287,7 +288,7 @@ class BlockCache:
         object_id, number = span.key
         start = number * self._step(object_id)
         return Corrupt(
-            f"{self._name(object_id)} ends at or before position {start + length}, but bytes up to"
+            f"{self.name(object_id)} ends at or before position {start + length}, but bytes up to"
             f" {start + span.end} were committed to it; it was cut off"
         )
 

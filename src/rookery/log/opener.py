@@ -73,7 +73,8 @@ class Opener:
         found = serve(data, expect_run(run, partition.epoch_at), offset)
         if found.damage is not None and not found.headers:
             self.drop(run)
-            raise corrupt(found.damage, f"{name(key)}: object {run.object_id}")
+            where = f"{name(key)}: object {run.object_id}"
+            raise corrupt(found.damage, where, run.object_id)
         is_end = found.damage is None and found.end == len(data)
         return Opened(data, run.position, found.headers, is_end)
 

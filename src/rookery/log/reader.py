@@ -57,6 +57,7 @@ class Reader:
             layouts: the indexes of segments; None if there is no store.
         """
         self._tail = tail
+        self._objects = objects
         self._opener = Opener(cluster_log, objects, direct, layouts)
         self._ahead = Ahead(objects, layouts)
         # Where the batch at an offset begins: a reader comes back for what follows.
@@ -117,6 +118,12 @@ class Reader:
             Corrupt, Conflict, Unavailable: as `read`.
         """
         return await self._opener.layout(row)
+
+    def describe(self, error: Error) -> str:
+        """Return an error's text, with the name of the object that it is about."""
+        if not isinstance(error, Corrupt) or error.object_id is None:
+            return str(error)
+        return f"{error} (in {self._objects.name(error.object_id)})"
 
     def _go_on(
         self, key: Key, partition: Partition, last: _Last, mark: Mark | None, end: int
@@ -223,7 +230,8 @@ class _Read:
             self._opener.drop(whole)
             raise Corrupt(
                 f"{name(self._key)}: the batch of offset {self._offset} is not in object "
-                f"{run.object_id}, where the cluster log says it is"
+                f"{run.object_id}, where the cluster log says it is",
+                object_id=run.object_id,
             )
         return opened
 

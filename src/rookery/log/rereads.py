@@ -70,6 +70,6 @@ class SureReader:
         topic = self._replica.state.topics.by_id.get(key[0])
         name = topic.name if topic is not None else key[0].hex()
         return (
-            f"topic {name} partition {key[1]} offset {offset}: {error}; "
+            f"topic {name} partition {key[1]} offset {offset}: {self._reader.describe(error)}; "
             "rookery fsck tells what else is missing"
         )

@@ -87,10 +87,10 @@ class RewriteSettings:
         """Refuse what no object could be made of."""
         for name in self.__slots__:
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")
+                raise ConfigError(f"must be above 0, not {getattr(self, name)}", name=name)
         for name in ("merge_bytes", "segment_bytes", "row_bytes"):
             if getattr(self, name) > _LARGEST_BYTES:
-                raise ConfigError(f"{name}={getattr(self, name)}: must stay below 1 GiB")
+                raise ConfigError(f"must stay below 1 GiB, not {getattr(self, name)}", name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +120,4 @@ class CompactionSettings:
         """Refuse what cannot work."""
         for name in self.__slots__:
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")
+                raise ConfigError(f"must be above 0, not {getattr(self, name)}", name=name)

@@ -194,8 +194,7 @@ class LogDirectory:
         return any(not one.is_torn for one in damage)
 
     def _note(self, file: Path, error: Corrupt) -> None:
-        _, _, reason = str(error).partition(": ")
-        self._damage.append(Damage(file, reason or str(error)))
+        self._damage.append(Damage(file, error.reason))
 
 
 _CHECKPOINTS: Final = {

@@ -23,8 +23,9 @@ def read_text(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     if len(data) > MAX_TEXT_BYTES:
-        raise Corrupt(f"{path}: is larger than {MAX_TEXT_BYTES} bytes, which no such file is")
+        reason = f"is larger than {MAX_TEXT_BYTES} bytes, which no such file is"
+        raise Corrupt(reason, name=str(path))
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise Corrupt(f"{path}: byte {error.start}: is no text") from error
+        raise Corrupt(f"byte {error.start}: is no text", name=str(path)) from error

@@ -53,8 +53,7 @@ class MetadataLog:
             try:
                 entries = read_snapshot(path)
             except Corrupt as error:
-                _, _, reason = str(error).partition(": ")
-                self._damage.append(Damage(path, reason))
+                self._damage.append(Damage(path, error.reason))
                 continue
             for entry in entries:
                 self.image.apply(entry)
@@ -89,7 +88,7 @@ def read_snapshot(path: Path) -> list[Entry | ControlEntry]:
         Corrupt: it is damaged, or was cut off; the text begins with its path.
     """
     if path.stat().st_size > MAX_SNAPSHOT_BYTES:
-        raise Corrupt(f"{path}: is larger than {MAX_SNAPSHOT_BYTES} bytes")
+        raise Corrupt(f"is larger than {MAX_SNAPSHOT_BYTES} bytes", name=str(path))
     data = memoryview(path.read_bytes())
     extent = ExpectedExtent(0, FAR, 0, len(data))
     found = rewrite(data, Expectation.of(extent, OffsetRule.SPARSE))
@@ -100,7 +99,8 @@ def read_snapshot(path: Path) -> list[Entry | ControlEntry]:
         try:
             entries += read_batch(data[header.position : header.end], header)
         except Corrupt as error:
-            raise Corrupt(f"{path}: byte {header.position}: {error}") from error
+            raise Corrupt(f"byte {header.position}: {error}", name=str(path)) from error
     if not is_whole(entries):
-        raise Corrupt(f"{path}: is not whole: it lacks the record that begins or ends a snapshot")
+        reason = "is not whole: it lacks the record that begins or ends a snapshot"
+        raise Corrupt(reason, name=str(path))
     return entries

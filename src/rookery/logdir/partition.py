@@ -240,8 +240,7 @@ class PartitionLog:
         return self.segments[after].base_offset if after < len(self.segments) else self.log_end
 
     def _note(self, path: Path, error: Corrupt) -> None:
-        _, _, reason = str(error).partition(": ")
-        self._damage.append(Damage(path, reason or str(error)))
+        self._damage.append(Damage(path, error.reason))
 
 
 def _first_from(batch: Batch, timestamp: int, start: int, end: int) -> TimedOffset | None:

@@ -318,7 +318,7 @@ def _broken(records: Buffer, at: int) -> ApiError:
     try:
         kernel.walk(memoryview(records)[at + HEADER_SIZE : header.end], header)
     except Corrupt as error:
-        return ApiError(ErrorCode.INVALID_RECORD, f"batch at byte {at}: {error}")
+        return ApiError(ErrorCode.INVALID_RECORD, str(error), name=f"batch at byte {at}")
     raise AssertionError("the kernel's two walks over the same records differ")
 
 
@@ -334,5 +334,5 @@ def _error(fault: str, at: int, *, from_producer: bool) -> Error:
         return legacy.refuse(fault, from_producer=from_producer)
     code, text = _FAULTS[fault]
     if from_producer or code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
-        return ApiError(code, f"batch at byte {at}: {text}")
-    return Corrupt(f"batch at byte {at}: {text}")
+        return ApiError(code, text, name=f"batch at byte {at}")
+    return Corrupt(text, name=f"batch at byte {at}")

@@ -160,9 +160,9 @@ class BatchDamage(NamedTuple):
         return f"byte {self.position}, offset {self.offset}: {self.reason}"
 
 
-def corrupt(damage: BatchDamage, name: str = "") -> Corrupt:
-    """Make the error for damage, in an object of this name if one is given."""
-    return Corrupt(f"{name}: {damage.text}" if name else damage.text)
+def corrupt(damage: BatchDamage, name: str = "", object_id: int | None = None) -> Corrupt:
+    """Make the error for damage, in the file or object of this name if one is given."""
+    return Corrupt(damage.text, name=name, object_id=object_id)
 
 
 def too_short(position: int, offset: int, missing: int) -> BatchDamage:

@@ -11,7 +11,7 @@ from obstore.exceptions import BaseError
 
 from rookery.errors import ConfigError
 from rookery.store.address import Address
-from rookery.store.retry import said
+from rookery.store.clienterror import summary
 
 if TYPE_CHECKING:  # The library has these names for type checkers alone.
     from obstore.store import ClientConfig, RetryConfig
@@ -44,4 +44,4 @@ def wrong_options(address: Address) -> Iterator[None]:
     try:
         yield
     except (BaseError, ValueError, TypeError) as error:
-        raise ConfigError(f"store {address.name!r}: {said(error)}") from None
+        raise ConfigError(f"store {address.name!r}: {summary(error)}") from None

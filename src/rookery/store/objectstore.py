@@ -13,6 +13,7 @@ import time
 from builtins import list as List  # noqa: N812 (the port has a method of that name)
 from collections.abc import AsyncIterator, Sequence
 from functools import cache
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Literal
 
 import obstore
@@ -21,8 +22,9 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from rookery.errors import Conflict, Unavailable
 from rookery.store.address import Address
+from rookery.store.clienterror import lacks_bucket, status_of
 from rookery.store.port import Buffer, NotFound, Stored, check_key, check_range
-from rookery.store.retry import Again, Retrier, lacks_bucket
+from rookery.store.retry import Again, Retrier
 
 if TYPE_CHECKING:  # The library has these names for type checkers alone.
     from obstore import GetOptions, ObjectMeta, PutMode, PutResult, UpdateVersion
@@ -67,7 +69,7 @@ class ObjectStore:
                 await self._put(key, parts, "create")
             except AlreadyExistsError as error:
                 # 412 is plain. 409 may also mean that others are at it and nothing is there yet.
-                if failed or "409" in str(error).partition("\n")[0]:
+                if failed or status_of(error) == HTTPStatus.CONFLICT:
                     await self._settle(key, parts, failed)
                 else:
                     raise Conflict(f"object {key!r} exists already") from None

@@ -7,19 +7,15 @@ attempt may have done it already.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from obstore.exceptions import (
-    BaseError,
-    PermissionDeniedError,
-    UnauthenticatedError,
-)
+from obstore.exceptions import BaseError
 
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.errors import Unavailable
 from rookery.store.address import Address
+from rookery.store.clienterror import BAD_ENDPOINT, is_panic, permanent_reason, summary
 from rookery.store.meter import RETRIES
 from rookery.store.pending import note
 
@@ -27,29 +23,6 @@ _FIRST_PAUSE_MS: Final = 50.0
 _LONGEST_PAUSE_MS: Final = 5_000.0
 # Half to one and a half of the pause, so that clients that failed together return apart.
 _SPREAD: Final = 0.5
-_TEXT: Final = 300
-_PANICS: Final = ("RustPanic", "PanicException")
-_NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
-_REFUSED: Final = "access is refused: check the access key, its secret and what they allow"
-_ENDPOINT: Final = "the endpoint cannot be used: write http://host:port or https://host:port"
-# What no further attempt can mend, by what the client's text holds, and what to do.
-_PERMANENT: Final = (
-    (r"status code: 40[13]\b", _REFUSED),
-    (r"<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|ExpiredToken)<", _REFUSED),
-    (r"<Code>InvalidBucketName<", "the bucket's name is not valid"),
-    (
-        r"<Code>(AuthorizationHeaderMalformed|PermanentRedirect)<|incorrectly configured region",
-        "the bucket is in another region: set the option region",
-    ),
-    (r"HTTP error: builder error", _ENDPOINT),
-    (r"InvalidContentType", "the endpoint does not speak TLS: write http://host:port"),
-    (r"InvalidCertificate", "the endpoint's certificate is not trusted"),
-)
-_CAUSES: Final = re.compile(r'(?:message: |error: )"([^"\n]{1,80})"')
-_ANSWER: Final = re.compile(
-    r"status code: (\d+).{0,200}?<Code>([^<]{1,80})</Code>\s*<Message>([^<]{1,200})</Message>",
-    re.DOTALL,
-)
 
 T = TypeVar("T")
 
@@ -89,8 +62,8 @@ class Retrier:
             try:
                 return await attempt(tried)
             except (BaseError, OSError, Again) as error:  # A time-out is an OSError.
-                note(said(error))
-                if (reason := _hopeless(error)) is not None:
+                note(summary(error))
+                if (reason := permanent_reason(error)) is not None:
                     raise self._failed(kind, key, reason, error) from error
                 tried += 1
                 passed_ms = self._clock.monotonic_ms() - began_ms
@@ -99,41 +72,12 @@ class Retrier:
                     raise self._failed(kind, key, times, error) from error
             except BaseException as error:
                 # The client library panics over an endpoint of the environment without a scheme.
-                if type(error).__name__ in _PANICS:
-                    raise self._failed(kind, key, _ENDPOINT, error) from error
+                if is_panic(error):
+                    raise self._failed(kind, key, BAD_ENDPOINT, error) from error
                 raise
             RETRIES.labels(kind).inc()
             await asyncio.sleep(self._random.jitter(pause_ms, _SPREAD) / 1000)
             pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)
 
     def _failed(self, kind: str, key: str, what: str, error: BaseException) -> Unavailable:
-        return Unavailable(f"store {self._name}: cannot {kind} {key!r}: {what} ({said(error)})")
-
-
-def lacks_bucket(error: Exception) -> bool:
-    """Tell whether it is not only the object that is missing."""
-    text = str(error)
-    return any(words in text for words in _NO_BUCKET)
-
-
-def _hopeless(error: Exception) -> str | None:
-    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
-        return _REFUSED
-    # Attempts know what a missing object means; if they pass it on, it is the bucket.
-    if isinstance(error, FileNotFoundError) or lacks_bucket(error):
-        return "there is no such bucket"
-    text = str(error)
-    return next((reason for words, reason in _PERMANENT if re.search(words, text)), None)
-
-
-def said(error: BaseException) -> str:
-    """Return the store's own words, short and in one line."""
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    text, _, inner = str(error).partition("\n\nDebug source:")
-    if answer := _ANSWER.search(text):
-        return f"{answer[1]} {answer[2]}: {answer[3]}"
-    # Why there was no connection is in the inner text alone.
-    cause = _CAUSES.search(inner)
-    line = " ".join(text.split())[:_TEXT]
-    return f"{line} ({cause[1]})" if cause else line
+        return Unavailable(f"store {self._name}: cannot {kind} {key!r}: {what} ({summary(error)})")

@@ -69,7 +69,8 @@ async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRe
             async with bound:
                 return await _find(call, name, part, is_committed=is_committed)
         except Error as error:
-            log.info("ListOffsets of %s-%d: %s", name, part.partition_index, error)
+            text = call.services.reader.describe(error)
+            log.info("ListOffsets of %s-%d: %s", name, part.partition_index, text)
             return _refused(part, code_of(error))
 
     return ListOffsetsResponse(

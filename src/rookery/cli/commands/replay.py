@@ -192,7 +192,7 @@ def _position(flag: str, text: str) -> Position:
     try:
         found = parse_position(text, SystemClock())
     except ConfigError as error:
-        raise ConfigError(str(error).replace("--from", flag)) from None
+        raise ConfigError(error.reason, name=flag) from None
     if found is None or found <= EARLIEST:
         raise ConfigError(f"{flag}: {text!r} is an offset, and a stream has many partitions")
     # Not from a float: those have no milliseconds left in some thousand years.

@@ -35,7 +35,7 @@ def parse_quorum_state(text: str, name: str = QUORUM_STATE) -> QuorumState:
             voted_directory_id=str(values.get("votedDirectoryId") or uuid_text(ZERO)),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Corrupt(f"{name}: is not a quorum's state: {error!r}") from error
+        raise Corrupt(f"is not a quorum's state: {error!r}", name=name) from error
 
 
 def format_quorum_state(state: QuorumState) -> str:

@@ -86,21 +86,22 @@ def _rows(text: str, name: str, columns: int) -> list[list[str]]:
         return []  # Kafka makes the files before it has anything to write into them
     lines = text.split("\n")
     if lines[0] != VERSION:
-        raise Corrupt(f"{name}: begins with {lines[0][:20]!r}, not with version {VERSION}")
+        raise Corrupt(f"begins with {lines[0][:20]!r}, not with version {VERSION}", name=name)
     if len(lines) < 2:
-        raise Corrupt(f"{name}: ends before its count")
+        raise Corrupt("ends before its count", name=name)
     count = _number(lines[1], name)
     rows = [line.split(" ") for line in lines[2 : 2 + count]]
     if len(rows) != count or any(len(row) != columns for row in rows):
-        raise Corrupt(f"{name}: does not have the {count} lines of {columns} words that it claims")
+        reason = f"does not have the {count} lines of {columns} words that it claims"
+        raise Corrupt(reason, name=name)
     if any(line for line in lines[2 + count :]):
-        raise Corrupt(f"{name}: goes on behind the {count} lines that it claims")
+        raise Corrupt(f"goes on behind the {count} lines that it claims", name=name)
     return rows
 
 
 def _number(text: str, name: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 19:
-        raise Corrupt(f"{name}: {text[:20]!r} is not a number")
+        raise Corrupt(f"{text[:20]!r} is not a number", name=name)
     return int(text)
 
 

@@ -32,13 +32,13 @@ def parse_meta(text: str, name: str) -> MetaProperties:
     values = parse_properties(text, name)
     version = values.get("version", "0")
     if version not in {"0", _META_VERSION}:
-        raise Corrupt(f"{name}: version {version[:20]!r} is not known")
+        raise Corrupt(f"version {version[:20]!r} is not known", name=name)
     node = values.get("node.id", values.get("broker.id", ""))
     if not node.isascii() or not node.isdigit() or int(node) >= 1 << 31:
-        raise Corrupt(f"{name}: node.id is {node[:20]!r}, not the number of a broker")
+        raise Corrupt(f"node.id is {node[:20]!r}, not the number of a broker", name=name)
     cluster = values.get("cluster.id", "")
     if not cluster:
-        raise Corrupt(f"{name}: cluster.id is missing")
+        raise Corrupt("cluster.id is missing", name=name)
     directory = values.get("directory.id")
     directory_id = None if directory is None else _read_id(directory, name, "directory.id")
     return MetaProperties(cluster, int(node), directory_id)
@@ -63,7 +63,7 @@ def parse_partition_metadata(text: str, name: str) -> bytes:
     values = {key.strip(): value.strip() for key, _, value in lines}
     version = values.get("version", "")
     if version != "0":
-        raise Corrupt(f"{name}: version {version[:20]!r}; only 0 is known")
+        raise Corrupt(f"version {version[:20]!r}; only 0 is known", name=name)
     return _read_id(values.get("topic_id", ""), name, "topic_id")
 
 
@@ -95,5 +95,5 @@ def _read_id(text: str, name: str, field: str) -> bytes:
     except (binascii.Error, ValueError):
         value = b""
     if len(plain) != 22 or len(value) != 16:
-        raise Corrupt(f"{name}: {field} is {text[:40]!r}, not an id of 22 letters")
+        raise Corrupt(f"{field} is {text[:40]!r}, not an id of 22 letters", name=name)
     return value

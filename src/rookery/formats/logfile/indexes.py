@@ -97,14 +97,15 @@ def parse_aborted(data: Buffer, name: str = "txnindex") -> list[AbortedTransacti
         Corrupt: it is damaged, or newer than we know; the text begins with the name.
     """
     if len(data) % _ABORTED.size:
-        raise Corrupt(f"{name}: {len(data)} bytes are not a number of entries; rebuild it")
+        raise Corrupt(f"{len(data)} bytes are not a number of entries; rebuild it", name=name)
     found = []
     for number, (version, *fields) in enumerate(_ABORTED.iter_unpack(data)):
         entry = AbortedTransaction(*fields)
         if version != 0:
-            raise Corrupt(f"{name}: entry {number} has version {version}; only 0 is known")
+            raise Corrupt(f"entry {number} has version {version}; only 0 is known", name=name)
         if not 0 <= entry.first_offset <= entry.last_offset:
-            raise Corrupt(f"{name}: entry {number} ends at {entry.last_offset}, before it begins")
+            reason = f"entry {number} ends at {entry.last_offset}, before it begins"
+            raise Corrupt(reason, name=name)
         found.append(entry)
     return found
 

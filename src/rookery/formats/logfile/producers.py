@@ -45,17 +45,18 @@ def parse_producers(data: Buffer, name: str = "snapshot") -> list[ProducerEntry]
         Corrupt: it is damaged, or newer than we know; the text begins with the name.
     """
     if len(data) < _HEAD.size + _COUNT.size:
-        raise Corrupt(f"{name}: ends after {len(data)} bytes, within its header")
+        raise Corrupt(f"ends after {len(data)} bytes, within its header", name=name)
     version, crc = _HEAD.unpack_from(data)
     body = memoryview(data)[_HEAD.size :]
     if version != VERSION:
-        raise Corrupt(f"{name}: version {version} of a producer snapshot; only {VERSION} is known")
+        reason = f"version {version} of a producer snapshot; only {VERSION} is known"
+        raise Corrupt(reason, name=name)
     if checksum(body) != crc:
-        raise Corrupt(f"{name}: its CRC-32C does not match")
+        raise Corrupt("its CRC-32C does not match", name=name)
     (count,) = _COUNT.unpack_from(body)
     rows = body[_COUNT.size :]
     if count < 0 or len(rows) != count * _ENTRY.size:
-        raise Corrupt(f"{name}: {len(rows)} bytes are not what {count} producers take up")
+        raise Corrupt(f"{len(rows)} bytes are not what {count} producers take up", name=name)
     return [ProducerEntry(*row) for row in _ENTRY.iter_unpack(rows)]
 
 

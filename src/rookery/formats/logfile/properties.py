@@ -64,7 +64,7 @@ def _unescape(text: str, name: str) -> str:
     def plain(match: re.Match[str]) -> str:
         code = match[1]
         if code == "u":
-            raise Corrupt(f"{name}: a \\u needs four hexadecimal digits in {text[:60]!r}")
+            raise Corrupt(f"a \\u needs four hexadecimal digits in {text[:60]!r}", name=name)
         if len(code) > 1:
             return chr(int(code[1:], 16))
         return _NAMED.get(code, code)
