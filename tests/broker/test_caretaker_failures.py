@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rookery.broker import caretaker
+from rookery.broker.objectlog import open_handles, replica_of
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.storage import Storage
 from rookery.clock import SystemClock
 from rookery.cluster.entry import Entry, EventBytes
 from rookery.cluster.events.brokers import BrokerBeat, ClusterCreated, ProcessRegistered
@@ -30,10 +30,10 @@ class Site:
         self.settings = BrokerSettings(
             store=url, cluster=url, upkeep_interval_ms=20, beat_interval_ms=10
         )
-        self.storage = Storage(self.settings)
-        self.log = FaultyLog(self.storage.cluster_log)
-        self.storage.cluster_log = self.log
-        self.replica = self.storage.replica(SystemClock())
+        self.handles = open_handles(self.settings)
+        self.log = FaultyLog(self.handles.cluster_log)
+        self.handles.cluster_log = self.log
+        self.replica = replica_of(self.handles, SystemClock())
         self.other = Replica(open_log(url), SystemClock())
 
     async def start(self) -> None:
@@ -42,7 +42,7 @@ class Site:
         await self.other.register(ProcessRegistered(process_id=bytes(16), purpose="test"))
         await self.replica.open(follow=False)
         self.rounds = asyncio.create_task(
-            caretaker._rounds(self.settings, self.storage, self.replica, caretaker.Orders())
+            caretaker._rounds(self.settings, self.handles, self.replica, caretaker.Orders())
         )
 
     async def close(self) -> None:
@@ -50,7 +50,7 @@ class Site:
         await asyncio.gather(self.rounds, return_exceptions=True)
         for replica in (self.replica, self.other):
             await replica.close()
-        await self.storage.close()
+        await self.handles.close()
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from rookery.broker import broker as broker_module
 from rookery.broker import liveness
 from rookery.broker.broker import Broker
+from rookery.broker.objectlog import ObjectLogBacking, replica_of
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.storage import Storage
 from rookery.client import Client, TopicPartition
 from rookery.client.configs import ResourceType
 from rookery.clock import SystemClock
@@ -29,6 +29,7 @@ from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ConfigError, Conflict, Corrupt, Error, ErrorCode, Unavailable
 from rookery.formats.keys import journal_name, object_id
 from rookery.log import snapshots
+from rookery.log.origin import Handles
 from rookery.log.settings import RewriteSettings
 from rookery.net.upstream import connect
 from rookery.testing.cluster import FaultyLog
@@ -110,7 +111,7 @@ async def test_a_restart_goes_on_from_a_snapshot(start: Start) -> None:
     await fill(client, "t", range(100))
     await wait_until_async(lambda: broker.caretaker.snapshot > 50)
     async with asyncio.timeout(20):
-        while not await broker.cluster_log.floor():  # noqa: ASYNC110 (it tells nobody)
+        while not await broker.backing.cluster_log.floor():  # noqa: ASYNC110 (it tells nobody)
             await asyncio.sleep(0.01)
     await fill(client, "t", range(100, 120))
     await stop(broker)
@@ -205,13 +206,18 @@ async def kill(broker: Broker) -> None:
     broker.node_lock.close()
 
 
+def object_log(broker: Broker) -> ObjectLogBacking:
+    assert isinstance(broker.backing, ObjectLogBacking)
+    return broker.backing
+
+
 async def owner_elsewhere(broker: Broker, node_id: int, port: int | None = None) -> Replica:
     """Register a broker that shares the cluster log with ours, but not its locks.
 
     Unless a port is given, something listens at its address.
     """
     port = broker.listener.port if port is None else port
-    replica = broker.storage.replica(SystemClock())
+    replica = replica_of(object_log(broker).handles, SystemClock())
     await replica.open()
     await replica.register(
         BrokerRegistered(process_id=bytes(16), node_id=node_id, host="127.0.0.1", port=port)
@@ -307,10 +313,9 @@ async def test_a_broker_that_slept_through_its_expiry_joins_under_another_id(sta
     other = await owner_elsewhere(second, -1)
     await second.replica.barrier()
     assert second.replica.state.brokers.by_node[node_id].incarnation == other.incarnation
-    assert isinstance(second.storage, Storage)
     # The log is trimmed: the first broker reads of none of this, only a snapshot.
-    await snapshots.save(second.storage.store, second.replica.state)
-    await second.cluster_log.trim(second.replica.state.applied + 1)
+    await snapshots.save(object_log(second).handles.store, second.replica.state)
+    await second.backing.cluster_log.trim(second.replica.state.applied + 1)
     log.mend()
 
     await wait_until_async(lambda: first.replica.incarnation not in (0, old))
@@ -440,14 +445,14 @@ async def test_what_the_machine_lost_is_a_gap_and_never_wrong_bytes(
 
     again, client = await start()
 
-    assert again.lost_records == 2
+    assert object_log(again).lost_records == 2
     assert await read(client, "t") == [0, 2]
     assert await client.offsets.end(TopicPartition("t", 0)) == 4
     await fill(client, "t", range(4, 6))
     assert await read(client, "t") == [0, 2, 4, 5]
     await stop(again)
     third, client = await start()
-    assert third.lost_records == 0
+    assert object_log(third).lost_records == 0
     assert await read(client, "t") == [0, 2, 4, 5]
 
 
@@ -478,16 +483,16 @@ async def test_a_cluster_log_that_lost_its_end_gives_no_incarnation_twice(
 async def test_two_that_begin_a_cluster_at_the_same_time_are_one_cluster(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = Storage.owner
+    look = Handles.owner
     others: list[Broker] = []
 
-    async def look_late(self: Storage) -> str | None:
+    async def look_late(self: Handles) -> str | None:
         if not others:
             monkeypatch.undo()
             others.append((await start())[0])
         return await look(self)
 
-    monkeypatch.setattr(Storage, "owner", look_late)
+    monkeypatch.setattr(Handles, "owner", look_late)
     late, _ = await start()
     assert late.replica.state.cluster_id == others[0].replica.state.cluster_id
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rookery.broker.broker import Broker
+from rookery.broker.objectlog import ObjectLogBacking
 from rookery.broker.observe import Observer
 from rookery.broker.settings import BrokerSettings
 from rookery.store.pending import PendingCalls
@@ -48,7 +49,7 @@ async def until(check: Observer, name: str, *, is_wrong: bool) -> str:
 @pytest.mark.parametrize("dependency", ["store", "cluster log", "disk"])
 async def test_readiness_names_what_hangs(broker: Broker, dependency: str) -> None:
     observer, answer = Observer(broker), asyncio.Event()
-    task = await begin(broker.storage.dependencies[dependency], answer)
+    task = await begin(broker.backing.dependencies[dependency], answer)
 
     assert "no answer to create 'a' for 0." in await until(observer, dependency, is_wrong=True)
 
@@ -61,15 +62,20 @@ async def test_calls_of_the_broker_are_pending_until_they_are_answered(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = asyncio.Event()
-    storage = broker.storage
+    backing = broker.backing
+    assert isinstance(backing, ObjectLogBacking)
 
     async def no_answer(*_: object) -> int:
         await answer.wait()
         return 0
 
-    monkeypatch.setattr(storage.store._store, "size", no_answer)  # type: ignore[union-attr]
-    monkeypatch.setattr(storage.cluster_log._log, "head", no_answer)  # type: ignore[attr-defined]
-    tasks = [asyncio.create_task(storage.ask_store()), asyncio.create_task(broker.replica.lag())]
+    store, cluster_log = backing.handles.store, backing.cluster_log
+    monkeypatch.setattr(store._store, "size", no_answer)  # type: ignore[attr-defined]
+    monkeypatch.setattr(cluster_log._log, "head", no_answer)  # type: ignore[attr-defined]
+    tasks = [
+        asyncio.ensure_future(backing.probes["store"]()),
+        asyncio.create_task(broker.replica.lag()),
+    ]
     observer = Observer(broker)
     assert "no answer to size '" in await until(observer, "store", is_wrong=True)
     assert "no answer to a look at its end" in await until(observer, "cluster log", is_wrong=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +29,7 @@ from rookery.testing.clock import ManualClock
 from rookery.testing.cluster import Fault, FaultyLog
 from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.codec import encode_bytes
+from rookery.wire.message import Message
 
 TOPIC = bytes(range(16))
 Start = Callable[..., Awaitable[tuple[Replica, FaultyLog]]]
@@ -496,3 +497,22 @@ async def test_a_cancelled_waiter_of_a_fenced_replica_does_no_harm(start: Start)
     assert second.failure is None
     await second.register(registration(2))
     await second.propose([ProducerIdsAllotted(count=1)])
+
+
+async def test_what_events_need_is_proposed_before_them(start: Start) -> None:
+    replica, _ = await start(1)
+    topic = TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])
+    created: list[asyncio.Future[list[Outcome]]] = []
+    seen: list[Applied] = []
+    replica.listen(lambda applied, _: seen.append(applied))
+
+    def create(events: Sequence[Message]) -> None:
+        if not isinstance(events[0], TopicCreated):
+            created.append(replica.propose([topic]))
+
+    replica.before_propose = create
+    await replica.propose([ProducerIdsAllotted(count=1)])
+
+    assert [outcome.error for outcome in await created[0]] == [ErrorCode.NONE]
+    assert "t" in replica.state.topics.by_name
+    assert [len(applied.outcomes) for applied in seen] in ([2], [1, 1])

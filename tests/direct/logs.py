@@ -97,7 +97,7 @@ def _is_rewritten(partition: Partition) -> bool:
 def _is_trimmed(broker: ServedBroker, entry: int) -> bool:
     """Whether the cluster log of a broker begins after an entry."""
     try:
-        broker.do(broker.broker.cluster_log.read(entry - 1, 1))
+        broker.do(broker.broker.backing.cluster_log.read(entry - 1, 1))
     except Trimmed:
         return True
     return False

@@ -57,7 +57,7 @@ async def test_retention_of_an_opened_directory_waits_for_confirmation(
     folder = make_directory(tmp_path / "logs", {"ancient": [[b"from long ago"]]})
     with serving(folder, upkeep_interval_ms=20, defaults=defaults) as broker:
         await await_retention_round(broker, folder)
-        assert not broker.broker.storage.expires_offsets
+        assert not broker.broker.backing.traits.expires_offsets
     assert files(folder / "ancient-0") == [FIRST_LOG]
     if defaults != "log.retention.ms=-1":
         assert "1 segment of 1 partition (ancient-0 below offset 1" in caplog.text
@@ -75,7 +75,7 @@ def test_confirmed_retention_renames_and_logs_what_it_deletes(
     renamed = folder / "ancient-0" / f"{FIRST_LOG}.deleted"
     with serving(folder, upkeep_interval_ms=20, **settings) as broker:
         wait_until(renamed.exists)
-        assert broker.broker.storage.expires_offsets
+        assert broker.broker.backing.traits.expires_offsets
     assert b"from long ago" in renamed.read_bytes()
     assert f"{folder / 'ancient-0' / FIRST_LOG} is renamed" in caplog.text
     # The next start removes it, as Kafka's does.

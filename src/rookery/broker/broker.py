@@ -9,8 +9,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
+from rookery.broker.backing import Backing
 from rookery.broker.call import Services
 from rookery.broker.caretaking import Caretaking
+from rookery.broker.checks import rules_of
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetchservice import FetchService, Waiting
 from rookery.broker.groups.claims import GroupClaims
@@ -22,19 +24,18 @@ from rookery.broker.liveness import reach_broker
 from rookery.broker.membership import MEMBERS_MS, Membership
 from rookery.broker.nodeclaim import NodeClaim
 from rookery.broker.nodelock import NodeLock
-from rookery.broker.opening import open_storage
+from rookery.broker.open import open_backing
 from rookery.broker.overdue import Overdue
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.registry import hidden_when_read_only
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.topiccache import TopicCache
 from rookery.clock import Clock, Random, SystemClock, SystemRandom, loop_seconds
 from rookery.cluster.entry import Entry
-from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
-from rookery.cluster.state.state import FEATURE_LEVEL, GROUP_RESOURCE, Applied, resource_key
+from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered
+from rookery.cluster.state.state import GROUP_RESOURCE, Applied, resource_key
 from rookery.errors import ConfigError, Conflict, Error, Unavailable
 from rookery.log.journal import Journal
-from rookery.log.medium import JournalMedium
-from rookery.log.survey import Survey
 from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers
 from rookery.log.writer import Writer
@@ -86,14 +87,17 @@ class Broker:
         """Has an exception when the broker cannot go on."""
         self._clock = clock or SystemClock()
         self._random = random or SystemRandom()
-        self.storage = open_storage(settings)
-        self.cluster_log = self.storage.cluster_log
-        self.replica = self.storage.replica(self._clock)
+        self.tail = Tail(settings.tail_bytes)
+        self._rules = TopicCache(rules_of)
+        self.backing: Backing = open_backing(
+            settings,
+            self._clock,
+            self.tail,
+            lambda state, topic: self._rules.of(state, topic).configs,
+        )
+        self.replica = self.backing.replica
         self.replica.when_failed = self._fail
         self.replica.when_jumped = self._jumped
-        self.tail = Tail(settings.tail_bytes)
-        self._reading = self.storage.reading(settings, self.replica, self.tail)
-        self.cache = self._reading.cache
         self.waiting = Waiting()
         self.periodic_tasks = PeriodicTasks()
         self.membership = Membership(
@@ -118,8 +122,6 @@ class Broker:
         )
         self.node_lock = NodeLock(None, "", self._random)
         self.listeners: list[Listener] = []
-        self.lost_records = 0
-        """Records that were acknowledged without a sync and did not survive the machine."""
         self.is_stopping = False
         self._rejoining: asyncio.Task[None] | None = None
         self.replica.listen(self._applied)
@@ -127,70 +129,50 @@ class Broker:
     @cached_property
     def stalls(self) -> StallWatch:
         """What the broker depends on and gets no answer from."""
-        probes = {"store": self.storage.ask_store}
-        least_ms = self.settings.stall_timeout_ms
-        return StallWatch(self.storage.dependencies, least_ms, STALLS, probes)
+        backing, least_ms = self.backing, self.settings.stall_timeout_ms
+        return StallWatch(backing.dependencies, least_ms, STALLS, backing.probes)
 
     async def start(self) -> None:
         """Join the cluster and serve."""
-        await self.storage.check()
-        await self.replica.open()
-        if not self.replica.state.cluster_id:
-            await self._create_cluster()
-        await self.storage.claim(self.replica.state.cluster_id)
-        await self.storage.shorten_next_start(self.replica)
+        await self.backing.open(lambda: uuid_text(self._random.token(16)))
         self.services = Services(
             settings=self.settings,
             clock=self._clock,
             random=self._random,
             replica=self.replica,
-            writer=Writer(self.replica, self.tail, self.storage.flush_settings(self.settings)),
-            reader=self._reading.reader,
+            writer=Writer(self.replica, self.tail, self.backing.traits.flush),
+            reader=self.backing.reader,
             waiting=self.waiting,
             fetches=FetchService(
-                self.waiting, self._reading.reader, self.replica, self._clock, self._random
+                self.waiting, self.backing.reader, self.replica, self._clock, self._random
             ),
             producer_ids=ProducerIds(self.replica),
             groups=self.groups,
             hidden=self._hidden(),
+            rules=self._rules,
         )
         self._open_node_lock()
         node_id = await self._claim_node_id()
         await self._listen()
         await self._join(node_id)
-        await self.storage.begin(self.replica)
-        await self._survey()
+        await self.backing.start(self.periodic_tasks)
         self._start_tasks()
 
     def _hidden(self) -> frozenset[int]:
         """Return the keys of the APIs that this broker does not serve."""
-        is_read_only = self.settings.read_only
-        return self.storage.hidden | (hidden_when_read_only() if is_read_only else frozenset())
+        hidden = self.backing.traits.hidden_apis
+        return hidden | hidden_when_read_only() if self.settings.read_only else hidden
 
     def waits_for(self) -> str:
         """Return what a start that has not ended waits for."""
         stuck = [
             (stall.ms, f"{calls.name}: {stall}")
-            for calls in self.storage.dependencies.values()
+            for calls in self.backing.dependencies.values()
             if (stall := calls.stall(_WAIT_MS)) is not None
         ]
         if stuck:
             return max(stuck)[1]
         return f"reading the cluster log, at entry {self.replica.state.applied}"
-
-    async def _create_cluster(self) -> None:
-        """Begin the cluster, unless another process does so at the same time."""
-        owner = await self.storage.owner()
-        # The log after the store: who claims the store has written the log before.
-        await self.replica.barrier()
-        if self.replica.state.cluster_id:
-            return
-        if owner is not None:
-            raise self.storage.foreign(owner, "")
-        cluster_id = uuid_text(self._random.token(16))
-        await self.replica.create_cluster(
-            ClusterCreated(cluster_id=cluster_id, feature_level=FEATURE_LEVEL)
-        )
 
     async def stop(self) -> None:
         """Leave the cluster, send clients to the other brokers, then close."""
@@ -210,15 +192,14 @@ class Broker:
         await caretaking
         await self.replica.close()
         await self.medium.close()
-        await self._reading.close()
-        await self.storage.close()
+        await self.backing.close()
         self.node_lock.close()
 
     async def abandon(self) -> None:
         """Close what a start that failed or was cancelled has opened."""
         await asyncio.gather(*(listener.stop(grace_ms=0) for listener in self.listeners))
         await self.replica.close()
-        await self.cluster_log.close()
+        await self.backing.cluster_log.close()
         self.node_lock.close()
 
     async def _hand_over(self) -> None:
@@ -278,12 +259,11 @@ class Broker:
 
     @property
     def journal(self) -> Journal | None:
-        """The journal under way; None if this broker writes to a store."""
-        return self.medium.journal if isinstance(self.medium, JournalMedium) else None
+        """The journal under way; None if this broker writes to none."""
+        return self.medium.journal
 
     def _open_node_lock(self) -> None:
-        path, boot_id = self.storage.node_lock(self.replica.state.cluster_id)
-        self.node_lock = NodeLock(path, boot_id, self._random)
+        self.node_lock = self.backing.node_lock(self._random)
         self._node_claim = NodeClaim(self.replica, self._clock, self.node_lock, self.settings)
 
     def _address(self) -> Address:
@@ -337,9 +317,7 @@ class Broker:
             )
             self.numbers = Numbers(incarnation)
             try:
-                self.medium = self.storage.medium(
-                    self.settings, self.replica, self._clock, self.numbers
-                )
+                self.medium = self.backing.flush_target(self.numbers)
             except Conflict as error:
                 if not tries:
                     raise
@@ -355,8 +333,9 @@ class Broker:
         all may listen on 0.0.0.0.
         """
         is_anywhere = host in {"0.0.0.0", "::", ""}  # noqa: S104 (it is compared, not listened on)
-        if self.storage.node_id >= 0 or is_anywhere:
-            return self.storage.node_id
+        node_id = self.backing.traits.node_id
+        if node_id >= 0 or is_anywhere:
+            return node_id
         brokers = self.replica.state.brokers.by_node.values()
         return next((one.node_id for one in brokers if (one.host, one.port) == (host, port)), -1)
 
@@ -377,17 +356,6 @@ class Broker:
         if not self.node_lock.hold(self.services.node_id):
             log.debug("the lock of node id %d is held", self.services.node_id)
 
-    async def _survey(self) -> None:
-        """Look for what a machine that went down may have taken along, if that is possible."""
-        files = self.storage.files
-        if self.settings.durability == "disk" or files is None:
-            return
-        survey = Survey(self.replica, files, self.storage.folder / "boot-id")
-        if survey.is_due:
-            log.warning("the machine was started anew: all journals are checked")
-            self.lost_records = await survey.run()
-        survey.remember()
-
     def _start_tasks(self) -> None:
         settings, tasks = self.settings, self.periodic_tasks
         tasks.every(settings.beat_interval_ms, "beat", self.membership.beat)
@@ -400,18 +368,16 @@ class Broker:
             tasks.every(1000, "forgetting transactional ids", self.overdue.forget)
             claims = GroupClaims(self.groups, self.replica, self._clock)
             tasks.every(_CLAIMS_INTERVAL_MS, "claiming of groups", claims.run)
-        if not settings.read_only and self.storage.expires_offsets:
+        if not settings.read_only and self.backing.traits.expires_offsets:
             tasks.every(_OFFSETS_INTERVAL_MS, "expiry of offsets", self.offset_retention.run)
         tasks.every(memory.INTERVAL_MS, "giving memory back", memory.Memory().tidy)
-        self.storage.employ(tasks, self.replica, self._clock)
-        if not self.storage.has_caretaker:
+        maintenance = self.backing.maintenance
+        if maintenance is None:
             return
         if settings.caretaker == "process":
             self.caretaking.start()
         elif settings.caretaker == "inline":
-            self.caretaker = self.storage.caretaker(
-                settings, self.replica, self._clock, self._next_id
-            )
+            self.caretaker = maintenance.caretaker(self._next_id)
             tasks.every(settings.upkeep_interval_ms, "upkeep of the log", self._round)
 
     def _group_configs(self, group_id: str) -> Mapping[str, str]:
@@ -430,7 +396,8 @@ class Broker:
                 self.caretaker.confirm(done.snapshot)
 
     async def _agrees(self, snapshot: int) -> bool:
-        return await self.storage.agrees(self.replica, snapshot)
+        maintenance = self.backing.maintenance
+        return maintenance is not None and await maintenance.agrees(snapshot)
 
     async def _look_after(self) -> None:
         """See that a medium that failed is tried again, and that names do not run out."""
@@ -446,10 +413,6 @@ class Broker:
     def _applied(self, applied: Applied, _entry: Entry) -> None:
         if applied.grown:
             self.waiting.report(applied.grown)
-        for object_id in applied.dropped:
-            self.cache.invalidate(object_id)
-            if self.storage.files is not None:
-                self.storage.files.forget(object_id)
         if self.replica.incarnation and self._is_out:
             self._fenced()
 
@@ -466,7 +429,7 @@ class Broker:
         other = self.replica.state.brokers.by_node.get(node_id)
         # An id that was given to us may have been given away after we were expired.
         if other is not None and (
-            self.storage.node_id >= 0 or (other.host, other.port) == self._address()
+            self.backing.traits.node_id >= 0 or (other.host, other.port) == self._address()
         ):
             self._fail(
                 ConfigError(

@@ -14,17 +14,19 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
+from rookery.broker import configs
+from rookery.broker.maintenance import ObjectMaintenance
+from rookery.broker.objectlog import open_handles, replica_of
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.storage import Storage
+from rookery.broker.topiccache import TopicCache
 from rookery.clock import SystemClock, SystemRandom, loop_seconds
 from rookery.cluster.events.brokers import BrokerBeat, BrokerLeft, ProcessRegistered
 from rookery.cluster.replica import Replica
 from rookery.errors import Error, Unavailable
-from rookery.log import snapshots
 from rookery.log.caretaker import Caretaker
 from rookery.log.lostlog import check_not_lost
+from rookery.log.origin import Handles
 from rookery.log.uploads import Numbers
 from rookery.net.loop import run
 from rookery.outage import Outage
@@ -56,28 +58,30 @@ def main() -> int:
 async def _work(settings: BrokerSettings) -> int:
     orders = Orders()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), orders.listen)
-    storage = Storage(settings)
-    replica = Replica(storage.cluster_log, SystemClock(), partial(snapshots.load, storage.store))
+    handles = open_handles(settings)
+    replica = replica_of(handles, SystemClock())
     try:
-        await check_not_lost(storage.cluster_log, storage.store)
+        await check_not_lost(handles.cluster_log, handles.store)
         await replica.open(follow=False)
-        await _rounds(settings, storage, replica, orders)
+        await _rounds(settings, handles, replica, orders)
         if replica.failure is not None:
             raise replica.failure
     finally:
         await replica.close()
-        await storage.close()
+        await handles.close()
     return OK
 
 
 async def _rounds(
-    settings: BrokerSettings, storage: Storage, replica: Replica, orders: Orders
+    settings: BrokerSettings, handles: Handles, replica: Replica, orders: Orders
 ) -> None:
     incarnation = await _join(replica, orders.stop)
     if incarnation is None:
         return
     numbers = Numbers(incarnation)
-    caretaker = storage.caretaker(settings, replica, SystemClock(), numbers)
+    topic_configs = TopicCache(configs.resolve).of
+    upkeep = ObjectMaintenance(handles, settings, replica, SystemClock(), topic_configs)
+    caretaker = upkeep.caretaker(numbers)
     beating = asyncio.create_task(_beat(replica, settings.beat_interval_ms / 1000))
     try:
         orders.confirm = caretaker.confirm

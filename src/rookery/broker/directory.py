@@ -1,4 +1,4 @@
-"""Kafka's own data directory as what a broker's log lies in; the counterpart of `storage.py`.
+"""The backing of Kafka's own data directory.
 
 The directory is read once and becomes a state; from then on every entry of its cluster log is
 written into Kafka's files (`rookery.logdir.serving`).
@@ -8,29 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from rookery.broker import configs
+from rookery.broker.backing import BackingTraits, TopicConfigsOf
+from rookery.broker.nodelock import NodeLock
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.storage import Reading
 from rookery.broker.topiccache import TopicCache
-from rookery.clock import Clock, SystemClock, SystemRandom
+from rookery.clock import Clock, Random, SystemClock, SystemRandom
+from rookery.cluster.entry import Entry
 from rookery.cluster.replica import Replica
+from rookery.cluster.state.state import Applied
 from rookery.errors import ConfigError
-from rookery.log.cache import BlockCache
-from rookery.log.caretaker import Caretaker
+from rookery.log import markers
 from rookery.log.medium import FlushSettings, Medium
 from rookery.log.reader import Reader
 from rookery.log.retention import Retention
 from rookery.log.tail import Tail
 from rookery.log.uploads import Numbers
-from rookery.logdir.serving.replica import DirectoryReplica
+from rookery.logdir.serving.internaltopics import InternalTopics
 from rookery.logdir.serving.retention import describe
 from rookery.logdir.serving.service import DirectoryService, Options
 from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from rookery.service.periodic import PeriodicTasks
+from rookery.service.stalls import Probe
 from rookery.store.pending import PendingCalls
 from rookery.wire.messages.update_features import UPDATE_FEATURES
 
@@ -39,20 +42,22 @@ log = logging.getLogger(__name__)
 _CHECKPOINT_MS: Final = 5_000
 _WEEK_MS: Final = "604800000"
 _UNBOUNDED: Final = "-1"
+# Only Kafka's controllers change the levels of its features.
+_HIDDEN_APIS: Final = frozenset({UPDATE_FEATURES.key})
 
 
-class DirectoryStorage:
+class DirectoryBacking:
     """A log directory that this process has to itself."""
 
-    is_local = True
-    has_caretaker = False
-    files = None
-    hidden = frozenset({UPDATE_FEATURES.key})
-    """The levels of Kafka's features are for its controllers to change."""
     dependencies: Mapping[str, PendingCalls] = {}
+    probes: Mapping[str, Probe] = {}
+    cache = None
+    maintenance = None
 
-    def __init__(self, settings: BrokerSettings) -> None:
-        """Read the directory, put it in order, and begin.
+    def __init__(
+        self, settings: BrokerSettings, clock: Clock, tail: Tail, topic_configs: TopicConfigsOf
+    ) -> None:
+        """Read the directory, repair it and begin; `open_backing` says what the arguments are.
 
         Raises:
             ConfigError: there is no such directory, or another process has it.
@@ -73,21 +78,37 @@ class DirectoryStorage:
             defaults=defaults,
             is_retention_confirmed=is_confirmed,
         )
-        self.service = DirectoryService(paths, options, TopicCache(configs.resolve).of)
-        self.cluster_log = self.service.cluster_log
-        self.folder = paths[0]
-        self.node_id = self.service.loaded.node_id
+        # The directory has a state of its own. Versions of its topics are not those of the replica,
+        # so it cannot share the replica's cache.
+        self._service = service = DirectoryService(paths, options, TopicCache(configs.resolve).of)
         self._settings = settings
-        for remark in self.service.remarks():
+        self._clock = clock
+        self._tail = tail
+        self.traits = BackingTraits(
+            is_on_this_host=True,
+            node_id=service.loaded.node_id,
+            flush=FlushSettings(inline_bytes=0),
+            expires_offsets=is_confirmed,
+            hidden_apis=_HIDDEN_APIS,
+        )
+        self.cluster_log = service.cluster_log
+        self.replica = Replica(self.cluster_log, clock, self.cluster_log.snapshot)
+        self.replica.listen(self._place)
+        InternalTopics(self.replica, SystemRandom(), _internal_topics(settings))
+        files = service.loaded.files
+        self.reader = Reader(self.cluster_log, files, tail, files.read)
+        self._retention = Retention(
+            self.replica, clock, lambda topic: topic_configs(self.replica.state, topic)
+        )
+        for remark in service.remarks():
             log.warning("%s", remark)
-        self.expires_offsets = is_confirmed
         if not settings.read_only:
             self._announce_retention(options.now_ms)
 
     def _announce_retention(self, now_ms: int) -> None:
-        overdue = self.service.retention.overdue(now_ms)
+        overdue = self._service.retention.overdue(now_ms)
         seconds = self._settings.upkeep_interval_ms // 1000
-        if not self.service.options.is_retention_confirmed:
+        if not self._service.options.is_retention_confirmed:
             log.warning(
                 "retention is held: topics that were in the directory keep their records%s, and "
                 "groups their offsets; start with --confirm-retention, or set log.retention.ms or "
@@ -103,98 +124,69 @@ class DirectoryStorage:
                 seconds,
             )
 
-    def replica(self, clock: Clock) -> Replica:
-        """Return a copy of the state that follows the directory's log, not opened yet."""
-        settings = self._settings
-        partitions = {
-            OFFSETS_TOPIC: settings.offsets_topic_partitions,
-            TRANSACTIONS_TOPIC: settings.transactions_topic_partitions,
-        }
-        if settings.read_only:
-            partitions = {}
-        return DirectoryReplica(self.service.cluster_log, clock, SystemRandom(), partitions)
+    def _place(self, applied: Applied, _entry: Entry) -> None:
+        """Let the replica know which files hold the batches of an entry."""
+        # Before they are placed: then markers are rows of files like any other.
+        for key in applied.marked:
+            partition = self.replica.state.topics.partition(*key)
+            if partition is not None:
+                markers.keep(self._tail, key, partition)
+        self.cluster_log.applied(self.replica.state, applied)
 
-    def reading(self, _settings: BrokerSettings, replica: Replica, tail: Tail) -> Reading:
-        """Return what reads the log: the files, without a cache of ours before them."""
-        if isinstance(replica, DirectoryReplica):
-            replica.remember_in(tail)
-        files = self.service.loaded.files
-        reader = Reader(self.service.cluster_log, files, tail, files.read)
-        return Reading(reader, BlockCache(files.read, name=files.name), None)
+    async def open(self, _new_cluster_id: Callable[[], str]) -> None:
+        """Apply what was loaded; the directory says which cluster's it is.
 
-    def medium(
-        self, _settings: BrokerSettings, _replica: Replica, _clock: Clock, _numbers: Numbers
-    ) -> Medium:
+        Raises:
+            ConfigError: it does not.
+        """
+        await self.replica.open()
+        if not self.replica.state.cluster_id:
+            raise ConfigError(
+                f"log-dir: {self._service.loaded.directory.paths[0]} names no cluster; restore "
+                "cluster.id in its meta.properties"
+            )
+
+    def node_lock(self, random: Random) -> NodeLock:
+        """Return a lock without a file: the directory has one broker, and a lock of its own."""
+        return NodeLock(None, "", random)
+
+    def flush_target(self, _numbers: Numbers) -> Medium:
         """Return where flushes wait until they are written."""
-        return self.service.medium
+        return self._service.medium
 
-    def flush_settings(self, _settings: BrokerSettings) -> FlushSettings:
-        """Return how much is flushed together; nothing rides in entries."""
-        return FlushSettings(inline_bytes=0)
+    async def start(self, tasks: PeriodicTasks) -> None:
+        """End the transactions whose end was decided before the last stop; begin the upkeep."""
+        for event in self._service.unfinished():
+            await self.replica.propose([event])
+        if not self._service.is_read_only:
+            interval_ms = self._settings.upkeep_interval_ms
+            tasks.every(_CHECKPOINT_MS, "checkpoints of the directory", self._checkpoint)
+            tasks.every(interval_ms, "retention of segments", self._retain)
 
-    async def ask_store(self) -> None:
-        """Ask nothing: there is no store."""
+    async def _checkpoint(self) -> None:
+        await asyncio.to_thread(self._service.checkpoint)
 
-    async def check(self) -> None:
-        """Find nothing wrong: the directory was looked at when it was opened."""
-
-    async def owner(self) -> str | None:
-        """Return the cluster's id."""
-        return self.service.loaded.state.cluster_id
-
-    @staticmethod
-    def foreign(owner: str | None, cluster_id: str) -> ConfigError:
-        """Return the error for a directory of another cluster."""
-        return ConfigError(f"log-dir: it is of cluster {owner}, not of {cluster_id}")
-
-    async def claim(self, cluster_id: str) -> None:
-        """Mark nothing: the directory says whose it is."""
-
-    async def shorten_next_start(self, replica: Replica) -> None:
-        """Write nothing: Kafka's files are what a start reads."""
-
-    async def agrees(self, _replica: Replica, _snapshot: int) -> bool:
-        """Know of no snapshots."""
-        return False
-
-    def caretaker(self, *_: object) -> Caretaker:
-        """Refuse: there are no objects to take care of."""
-        raise ConfigError("caretaker: there is none for a log directory; leave it out")
-
-    def node_lock(self, _cluster_id: str) -> tuple[Path | None, str]:
-        """Return no file: the directory has one broker, and a lock of its own."""
-        return None, ""
-
-    async def begin(self, replica: Replica) -> None:
-        """End the transactions whose end was decided before the last stop."""
-        for event in self.service.unfinished():
-            await replica.propose([event])
-
-    def employ(self, tasks: PeriodicTasks, replica: Replica, clock: Clock) -> None:
-        """Have checkpoints written and old segments deleted, now and then."""
-        if self.service.is_read_only:
-            return
-
-        topic_configs = TopicCache(configs.resolve).of
-        retention = Retention(replica, clock, lambda topic: topic_configs(replica.state, topic))
-
-        async def checkpoint() -> None:
-            await asyncio.to_thread(self.service.checkpoint)
-
-        async def retain() -> None:
-            await asyncio.to_thread(self.service.empty_trash, clock.now_ms())
-            overdue = self.service.retention.overdue(clock.now_ms())
-            for one in (one for one in overdue if not one.is_held):
-                log.info("retention: %s", describe([one]))
-                await replica.propose([one.event])
-            await retention.expire_producers(self._settings.producer_expiration_ms)
-
-        tasks.every(_CHECKPOINT_MS, "checkpoints of the directory", checkpoint)
-        tasks.every(self._settings.upkeep_interval_ms, "retention of segments", retain)
+    async def _retain(self) -> None:
+        await asyncio.to_thread(self._service.empty_trash, self._clock.now_ms())
+        for overdue in self._service.retention.overdue(self._clock.now_ms()):
+            if not overdue.is_held:
+                log.info("retention: %s", describe([overdue]))
+                await self.replica.propose([overdue.event])
+        await self._retention.expire_producers(self._settings.producer_expiration_ms)
 
     async def close(self) -> None:
-        """Leave the directory as Kafka does when it is stopped in order."""
-        await self.service.close()
+        """Leave the directory as Kafka does after an orderly stop."""
+        await self._service.close()
+
+
+def _internal_topics(settings: BrokerSettings) -> dict[str, int]:
+    """Return the partitions that each of Kafka's own topics gets; none if nothing is written."""
+    if settings.read_only:
+        return {}
+    return {
+        OFFSETS_TOPIC: settings.offsets_topic_partitions,
+        TRANSACTIONS_TOPIC: settings.transactions_topic_partitions,
+    }
 
 
 def _sets_retention(defaults: Mapping[str, str]) -> bool:

@@ -15,6 +15,7 @@ from rookery.broker.groups.lag import GroupLag
 from rookery.clock import SystemClock
 from rookery.errors import Error
 from rookery.log import traffic
+from rookery.log.cache import BlockCache
 from rookery.metrics import Counter, Gauge, MetricReading
 from rookery.net.http import Checks
 from rookery.service.health import ServerHealth
@@ -116,7 +117,7 @@ class Observer(ServerHealth):
 
     def ready_checks(self) -> Checks:
         """Return the checks that decide whether clients should come here."""
-        is_local = self._broker.storage.is_local
+        is_local = self._broker.backing.traits.is_on_this_host
         return {
             **super().ready_checks(),
             "draining": self._draining,
@@ -177,7 +178,7 @@ class Observer(ServerHealth):
 
 
 def _numbers(broker: Broker) -> list[MetricReading]:
-    tail, cache, replica = broker.tail, broker.cache, broker.replica
+    tail, replica = broker.tail, broker.replica
     return [
         (_WAITING, lambda: len(broker.waiting)),
         (_TOPICS, lambda: len(replica.state.topics.by_name)),
@@ -186,12 +187,7 @@ def _numbers(broker: Broker) -> list[MetricReading]:
         (_TAIL_HITS, lambda: tail.hits),
         (_TAIL_MISSES, lambda: tail.misses),
         (_TAIL_BYTES, lambda: tail.used),
-        (_CACHE_HITS, lambda: cache.hits),
-        (_CACHE_MISSES, lambda: cache.misses),
-        (_CACHE_JOINED, lambda: cache.joined),
-        (_CACHE_AHEAD, lambda: cache.ahead),
-        (_CACHE_EVICTED, lambda: cache.evicted),
-        (_CACHE_BYTES, lambda: cache.held_bytes),
+        *_cache_numbers(broker.backing.cache),
         (_CARE_ROUNDS, lambda: broker.caretaking.rounds),
         (_CARE_DEATHS, lambda: broker.caretaking.deaths),
         (_CARE_FAILURES, lambda: broker.caretaking.failures),
@@ -204,6 +200,19 @@ def _numbers(broker: Broker) -> list[MetricReading]:
         (_APPLIED, lambda: replica.state.applied),
         (_PROPOSALS, lambda: replica.waiting),
         *listener_numbers(broker.listeners),
+    ]
+
+
+def _cache_numbers(cache: BlockCache | None) -> list[MetricReading]:
+    if cache is None:
+        return []
+    return [
+        (_CACHE_HITS, lambda: cache.hits),
+        (_CACHE_MISSES, lambda: cache.misses),
+        (_CACHE_JOINED, lambda: cache.joined),
+        (_CACHE_AHEAD, lambda: cache.ahead),
+        (_CACHE_EVICTED, lambda: cache.evicted),
+        (_CACHE_BYTES, lambda: cache.held_bytes),
     ]
 
 

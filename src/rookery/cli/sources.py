@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from rookery.broker.objectlog import origin_of
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.storage import origin_of
 from rookery.cluster.open import open_log
 from rookery.log.files import Files
 from rookery.log.fsck.sources import Sources

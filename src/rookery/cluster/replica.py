@@ -92,10 +92,9 @@ class Replica:
                 that was trimmed: then it is told the entry that it must stand after, at least.
         """
         self.state = State()
-        self.incarnation = 0
+        self.incarnation = self._sequence = 0
         self._log = cluster_log
         self._clock = clock
-        self._sequence = 0
         self._queue: deque[Proposal] = deque()
         self._in_flight: dict[int, list[Proposal]] = {}
         self._appender: asyncio.Task[None] | None = None
@@ -120,6 +119,8 @@ class Replica:
         """Called when the state was replaced by a snapshot's: what was in flight is not known."""
         self.when_failed: Callable[[Exception], None] = lambda _: None
         """Called once if the replica has stopped; the process must end."""
+        # Called with events before they are proposed; it may propose what they need.
+        self.before_propose: Callable[[Sequence[Message]], None] = lambda _: None
 
     async def open(self, *, follow: bool = True) -> None:
         """Start from the newest snapshot, apply what the log has beyond it, then follow it.
@@ -193,6 +194,7 @@ class Replica:
         Raises:
             ValueError: no entry can hold them; `propose_all` divides a list of events.
         """
+        self.before_propose(events)
         proposal = Proposal(events, payload)
         if self.failure is not None:
             proposal.future.set_exception(self.failure)
@@ -341,8 +343,7 @@ class Replica:
             Corrupt: this process must stop.
         """
         writer = entry.incarnation
-        dispute = self._disputes.get(writer)
-        if dispute is None:
+        if (dispute := self._disputes.get(writer)) is None:
             # A replica that opens computes its state from the log anyway.
             if self._is_open:
                 logged = await recompute(self._log, self._load_snapshot, entry.seen)
@@ -476,8 +477,7 @@ class Replica:
 
     async def _append_as_stranger(self, events: list[Message]) -> int:
         """Append what a process says before it has an incarnation."""
-        data = write_entry(_writer(self._entry(0, 0)), events)
-        number = await self._log.append(data)
+        number = await self._log.append(write_entry(_writer(self._entry(0, 0)), events))
         await self._catch_up(number)
         return number
 

@@ -61,6 +61,10 @@ class Medium(Protocol):
     def failure(self) -> str | None:
         """Why the last write failed and what to do; None while writing works."""
 
+    @property
+    def journal(self) -> Journal | None:
+        """The journal that flushes are appended to; None if they go elsewhere."""
+
     async def look_after(self) -> None:
         """Do now and then what keeps it in order; find out whether what failed works again."""
 
@@ -73,6 +77,11 @@ class Medium(Protocol):
 
 class NoMedium:
     """Stands in until the broker has joined the cluster."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """Have none."""
+        return None
 
     async def write(self, batches: Sequence[Batch]) -> Written:
         """Refuse."""
@@ -108,9 +117,14 @@ class JournalMedium(NoMedium):
         calls: PendingCalls | None = None,
         reclaimer: Reclaimer | None = None,
     ) -> None:
-        self.journal = journal
+        self._journal = journal
         self._calls = calls or PendingCalls("journal")
         self._reclaimer = reclaimer
+
+    @property
+    def journal(self) -> Journal:
+        """The journal that flushes are appended to."""
+        return self._journal
 
     @property
     def failure(self) -> str | None:

@@ -67,6 +67,8 @@ class Numbers:
 class Uploads:
     """Writes the flushes of one incarnation."""
 
+    journal = None
+
     def __init__(self, store: Store, replica: Replica, clock: Clock, numbers: Numbers) -> None:
         self._store = store
         self._replica = replica

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -146,33 +145,21 @@ async def _create_cluster(settings: BrokerSettings, cluster_id: str) -> None:
         ConfigError: the store is that of another cluster.
         Unavailable: something is out of reach.
     """
-    from rookery.broker.storage import Storage
+    from rookery.broker.objectlog import check_store, claim_store, open_handles, replica_of
     from rookery.clock import SystemClock, SystemRandom
-    from rookery.cluster.events.brokers import ClusterCreated
-    from rookery.cluster.replica import Replica
-    from rookery.cluster.state.state import FEATURE_LEVEL
-    from rookery.log import snapshots
-    from rookery.log.lostlog import check_not_lost
     from rookery.model.uuid import uuid_text
 
-    storage = Storage(settings)
-    replica = Replica(storage.cluster_log, SystemClock(), partial(snapshots.load, storage.store))
+    handles = open_handles(settings)
+    replica = replica_of(handles, SystemClock())
     try:
-        await storage.check()
-        await check_not_lost(storage.cluster_log, storage.store)
+        await check_store(handles)
         await replica.open(follow=False)
-        if not replica.state.cluster_id:
-            owner = await storage.owner()
-            if owner is not None:
-                raise storage.foreign(owner, "")
-            name = cluster_id or uuid_text(SystemRandom().token(16))
-            await replica.create_cluster(
-                ClusterCreated(cluster_id=name, feature_level=FEATURE_LEVEL)
-            )
-        await storage.claim(replica.state.cluster_id)
+        await claim_store(
+            handles, replica, lambda: cluster_id or uuid_text(SystemRandom().token(16))
+        )
     finally:
         await replica.close()
-        await storage.close()
+        await handles.close()
 
 
 def _as_text(report: Report, *, is_verified: bool) -> Iterator[str]:

@@ -1,0 +1,80 @@
+"""Kafka's own topics, which it keeps offsets and transactions in: they are made when needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rookery.clock import Random
+from rookery.cluster.events import groups as group_events
+from rookery.cluster.events import txns as txn_events
+from rookery.cluster.events.brokers import ConfigChange
+from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.state import Outcome
+from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from rookery.wire.message import Message
+
+_CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    "segment.bytes": "104857600",
+}
+_OFFSETS: Final = (
+    group_events.OffsetsCommitted,
+    group_events.OffsetsPublished,
+    txn_events.OffsetsAddedToTransaction,
+    txn_events.TransactionOffsetsCommitted,
+)
+_TRANSACTIONS: Final = (txn_events.TransactionInitialised,)
+
+
+class InternalTopics:
+    """Creates Kafka's own topics when something is about to be stored in them."""
+
+    def __init__(self, replica: Replica, random: Random, partitions: Mapping[str, int]) -> None:
+        """Have the replica announce what it proposes.
+
+        Args:
+            replica: knows which topics exist, and proposes the others.
+            random: draws the ids of topics.
+            partitions: how many each topic gets; topics that are not named are not created.
+        """
+        self._replica = replica
+        self._random = random
+        self._absent = dict(partitions)
+        replica.before_propose = self._create_for
+
+    def _create_for(self, events: Sequence[Message]) -> None:
+        """Propose the topics that events need, ahead of the events."""
+        for name in self._absent and _needed(events):
+            count = self._absent.pop(name, 0)
+            if count and name not in self._replica.state.topics.by_name:
+                created = self._replica.propose([self._topic(name, count)])
+                created.add_done_callback(_retrieve_error)
+
+    def _topic(self, name: str, count: int) -> TopicCreated:
+        return TopicCreated(
+            topic_id=self._random.token(16),
+            name=name,
+            partitions=count,
+            replication_factor=1,
+            configs=[ConfigChange(name=key, value=value) for key, value in _CONFIGS.items()],
+        )
+
+
+def _needed(events: Sequence[Message]) -> set[str]:
+    needed = set()
+    for event in events:
+        if isinstance(event, _OFFSETS):
+            needed.add(OFFSETS_TOPIC)
+        elif isinstance(event, _TRANSACTIONS):
+            needed.add(TRANSACTIONS_TOPIC)
+    return needed
+
+
+def _retrieve_error(created: asyncio.Future[list[Outcome]]) -> None:
+    """Keep asyncio from reporting a failure: the events that follow fail for the same reason."""
+    if not created.cancelled():
+        created.exception()
