@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import selectors
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -14,38 +12,10 @@ from rookery.cluster.backends.store import StoreLog
 from rookery.store.backends.memory import MemoryStore
 from rookery.store.port import Buffer
 from rookery.testing.clock import ManualClock, SeededRandom
+from rookery.testing.virtualtime import run_virtually
 
 PUT_SECONDS = 0.05
 GET_SECONDS = 0.02
-
-
-class _Selector(selectors.DefaultSelector):
-    """Never waits: it says how long it would have waited."""
-
-    slept = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self.slept += timeout or 0.0
-        return super().select(0)
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes when all tasks sleep, and only then."""
-
-    def __init__(self) -> None:
-        self._passed = _Selector()
-        super().__init__(self._passed)
-
-    def time(self) -> float:
-        return self._passed.slept
-
-
-def run(call: Coroutine[Any, Any, None]) -> None:
-    loop = _Loop()
-    try:
-        loop.run_until_complete(call)
-    finally:
-        loop.close()
 
 
 class Distant(MemoryStore):
@@ -97,7 +67,7 @@ class Race:
 @pytest.mark.parametrize("writers", [2, 3, 4])
 def test_writers_under_load_all_get_their_turns(writers: int, seed: int) -> None:
     race = Race(writers, seed)
-    run(race.run())
+    run_virtually(race.run())
     counts = [len(took) for took in race.took.values()]
     # Without rests, some appends take from 6 to 19 seconds.
     assert min(counts) > sum(counts) / writers / 2
@@ -107,5 +77,5 @@ def test_writers_under_load_all_get_their_turns(writers: int, seed: int) -> None
 
 def test_a_writer_that_is_alone_hardly_rests() -> None:
     race = Race(1, seed=7)
-    run(race.run())
+    run_virtually(race.run())
     assert len(race.took[0]) > 0.85 * 60 / (PUT_SECONDS * 1.1)
