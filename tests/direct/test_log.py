@@ -57,21 +57,6 @@ def test_a_writer_is_a_process_of_the_cluster_until_it_leaves(tmp_path: Path) ->
         wait_until(lambda: not brokers.processes)
 
 
-def test_who_was_expired_joins_again_under_a_new_name(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
-    # The broker takes us for dead long before we say that we live.
-    with cluster.broker(session_timeout_ms=200, beat_interval_ms=50), cluster.log as log:
-        before = log.run(log.log.numbers()).incarnation
-        sequences = log.log.state.brokers.sequences
-
-        def is_expired() -> bool:
-            log.run(log.log.barrier())
-            return before not in sequences
-
-        wait_until(is_expired)
-        assert log.run(log.log.numbers()).incarnation > before
-
-
 def objects_in(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from rookery.cluster.events.brokers import ClusterCreated, ProcessRegistered
 from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.replica import Replica
@@ -24,7 +25,7 @@ from rookery.log.objects import key_of
 from rookery.log.plan import MergeJob, Range, SegmentJob, range_of
 from rookery.log.rewriter import Rewriter
 from rookery.log.settings import RewriteSettings
-from rookery.log.uploads import Numbers, Uploads
+from rookery.log.uploads import Uploads
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, Record, build
 from rookery.store.open import open_store

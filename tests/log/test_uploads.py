@@ -10,10 +10,11 @@ import pytest
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.log import Committed, Extent
 from rookery.cluster.events.topics import TopicCreated
+from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Fenced, Replica
 from rookery.formats.keys import STORED, object_id
-from rookery.log.uploads import Numbers, Uploads
+from rookery.log.uploads import Uploads
 from rookery.store.open import open_store
 from rookery.testing.clock import ManualClock
 from tests.log.site import Site, batch

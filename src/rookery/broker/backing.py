@@ -13,6 +13,7 @@ from typing import Protocol
 from rookery.broker.configs import TopicConfigs
 from rookery.broker.nodelock import NodeLock
 from rookery.clock import Random
+from rookery.cluster.numbers import Numbers
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import State
@@ -21,7 +22,6 @@ from rookery.log.cache import BlockCache
 from rookery.log.caretaker import Caretaker
 from rookery.log.medium import FlushSettings, Medium
 from rookery.log.reader import Reader
-from rookery.log.uploads import Numbers
 from rookery.service.periodic import PeriodicTasks
 from rookery.service.stalls import Probe
 from rookery.store.pending import PendingCalls

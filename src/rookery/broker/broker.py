@@ -22,7 +22,7 @@ from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.removal import OffsetRetention
 from rookery.broker.liveness import reach_broker
 from rookery.broker.membership import MEMBERS_MS, Membership
-from rookery.broker.nodeclaim import NodeClaim
+from rookery.broker.nodeidentity import NodeIdentity
 from rookery.broker.nodelock import NodeLock
 from rookery.broker.open import open_backing
 from rookery.broker.overdue import Overdue
@@ -32,14 +32,13 @@ from rookery.broker.settings import BrokerSettings
 from rookery.broker.topiccache import TopicCache
 from rookery.clock import Clock, Random, SystemClock, SystemRandom, loop_seconds
 from rookery.cluster.entry import Entry
-from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered
+from rookery.cluster.member import ClusterMember
+from rookery.cluster.numbers import Numbers
 from rookery.cluster.state.state import GROUP_RESOURCE, Applied, resource_key
-from rookery.errors import ConfigError, Conflict, Error, Unavailable
 from rookery.log.journal import Journal
 from rookery.log.tail import Tail
-from rookery.log.uploads import Numbers
 from rookery.log.writer import Writer
-from rookery.model.address import Address, parse_address
+from rookery.model.address import parse_address
 from rookery.model.uuid import uuid_text
 from rookery.net.answers import AnswerBudget
 from rookery.net.budget import Budget
@@ -55,9 +54,6 @@ STALLS: Final = StallMetrics("broker")
 # How often offsets are looked for that nobody uses (Kafka's offsets.retention.check.interval.ms).
 _OFFSETS_INTERVAL_MS: Final = 600_000
 _CLAIMS_INTERVAL_MS: Final = 1_000
-_REJOIN_SECONDS: Final = 1.0
-# Numbers of incarnations that a power cut may have made to be given again.
-_REGISTRATIONS: Final = 100
 # A broker that has left answers until no request has come for a while, but no longer than this.
 _SEND_ON_SECONDS: Final = 1.0
 _QUIET_SECONDS: Final = 0.15
@@ -100,6 +96,7 @@ class Broker:
         self.replica.when_jumped = self._jumped
         self.waiting = Waiting()
         self.periodic_tasks = PeriodicTasks()
+        self.member = self._new_member()
         self.membership = Membership(
             self.replica, self._clock, settings, lambda other: reach_broker(self.node_lock, other)
         )
@@ -123,8 +120,19 @@ class Broker:
         self.node_lock = NodeLock(None, "", self._random)
         self.listeners: list[Listener] = []
         self.is_stopping = False
-        self._rejoining: asyncio.Task[None] | None = None
         self.replica.listen(self._applied)
+
+    def _new_member(self) -> ClusterMember:
+        member = ClusterMember(
+            self.replica,
+            self._clock,
+            lambda: self.identity.registration(),  # noqa: PLW0108 (it exists only after a start)
+            self.settings.member(),
+        )
+        member.when_lost = self._lost
+        member.when_joined = self._joined
+        member.when_failed = self._fail
+        return member
 
     @cached_property
     def stalls(self) -> StallWatch:
@@ -152,9 +160,9 @@ class Broker:
             rules=self._rules,
         )
         self._open_node_lock()
-        node_id = await self._claim_node_id()
+        await self.identity.claim()
         await self._listen()
-        await self._join(node_id)
+        await self.member.join()
         await self.backing.start(self.periodic_tasks)
         self._start_tasks()
 
@@ -180,11 +188,9 @@ class Broker:
         grace_ms = self.settings.drain_timeout_ms
         end_ms = self._clock.monotonic_ms() + grace_ms
         caretaking = asyncio.create_task(self.caretaking.stop())
+        await self.member.close()
         await self.periodic_tasks.stop()
         await self.stalls.stop()
-        if self._rejoining is not None:
-            self._rejoining.cancel()
-            await asyncio.gather(self._rejoining, return_exceptions=True)
         await self._hand_over()
         await self._send_clients_on()
         grace_ms = min(grace_ms, max(0, end_ms - self._clock.monotonic_ms()))
@@ -198,6 +204,7 @@ class Broker:
     async def abandon(self) -> None:
         """Close what a start that failed or was cancelled has opened."""
         await asyncio.gather(*(listener.stop(grace_ms=0) for listener in self.listeners))
+        await self.member.close()
         await self.replica.close()
         await self.backing.cluster_log.close()
         self.node_lock.close()
@@ -205,19 +212,15 @@ class Broker:
     async def _hand_over(self) -> None:
         """Commit what is in flight, then leave: the others lead and coordinate from now on."""
         handover = self.services.handover = asyncio.Event()
-        try:
-            async with asyncio.timeout(max(self.settings.drain_timeout_ms, 1_000) / 2000):
-                await self.services.writer.drain()
-                await self.medium.finish()
-                await self.replica.propose([BrokerLeft()])
-        except TimeoutError:
-            log.warning("could not leave the cluster in order: no answer in time")
-        except Error as error:
-            log.warning("could not leave the cluster in order: %s", error)
+        await self.member.leave(self._finish)
         self.services.is_draining = True
         handover.set()
         self.waiting.hurry_all()
         self.groups.stop()
+
+    async def _finish(self) -> None:
+        await self.services.writer.drain()
+        await self.medium.finish()
 
     async def _send_clients_on(self) -> None:
         """Answer for a moment which brokers clients find their partitions at.
@@ -251,6 +254,7 @@ class Broker:
             listener = Listener(dispatcher, options, budget=budget, answers=answers)
             await listener.start()
             self.listeners.append(listener)
+        self.identity.port = self.listener.port
 
     @property
     def listener(self) -> Listener:
@@ -264,101 +268,41 @@ class Broker:
 
     def _open_node_lock(self) -> None:
         self.node_lock = self.backing.node_lock(self._random)
-        self._node_claim = NodeClaim(self.replica, self._clock, self.node_lock, self.settings)
+        self.identity = NodeIdentity(
+            self.settings, self.replica, self._clock, self.node_lock, self.backing.traits.node_id
+        )
 
-    def _address(self) -> Address:
-        """Return the address for clients."""
-        name = "advertise" if self.settings.advertise else "listen"
-        address = parse_address(getattr(self.settings, name), name, lowest_port=0)
-        if self.settings.advertise or not self.listeners:
-            return address
-        return Address(address.host, self.listener.port)
-
-    async def _claim_node_id(self) -> int:
-        """Return the node id to register with; -1 lets the cluster choose.
-
-        Raises:
-            ConfigError: a live broker has it.
-        """
-        address = self._address()
-        node_id = self._node_id(address.host, address.port)
-        if node_id >= 0:
-            await self._node_claim.claim(node_id)
-        return node_id
-
-    async def _join(self, node_id: int) -> None:
-        """Register, and write under the name of the new incarnation from now on."""
-        incarnation = await self._register(node_id)
-        self.services.writer.use(self.medium)
-        broker = self.replica.state.brokers.of(incarnation)
-        self.services.registration = broker
-        self.services.node_id = broker.node_id if broker else -1
-        self._hold_node_lock()
-        log.info("broker %d serves on port %d", self.services.node_id, self.listener.port)
-
-    async def _register(self, node_id: int) -> int:
-        """Return a new incarnation, and open where its flushes go.
+    def _joined(self, numbers: Numbers) -> None:
+        """Write under the name of a new incarnation from now on.
 
         Raises:
             Conflict: journals of that incarnation exist, so the cluster log is not this folder's.
         """
-        address = self._address()
-        tries = _REGISTRATIONS if self.settings.durability == "os" else 1
-        while True:
-            tries -= 1
-            incarnation = await self.replica.register(
-                BrokerRegistered(
-                    process_id=self.node_lock.new_process_id(),
-                    node_id=node_id,
-                    host=address.host,
-                    port=address.port,
-                    rack=self.settings.rack or None,
-                )
-            )
-            self.numbers = Numbers(incarnation)
-            try:
-                self.medium = self.backing.flush_target(self.numbers)
-            except Conflict as error:
-                if not tries:
-                    raise
-                # A power cut can take the end of the cluster log and leave the journals.
-                log.warning('registering again, as durability is "os": %s', error)
-            else:
-                return incarnation
+        self.medium = self.backing.flush_target(numbers)
+        self.services.writer.use(self.medium)
+        broker = self.replica.state.brokers.of(numbers.incarnation)
+        self.services.registration = broker
+        self.services.node_id = broker.node_id if broker else -1
+        self.identity.hold(self.services.node_id)
+        log.info("broker %d serves on port %d", self.services.node_id, self.listener.port)
 
-    def _node_id(self, host: str, port: int) -> int:
-        """Return the node id of the broker that had our address, if none is set.
+    async def _lost(self) -> None:
+        """Release what belongs to an incarnation that is given up.
 
-        So node ids stay over a restart. Only where the address says which host it is: on several,
-        all may listen on 0.0.0.0.
+        Raises:
+            ConfigError: another process has this broker's place.
         """
-        is_anywhere = host in {"0.0.0.0", "::", ""}  # noqa: S104 (it is compared, not listened on)
-        node_id = self.backing.traits.node_id
-        if node_id >= 0 or is_anywhere:
-            return node_id
-        brokers = self.replica.state.brokers.by_node.values()
-        return next((one.node_id for one in brokers if (one.host, one.port) == (host, port)), -1)
-
-    async def _rejoin(self) -> None:
-        """Come back as a new incarnation: the others took us for dead."""
-        log.warning("broker %d was expired and joins again", self.services.node_id)
+        node_id = self.services.node_id
+        self.identity.check_free(node_id)
+        if self.replica.state.brokers.of(self.replica.incarnation) is None:
+            log.warning("broker %d was expired and joins again", node_id)
+        else:
+            log.info("broker %d joins again, to have new ids for objects", node_id)
+            await self.services.writer.drain()
         await self.medium.close()
-        while True:
-            try:
-                return await self._join(await self._claim_node_id())
-            except Unavailable as error:
-                # If it did get into the log, the next one takes its place, as it has our address.
-                log.warning("broker %d cannot join yet: %s", self.services.node_id, error)
-            await asyncio.sleep(_REJOIN_SECONDS)
-
-    def _hold_node_lock(self) -> None:
-        # A paused process of this host can still hold the lock of a node id that it has lost.
-        if not self.node_lock.hold(self.services.node_id):
-            log.debug("the lock of node id %d is held", self.services.node_id)
 
     def _start_tasks(self) -> None:
         settings, tasks = self.settings, self.periodic_tasks
-        tasks.every(settings.beat_interval_ms, "beat", self.membership.beat)
         look_ms = min(settings.beat_interval_ms, MEMBERS_MS)
         tasks.every(look_ms, "looking for the dead", self.membership.look)
         tasks.every(LOOK_MS, "looking for what is stuck", self.stalls.look)
@@ -377,15 +321,11 @@ class Broker:
         if settings.caretaker == "process":
             self.caretaking.start()
         elif settings.caretaker == "inline":
-            self.caretaker = maintenance.caretaker(self._next_id)
+            self.caretaker = maintenance.caretaker(self.member.next_id)
             tasks.every(settings.upkeep_interval_ms, "upkeep of the log", self._round)
 
     def _group_configs(self, group_id: str) -> Mapping[str, str]:
         return self.replica.state.broker_configs.get(resource_key(GROUP_RESOURCE, group_id), {})
-
-    def _next_id(self) -> int:
-        # Not the numbers themselves: a broker that joins again has others.
-        return self.numbers()
 
     async def _round(self) -> None:
         """Be the caretaker for a moment."""
@@ -400,57 +340,18 @@ class Broker:
         return maintenance is not None and await maintenance.agrees(snapshot)
 
     async def _look_after(self) -> None:
-        """See that a medium that failed is tried again, and that names do not run out."""
-        if self._is_out:
-            self._fenced()
-            return
-        self._hold_node_lock()
-        await self.medium.look_after()
-        if self.numbers.is_nearly_spent:
-            await self.services.writer.drain()
-            await self._rejoin()
+        """See that a medium that failed is tried again."""
+        if self.member.is_alive:
+            self.identity.hold(self.services.node_id)
+            await self.medium.look_after()
 
     def _applied(self, applied: Applied, _entry: Entry) -> None:
         if applied.grown:
             self.waiting.report(applied.grown)
-        if self.replica.incarnation and self._is_out:
-            self._fenced()
-
-    @property
-    def _is_out(self) -> bool:
-        """Whether the cluster does not count this process as alive."""
-        return self.replica.incarnation not in self.replica.state.brokers.sequences
-
-    def _fenced(self) -> None:
-        """Come back, unless another process has this broker's place: they would fight for it."""
-        if self.is_stopping or (self._rejoining is not None and not self._rejoining.done()):
-            return
-        node_id = self.services.node_id
-        other = self.replica.state.brokers.by_node.get(node_id)
-        # An id that was given to us may have been given away after we were expired.
-        if other is not None and (
-            self.backing.traits.node_id >= 0 or (other.host, other.port) == self._address()
-        ):
-            self._fail(
-                ConfigError(
-                    f"another process has joined as node id {node_id}; give each broker its own"
-                )
-            )
-            return
-        self._rejoining = asyncio.create_task(self._rejoin())
-        self._rejoining.add_done_callback(self._rejoined)
-
-    def _rejoined(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and isinstance(error := task.exception(), Exception):
-            self._fail(error)
 
     def _jumped(self) -> None:
         """Catch up on what listeners would have heard: clients look again, and so do we."""
-        self._drop_clients()
-        if self.replica.incarnation and self._is_out:
-            self._fenced()
-
-    def _drop_clients(self) -> None:
+        self.member.look()
         self.groups.drop_all()
         self.waiting.report_all()
         for listener in self.listeners:

@@ -12,8 +12,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from rookery.broker import configs
 from rookery.broker.maintenance import ObjectMaintenance
@@ -21,23 +22,24 @@ from rookery.broker.objectlog import open_handles, replica_of
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.topiccache import TopicCache
 from rookery.clock import SystemClock, SystemRandom, loop_seconds
-from rookery.cluster.events.brokers import BrokerBeat, BrokerLeft, ProcessRegistered
+from rookery.cluster.member import ClusterMember, process_registration
 from rookery.cluster.replica import Replica
+from rookery.cluster.settings import MemberSettings
 from rookery.errors import Error, Unavailable
 from rookery.log.caretaker import Caretaker
 from rookery.log.lostlog import check_not_lost
 from rookery.log.origin import Handles
-from rookery.log.uploads import Numbers
 from rookery.net.loop import run
-from rookery.outage import Outage
 from rookery.records import heap
 from rookery.service import logs
 
 log = logging.getLogger("rookery.broker.caretaker")  # also where it runs as __main__
 
+T = TypeVar("T")
+
 OK, FAILED = 0, 1
 _LOOK_SECONDS = 1.0
-_JOIN_SECONDS = 5.0
+_JOIN_MS = 5_000
 
 
 def main() -> int:
@@ -75,68 +77,56 @@ async def _work(settings: BrokerSettings) -> int:
 async def _rounds(
     settings: BrokerSettings, handles: Handles, replica: Replica, orders: Orders
 ) -> None:
-    incarnation = await _join(replica, orders.stop)
-    if incarnation is None:
-        return
-    numbers = Numbers(incarnation)
+    # A caretaker that is expired ends, and the broker starts the next one.
+    member = ClusterMember(
+        replica,
+        SystemClock(),
+        process_registration("caretaker", SystemRandom()),
+        MemberSettings(beat_ms=settings.beat_interval_ms, retry_ms=_JOIN_MS),
+    )
     topic_configs = TopicCache(configs.resolve).of
     upkeep = ObjectMaintenance(handles, settings, replica, SystemClock(), topic_configs)
-    caretaker = upkeep.caretaker(numbers)
-    beating = asyncio.create_task(_beat(replica, settings.beat_interval_ms / 1000))
     try:
+        numbers = await _unless(orders.stop, member.join_patiently())
+        if numbers is None:
+            return
+        caretaker = upkeep.caretaker(numbers)
         orders.confirm = caretaker.confirm
         while not await _rest(caretaker, orders.stop, settings.upkeep_interval_ms / 1000):
             if not await _round(caretaker, orders.stop) or numbers.is_nearly_spent:
                 break  # the next one has fresh names
             if replica.failure is not None:
                 return  # nothing that it proposes can count
-        await replica.propose([BrokerLeft()])
+        await member.leave()
     finally:
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
+        await member.close()
 
 
-async def _join(replica: Replica, stop: asyncio.Event) -> int | None:
-    """Register, however long the cluster log is out of reach; None if it must stop meanwhile."""
-    outage = Outage(log, "the registration of the caretaker")
-    registration = ProcessRegistered(process_id=SystemRandom().token(16), purpose="caretaker")
-    while not stop.is_set():
-        try:
-            return await replica.register(registration)
-        except Unavailable as error:
-            # If it did get into the log, that incarnation expires.
-            outage.fail(error)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_JOIN_SECONDS):
-                await stop.wait()
-    return None
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return the work's result; cancel it, and return None, if the caretaker must stop first."""
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
 
 
 async def _round(caretaker: Caretaker, stop: asyncio.Event) -> bool:
-    """Make a round and tell of it; give it up, and return False, if it shall stop meanwhile."""
-    work = asyncio.create_task(caretaker.round())
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not work.done():
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
-        return False
+    """Make a round and report it; cancel it, and return False, if the caretaker must stop first."""
     try:
-        _tell(work.result().as_json())
+        done = await _unless(stop, caretaker.round())
     except Unavailable as error:
         # What it had begun stays where nobody looks, and is swept; the state is as good as before.
         log.warning("a round of upkeep was given up and is made again: %s", error)
         await asyncio.sleep(_LOOK_SECONDS)
-    return True
-
-
-async def _beat(replica: Replica, seconds: float) -> None:
-    """Say that we live, also during a long round."""
-    while True:
-        await asyncio.sleep(seconds)
-        with suppress(Error):
-            await replica.propose([BrokerBeat()])
+        return True
+    if done is not None:
+        _tell(done.as_json())
+    return done is not None
 
 
 async def _rest(caretaker: Caretaker, stop: asyncio.Event, seconds: float) -> bool:

@@ -19,6 +19,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.broker.topiccache import TopicCache
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
+from rookery.cluster.numbers import Numbers
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Applied
 from rookery.errors import ConfigError
@@ -27,7 +28,6 @@ from rookery.log.medium import FlushSettings, Medium
 from rookery.log.reader import Reader
 from rookery.log.retention import Retention
 from rookery.log.tail import Tail
-from rookery.log.uploads import Numbers
 from rookery.logdir.serving.internaltopics import InternalTopics
 from rookery.logdir.serving.retention import describe
 from rookery.logdir.serving.service import DirectoryService, Options

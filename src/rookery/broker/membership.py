@@ -1,4 +1,4 @@
-"""Being a member of the cluster: beat when silent, notice who is gone, come back when fenced.
+"""Expires members of the cluster that are silent.
 
 An expiry names what was seen of the other (its last sequence), is timed on this process's own
 monotonic clock, and is proposed only after a barrier: an observer that slept would otherwise take
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock
 from rookery.cluster.entry import Entry
-from rookery.cluster.events.brokers import BrokerBeat, BrokerExpired
+from rookery.cluster.events.brokers import BrokerExpired
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.brokers import Broker
 from rookery.cluster.state.state import Applied
@@ -62,7 +62,6 @@ class Membership:
         self._settings = settings
         self._heard: dict[int, tuple[int, int]] = {}
         self._skews: dict[int, int] = {}
-        self._last_word = clock.monotonic_ms()
         replica.listen(self._applied)
 
     @property
@@ -84,18 +83,9 @@ class Membership:
         return broker is not None and chosen == broker.node_id and self.is_clock_sound
 
     def _applied(self, applied: Applied, entry: Entry) -> None:
-        if applied.is_void:
-            return
-        if entry.incarnation == self._replica.incarnation:
-            self._last_word = self._clock.monotonic_ms()
-        elif entry.incarnation:
-            self._skews[entry.incarnation] = self._clock.now_ms() - entry.stamp_ms
-
-    async def beat(self) -> None:
-        """Say that we live, if we have said nothing else for a while."""
-        silent = self._clock.monotonic_ms() - self._last_word
-        if silent >= self._settings.beat_interval_ms:
-            await self._replica.propose([BrokerBeat()])
+        writer = entry.incarnation
+        if writer and writer != self._replica.incarnation and not applied.is_void:
+            self._skews[writer] = self._clock.now_ms() - entry.stamp_ms
 
     async def look(self) -> list[int]:
         """Expire those of whom nothing was heard for too long; return their incarnations."""

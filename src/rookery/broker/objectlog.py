@@ -20,6 +20,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock, Random
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES, Entry
 from rookery.cluster.events.brokers import ClusterCreated
+from rookery.cluster.numbers import Numbers
 from rookery.cluster.port import ClusterLogTraits
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import FEATURE_LEVEL, Applied
@@ -38,7 +39,7 @@ from rookery.log.segmentindex import Layouts
 from rookery.log.settings import CacheSettings
 from rookery.log.survey import BOOT_ID, Survey
 from rookery.log.tail import Tail
-from rookery.log.uploads import Numbers, Uploads
+from rookery.log.uploads import Uploads
 from rookery.service.periodic import PeriodicTasks
 from rookery.store.open import name_of, store_traits
 from rookery.store.pending import PendingCalls

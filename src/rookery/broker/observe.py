@@ -172,8 +172,7 @@ class Observer(ServerHealth):
         return f"{_LAG.value:g} entries behind the cluster log" if _LAG.value > MAX_LAG else ""
 
     def _not_a_member(self) -> str:
-        replica = self._broker.replica
-        is_member = replica.incarnation in replica.state.brokers.sequences
+        is_member = self._broker.member.is_alive
         return "" if is_member else "the broker was expired and is joining again"
 
 
@@ -183,7 +182,7 @@ def _numbers(broker: Broker) -> list[MetricReading]:
         (_WAITING, lambda: len(broker.waiting)),
         (_TOPICS, lambda: len(replica.state.topics.by_name)),
         (_BROKERS, lambda: len(replica.state.brokers.by_node)),
-        (_FAILING, lambda: len(broker.periodic_tasks.failing)),
+        (_FAILING, lambda: len(broker.periodic_tasks.failing) + bool(broker.member.trouble)),
         (_TAIL_HITS, lambda: tail.hits),
         (_TAIL_MISSES, lambda: tail.misses),
         (_TAIL_BYTES, lambda: tail.used),

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
+from rookery.cluster.settings import MemberSettings
 from rookery.log.settings import CareSettings, CompactionSettings, RewriteSettings
 from rookery.model.location import Location
 from rookery.store.prices import Prices
+
+# With durability "os" a power cut can take the end of the cluster log and leave journals. Up to
+# this many incarnations then have numbers that were used before.
+_REGISTRATIONS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,15 @@ class BrokerSettings:
             "prices": Prices(**values["prices"]),
         }
         return cls(**(values | nested))
+
+    def member(self) -> MemberSettings:
+        """Return how the broker is a member of the cluster."""
+        return MemberSettings(
+            beat_ms=self.beat_interval_ms,
+            leave_ms=max(self.drain_timeout_ms, 1_000) // 2,
+            max_registrations=_REGISTRATIONS if self.durability == "os" else 1,
+            is_eager=True,
+        )
 
     def care(self) -> CareSettings:
         """Return what the caretaker goes by."""

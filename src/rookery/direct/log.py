@@ -1,27 +1,27 @@
 """The open handles on a log that is used without a broker.
 
-A reader learns the newest state by `barrier`, and nobody knows of it. Who writes is a process of
-the cluster: it registers before its first event, says that it lives, and leaves at the end.
+A reader learns the newest state by `barrier`; no other process knows of it. A writer is a member of
+the cluster: it joins before its first event and leaves at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, TypeVar
 
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
-from rookery.cluster.events.brokers import BrokerBeat, BrokerLeft, ProcessRegistered
+from rookery.cluster.member import ClusterMember, process_registration
+from rookery.cluster.numbers import Numbers
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.state import State
 from rookery.direct import listed
 from rookery.direct.kafkafolder import KafkaFolder
 from rookery.direct.place import Place
-from rookery.errors import ConfigError, Error
+from rookery.errors import ConfigError
 from rookery.log import snapshots
 from rookery.log.cache import BlockCache
 from rookery.log.files import Missing
@@ -32,18 +32,13 @@ from rookery.log.reader import Reader
 from rookery.log.segmentindex import Layouts
 from rookery.log.settings import CacheSettings
 from rookery.log.tail import Tail
-from rookery.log.uploads import Numbers
 from rookery.wire.buffer import Buffer
 from rookery.wire.message import Message
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _PLANS: Final = 5
 """How often a plan is made while the log is rewritten meanwhile."""
-_BEAT_SECONDS: Final = 3.0
-_LEAVE_SECONDS: Final = 5.0
 # For looking things up: scans read past it.
 _CACHE: Final = CacheSettings(
     max_bytes=64 * 1024 * 1024, block_bytes=256 * 1024, stored_block_bytes=256 * 1024, max_ahead=0
@@ -79,8 +74,6 @@ class DirectLog:
         origin.check_there(with_log=True)
         self.place = place
         self.clock = clock or SystemClock()
-        self._random = random or SystemRandom()
-        self._purpose = purpose
         self.handles = Handles(origin)
         self.store = self.handles.store
         self._folder = KafkaFolder(place.log_dirs, self.clock) if place.log_dir else None
@@ -98,9 +91,9 @@ class DirectLog:
             self.handles.cluster_log, self._cache, Tail(0), self.places.read, self.layouts
         )
         """Reads a few batches, such as those in which a time is looked for."""
-        self._numbers: Numbers | None = None
-        self._beating: asyncio.Task[None] | None = None
-        self._joining = asyncio.Lock()
+        self._process = process_registration(purpose, random or SystemRandom())
+        self._member = ClusterMember(self.replica, self.clock, self._registration)
+        self._member.check = self._check_owner
         self._is_claimed = False
         self.is_foreign = False
         """Whether another cluster's log was found in its place: open it anew, with nothing kept."""
@@ -211,20 +204,16 @@ class DirectLog:
         return self.replica.incarnation
 
     async def numbers(self) -> Numbers:
-        """Join the cluster, if need be; return the names for objects that are ours to give.
+        """Join the cluster if this process is no member; return its object ids.
 
-        After others took this process for dead it joins anew, and the names are new ones.
+        A process that was expired joins again, and has new object ids.
 
         Raises:
             ConfigError: another cluster has its log here by now.
             Corrupt: the cluster log was lost.
             Unavailable: the cluster log is out of reach.
         """
-        async with self._joining:
-            await self._check_owner()
-            if self._numbers is None or not self._is_alive or self._numbers.is_nearly_spent:
-                self._numbers = await self._join()
-            return self._numbers
+        return await self._member.join()
 
     async def propose(
         self, events: Sequence[Message], payload: Sequence[Buffer] = ()
@@ -248,12 +237,8 @@ class DirectLog:
         return await self.replica.propose_all(events)
 
     async def close(self) -> None:
-        """Leave the cluster, if we joined it, and let everything go."""
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
-        if self._numbers is not None and self._is_alive and not self.is_foreign:
-            await self._leave()
+        """Leave the cluster if this process is a member, and close all handles."""
+        await (self._member.close() if self.is_foreign else self._member.leave())
         await self.replica.close()
         await self.layouts.close()
         await self._cache.close()
@@ -275,32 +260,8 @@ class DirectLog:
             "begin again, with a new checkpoint if this is a stream"
         )
 
-    @property
-    def _is_alive(self) -> bool:
-        return self.replica.incarnation in self.state.brokers.sequences
-
-    async def _join(self) -> Numbers:
+    async def _registration(self) -> Message:
         if self.place.is_listed:
             raise ConfigError(f"layout={self.place.layout}: can be read only")
         await check_not_lost(self.handles.cluster_log, self.store)
-        event = ProcessRegistered(process_id=self._random.token(16), purpose=self._purpose)
-        numbers = Numbers(await self.replica.register(event))
-        if self._beating is None:
-            self._beating = asyncio.create_task(self._beat())
-        return numbers
-
-    async def _beat(self) -> None:
-        """Say that we live; who was expired joins again when it has something to write."""
-        while not self.is_foreign:
-            await asyncio.sleep(_BEAT_SECONDS)
-            if self._is_alive:
-                with suppress(Error):
-                    await self._check_owner()
-                    await self.replica.propose([BrokerBeat()])
-
-    async def _leave(self) -> None:
-        try:
-            async with asyncio.timeout(_LEAVE_SECONDS):
-                await self.replica.propose([BrokerLeft()])
-        except (Error, TimeoutError) as error:
-            log.warning("could not leave the cluster in order: %s", error)
+        return await self._process()

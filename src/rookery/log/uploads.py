@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from itertools import count
 from typing import Final
 
 from rookery.clock import Clock
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.log import ObjectsCondemned
+from rookery.cluster.numbers import Numbers
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.outcome import Appended, Applied
 from rookery.cluster.state.state import State
-from rookery.errors import ErrorCode, Unavailable
-from rookery.formats.keys import NUMBER_LIMIT, STORED, object_id, object_key
+from rookery.errors import ErrorCode
+from rookery.formats.keys import object_key
 from rookery.formats.manifest import (
     EarlierObject,
     Manifest,
@@ -39,29 +39,6 @@ log = logging.getLogger(__name__)
 _QUIET_MS: Final = 5_000
 # Objects that one event condemns.
 _AT_ONCE: Final = 1000
-# Numbers left at which a broker should join anew, to have fresh ones.
-_RESERVE: Final = 100_000
-
-
-class Numbers:
-    """The object ids of one incarnation in the store, each given once."""
-
-    def __init__(self, incarnation: int) -> None:
-        self.incarnation = incarnation
-        self._next = count(STORED)
-        self.last = STORED - 1
-
-    def __call__(self) -> int:
-        """Return the next object id."""
-        self.last = next(self._next)
-        if self.last >= NUMBER_LIMIT:
-            raise Unavailable(f"incarnation {self.incarnation} has used up its object names")
-        return object_id(self.incarnation, self.last)
-
-    @property
-    def is_nearly_spent(self) -> bool:
-        """Whether it is time to get a new incarnation."""
-        return self.last >= NUMBER_LIMIT - _RESERVE
 
 
 class Uploads:

@@ -14,8 +14,8 @@ from functools import partial
 
 from rookery.clock import Clock, Random
 from rookery.cluster.entry import MAX_EVENTS
-from rookery.cluster.events.brokers import BrokerLeft, ProcessRegistered
 from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.member import ClusterMember, process_registration
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Appended
 from rookery.errors import Conflict, Corrupt, ErrorCode
@@ -122,17 +122,18 @@ async def append_unplaced(
     """
     store = sources.store
     replica = Replica(sources.cluster_log, clock, partial(snapshots.load, store))
+    member = ClusterMember(replica, clock, process_registration("recover", random))
     try:
         await replica.open(follow=False)
-        registration = ProcessRegistered(process_id=random.token(16), purpose="recover")
-        await replica.register(registration)
+        await member.join()
         placed = [
             await _append(replica, one.object_id, made.objects[one.object_id])
             for one in made.unplaced
             if not one.staged_for  # its writer runs the batch again if it was not committed
         ]
-        await replica.propose([BrokerLeft()])
+        await member.leave()
     finally:
+        await member.close()
         await replica.close()
     return placed
 

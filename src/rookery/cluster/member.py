@@ -1,0 +1,225 @@
+"""This process as a member of the cluster: it registers, beats, notices its expiry and leaves.
+
+    join ──► alive ──► leave
+      ▲        │
+      └────────┘  expired by another member, replaced, or nearly out of object ids
+
+A member has one incarnation after another, and only entries of a live one count. A member learns
+of its expiry when it reads the cluster log, also after the log was out of reach. An eager member
+then rejoins by itself; any other one rejoins with its next `join`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from rookery.clock import Clock, Random
+from rookery.cluster.entry import Entry
+from rookery.cluster.events.brokers import BrokerBeat, BrokerLeft, ProcessRegistered
+from rookery.cluster.numbers import Numbers
+from rookery.cluster.replica import Replica
+from rookery.cluster.settings import MemberSettings
+from rookery.cluster.state.outcome import Applied
+from rookery.errors import ConfigError, Conflict, Error, Unavailable
+from rookery.outage import Outage
+from rookery.wire.message import Message
+
+log = logging.getLogger(__name__)
+
+Registration = Callable[[], Awaitable[Message]]
+
+
+async def _do_nothing() -> None:
+    pass
+
+
+class ClusterMember:
+    """The membership of one process, under one incarnation after another."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        clock: Clock,
+        registration: Registration,
+        settings: MemberSettings | None = None,
+    ) -> None:
+        """Be no member yet; `join` registers.
+
+        Args:
+            replica: this process's copy of the state.
+            clock: times the silence after which a beat is due.
+            registration: returns the event for a new incarnation; called before each try.
+            settings: differ by role.
+        """
+        self._replica = replica
+        self._clock = clock
+        self._registration = registration
+        self._settings = settings or MemberSettings()
+        self._numbers: Numbers | None = None
+        self._joining = asyncio.Lock()
+        self._rejoining: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._last_entry_ms = clock.monotonic_ms()
+        self._outage = Outage(log, "the heartbeat")
+        self.trouble = ""
+        """Why the last beat failed; empty while beats succeed."""
+        self.check: Callable[[], Awaitable[None]] = _do_nothing
+        """Called before each `join` and each beat; what it raises prevents both."""
+        self.when_lost: Callable[[], Awaitable[None]] = _do_nothing
+        """Called once for each incarnation that is given up, before the next one registers."""
+        self.when_joined: Callable[[Numbers], None] = lambda _: None
+        """Called once for each incarnation; a `Conflict` means that it cannot be used."""
+        self.when_failed: Callable[[Exception], None] = lambda _: None
+        """Called if an eager member cannot rejoin for another reason than an outage."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the owner can write under the present incarnation, as far as the log was read."""
+        return self._numbers is not None and self._is_registered
+
+    def next_id(self) -> int:
+        """Return a new object id of the incarnation that is present at the time of the call.
+
+        Raises:
+            Unavailable: there is none, or it has used up its ids.
+        """
+        if self._numbers is None:
+            raise Unavailable("this process is not a member of the cluster; it joins (again) first")
+        return self._numbers()
+
+    async def join(self) -> Numbers:
+        """Register, unless the present incarnation is alive; return its object ids.
+
+        Raises:
+            Unavailable: the cluster log is out of reach. If the registration is in the log all
+                the same, that incarnation writes nothing and expires.
+        """
+        async with self._joining:
+            await self.check()
+            if self._is_lost:
+                self._numbers = None
+                await self.when_lost()
+            if self._numbers is None:
+                self._numbers = await self._register()
+            if self._beating is None:
+                self._beating = asyncio.create_task(self._beat_on())
+            return self._numbers
+
+    async def join_patiently(self) -> Numbers:
+        """Join, however long the cluster log is out of reach."""
+        outage = Outage(log, "the registration")
+        while True:
+            try:
+                numbers = await self.join()
+            except Unavailable as error:
+                outage.fail(error)
+                await asyncio.sleep(self._settings.retry_ms / 1000)
+            else:
+                outage.end()
+                return numbers
+
+    def look(self) -> None:
+        """Have an eager member rejoin if it must, unless it does so already."""
+        is_free = self._rejoining is None or self._rejoining.done()
+        if self._settings.is_eager and is_free and self._is_lost and not self._is_closed:
+            self._rejoining = asyncio.create_task(self._rejoin())
+
+    async def leave(self, finish: Callable[[], Awaitable[None]] = _do_nothing) -> None:
+        """Leave in order, if the cluster log answers in time; the member ends in any case.
+
+        Args:
+            finish: the last work under this incarnation.
+        """
+        await self.close()
+        try:
+            async with asyncio.timeout(self._settings.leave_ms / 1000):
+                await finish()
+                if self._is_registered:
+                    await self._replica.propose([BrokerLeft()])
+        except TimeoutError:
+            log.warning("could not leave the cluster in order: no answer in time")
+        except Error as error:
+            log.warning("could not leave the cluster in order: %s", error)
+
+    async def close(self) -> None:
+        """End beats and rejoining; others expire this member unless it leaves."""
+        self._is_closed = True
+        tasks = [task for task in (self._rejoining, self._beating) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def _is_registered(self) -> bool:
+        return self._replica.incarnation in self._replica.state.brokers.sequences
+
+    @property
+    def _is_lost(self) -> bool:
+        """Whether there is an incarnation that must be given up."""
+        numbers = self._numbers
+        return numbers is not None and (not self._is_registered or numbers.is_nearly_spent)
+
+    async def _register(self) -> Numbers:
+        # Only now: a process that never writes follows the log without this listener.
+        self._replica.unlisten(self._applied)
+        self._replica.listen(self._applied)
+        tries = self._settings.max_registrations
+        while True:
+            tries -= 1
+            numbers = Numbers(await self._replica.register(await self._registration()))
+            self._last_entry_ms = self._clock.monotonic_ms()
+            try:
+                self.when_joined(numbers)
+            except Conflict as error:
+                if not tries:
+                    raise
+                log.warning("registering again: %s", error)
+            else:
+                return numbers
+
+    async def _rejoin(self) -> None:
+        try:
+            await self.join_patiently()
+        except Exception as error:  # noqa: BLE001 (a task's root: the owner must hear of it)
+            self.when_failed(error)
+
+    def _applied(self, applied: Applied, entry: Entry) -> None:
+        if entry.incarnation == self._replica.incarnation and not applied.is_void:
+            self._last_entry_ms = self._clock.monotonic_ms()
+        elif not self._is_registered:
+            self.look()
+
+    async def _beat_on(self) -> None:
+        """Beat whenever this member has been silent for an interval, one beat at a time."""
+        interval_ms = wait_ms = self._settings.beat_ms
+        while self._replica.failure is None:
+            await asyncio.sleep(wait_ms / 1000)
+            self.look()
+            silent_ms = self._clock.monotonic_ms() - self._last_entry_ms
+            wait_ms = interval_ms if silent_ms >= interval_ms else interval_ms - silent_ms
+            if silent_ms < interval_ms or not self._is_registered:
+                continue
+            try:
+                await self.check()
+                await self._replica.propose([BrokerBeat()])
+            except ConfigError as error:
+                self._outage.fail(error)
+                return  # this is not the member's log any more
+            except Exception as error:  # noqa: BLE001 (the next beat is tried all the same)
+                self._outage.fail(error)
+                self.trouble = str(error)
+            else:
+                self._outage.end()
+                self.trouble = ""
+
+
+def process_registration(purpose: str, random: Random) -> Registration:
+    """Return the registration of a process that serves no clients."""
+
+    async def registration() -> Message:
+        return ProcessRegistered(process_id=random.token(16), purpose=purpose)
+
+    return registration

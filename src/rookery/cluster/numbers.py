@@ -1,0 +1,33 @@
+"""The object ids that a member of the cluster can give to what it stores."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Final
+
+from rookery.errors import Unavailable
+from rookery.formats.keys import NUMBER_LIMIT, STORED, object_id
+
+# Numbers left at which a member should register again, to have fresh ones.
+_RESERVE: Final = 100_000
+
+
+class Numbers:
+    """The object ids of one incarnation in the store, each given once."""
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self._next = count(STORED)
+        self.last = STORED - 1
+
+    def __call__(self) -> int:
+        """Return the next object id."""
+        self.last = next(self._next)
+        if self.last >= NUMBER_LIMIT:
+            raise Unavailable(f"incarnation {self.incarnation} has used up its object names")
+        return object_id(self.incarnation, self.last)
+
+    @property
+    def is_nearly_spent(self) -> bool:
+        """Whether it is time to get a new incarnation."""
+        return self.last >= NUMBER_LIMIT - _RESERVE
