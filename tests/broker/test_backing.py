@@ -20,9 +20,9 @@ from rookery.broker.topiccache import TopicCache
 from rookery.clock import SystemClock, SystemRandom
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES
 from rookery.cluster.events.brokers import BrokerRegistered
+from rookery.cluster.numbers import Numbers
 from rookery.errors import ConfigError, Corrupt
 from rookery.log.tail import Tail
-from rookery.log.uploads import Numbers
 from rookery.service.periodic import PeriodicTasks
 from rookery.wire.messages.update_features import UPDATE_FEATURES
 from tests.logdir.made import CLUSTER, FIRST_LOG, NODE, make_directory, topic_id

@@ -18,8 +18,8 @@ from rookery.log import snapshots
 from rookery.log.bins import ObjectBin
 from rookery.log.caretaker import Caretaker
 from rookery.log.compaction.compactor import Compactor
-from rookery.log.origin import Handles, Origin
 from rookery.log.objects import EntryReader
+from rookery.log.origin import Handles, Origin
 from rookery.log.retention import Retention
 from rookery.log.rewriter import Rewriter
 from rookery.log.sweeper import Sweeper
