@@ -548,6 +548,17 @@ async def test_member_that_rejoins_can_be_closed(site: Site) -> None:
     assert not process.failures
 
 
+@virtually
+async def test_closed_member_does_not_rejoin(site: Site) -> None:
+    process = await site.process(is_eager=True)
+    first = (await process.member.join()).incarnation
+    await process.member.close()
+    await site.expire(first)
+    await pass_time(SESSION_SECONDS)
+    assert process.joined == [first]
+    assert await site.members() == set()
+
+
 # The owner's check.
 
 
@@ -586,5 +597,8 @@ async def test_beats_end_when_the_replica_has_stopped(site: Site) -> None:
     arrived = process.log.arrived
     await pass_time(SESSION_SECONDS * 2)
     assert process.log.arrived == arrived
+    beating = process.member._beating
+    assert beating is not None
+    assert beating.done()
     await process.member.leave()
     assert await site.members() == set()

@@ -1,4 +1,4 @@
-"""Finds the batches of a segment without the files beside it: by reading all of it once."""
+"""Lays out a segment whose index and times file are lost: by reading all of it once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Read = Callable[[int, int, int], Awaitable[Buffer]]
 """Reads (object id, position, size) of what is committed."""
 
 _STEP_BYTES: Final = 4 * 1024 * 1024
-# Of what lies behind damage so much stands for all of it: it is read to find it damaged.
+# One block of this size stands for all bytes after damage: a reader of it finds the damage.
 _DAMAGE_BYTES: Final = 64 * 1024
 
 
@@ -55,7 +55,7 @@ async def lay_out(read: Read, object_id: int, size: int, name: str) -> Layout:
     layout = Layout(name, (header, footer), walk.blocks(is_whole=is_whole))
     if not layout.is_dense and any(block.crc is None for block in layout.blocks):
         # Where offsets are missing, only a checksum can tell that the others are right.
-        raise Corrupt(f"{name}: is damaged, and without its times file nobody can tell where")
+        raise Corrupt(f"{name}: is damaged, and only its lost times file could say where")
     return layout
 
 
@@ -77,7 +77,7 @@ class _Walk:
         self._crc = checksum(found.sound, self._crc)
 
     def damage(self, position: int, end: int) -> None:
-        """Let one block stand for all that lies behind damage."""
+        """Add one block that stands for all bytes after damage."""
         size = min(end - position, _DAMAGE_BYTES)
         self._blocks.append(Block(self._next_offset, position, size, None, None))
 

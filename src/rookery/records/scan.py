@@ -5,16 +5,20 @@
 The CRC of a batch does not cover its first 16 bytes: offset, length and leader epoch. The scan
 checks those against the expectation. Three policies decide what happens to damaged bytes:
 
-    policy    result                                     used by
-    serve     the batches before the damage              the broker's reader, `log/opener`
-    rewrite   all batches, or the damage                 `log/refine` (merges, compaction, direct
-                                                         reads), `log/survey`, `log/fsck/contents`,
-                                                         `formats/segment`, `formats/layout`
-    examine   all sound batches, and each damage         `log/fsck/segments`, `formats/examine`
+    policy    result                            used by
+    serve     the batches before the damage     `log/opener`, for the broker's reader
+    rewrite   all batches, or the damage        `log/refine` (merges, compaction, direct reads),
+                                                `log/survey`, `log/fsck/contents`, whole segments
+                                                in `formats/segment`, snapshots and exports
+                                                in `logdir`
+    examine   sound batches, and each damage    `log/fsck/segments`, `formats/examine`
 
 `Scanner` takes bytes in pieces: `direct/read`, and `log/scan` for all that reads in steps.
-`logdir/segment` scans windows of its own choice. A scan returns lists: an iterator of batches costs
-several times as much per batch.
+`logdir/segment` scans windows of its own choice. A scan returns a list of headers and no further
+object per batch, because all fetches and all Spark reads go through it.
+
+Bytes that a broker sends have no expectation: `client/fetch` and `consumer/kafka` check them with
+`records/batch` alone. Bytes that were scanned before are only outlined, by `records/batch` too.
 """
 
 from __future__ import annotations
