@@ -237,6 +237,23 @@ def test_damage_is_refused(cluster: Cluster) -> None:
         read_all(cluster)
 
 
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [(32 + 7, "offset 1 where 0 comes next"), (32 + 16, "magic"), (32 + 8, "cut off")],
+)
+def test_damage_in_a_segment_is_refused(cluster: Cluster, at: int, words: str) -> None:
+    with cluster.broker(inline_bytes=0) as broker:
+        send(broker, "t", values(2_000))
+    cluster.rewrite()
+    segment = min((cluster.folder.parent / "store").rglob("*.kfs"))
+    data = bytearray(segment.read_bytes())
+    data[at] ^= 1
+    segment.chmod(0o644)
+    segment.write_bytes(data)
+    with pytest.raises(Corrupt, match=rf"segment \d+: byte 32, offset 0: .*{words}"):
+        read_all(cluster)
+
+
 def test_no_listing_and_few_requests(cluster: Cluster) -> None:
     rows = values(20_000, size=200)
     with cluster.broker(inline_bytes=0) as broker:

@@ -12,7 +12,8 @@ from rookery.formats.segmentwriter import SegmentWriter
 from rookery.formats.times import parse_times
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
-from rookery.records.scan import corrupt, rewrite
+from rookery.records.policy import rewrite
+from rookery.records.scan import corrupt
 from tests.formats import byhand, golden
 
 WHOLE = 1 << 31

@@ -11,7 +11,7 @@ from rookery.errors import Corrupt
 from rookery.log.fsck.contents import RowError, check_row
 from rookery.log.refine import Refined, refine
 from rookery.log.scan import batches_of, expect_body
-from rookery.records.scan import OffsetRule
+from rookery.records.expectation import OffsetRule
 from tests.log.stored import StoredWorld, batch
 
 PLACE = re.compile(r"byte \d+, offset \d+: .*")

@@ -12,21 +12,10 @@ from rookery.errors import Corrupt
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
+from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
+from rookery.records.policy import examine, rewrite, serve
 from rookery.records.record import Record, build
-from rookery.records.scan import (
-    FAR,
-    BatchDamage,
-    Expectation,
-    ExpectedExtent,
-    OffsetRule,
-    Scan,
-    Scanner,
-    corrupt,
-    examine,
-    rewrite,
-    scan,
-    serve,
-)
+from rookery.records.scan import BatchDamage, Scan, Scanner, corrupt, scan
 
 AT = 1000
 """Where the bytes lie in their object."""

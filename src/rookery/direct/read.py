@@ -31,9 +31,10 @@ from rookery.log.refine import Refined, refine
 from rookery.log.runs import body
 from rookery.log.scan import expect_body
 from rookery.records.columns import decode
+from rookery.records.expectation import Expectation, OffsetRule
 from rookery.records.kernel import Buffer
 from rookery.records.reading import Fetched, Reading
-from rookery.records.scan import Expectation, OffsetRule, Scanner, corrupt
+from rookery.records.scan import Scanner, corrupt
 
 _LOAD_BYTES: Final = 8 * 1024 * 1024
 _LOAD_ROWS: Final = 2_000

@@ -23,11 +23,11 @@ from rookery.formats.segment import (
 )
 from rookery.formats.times import Times, parse_times
 from rookery.records import batch as batches
-from rookery.records import scan
+from rookery.records import policy
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
+from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 from rookery.records.kernel import Buffer
-from rookery.records.scan import FAR, Expectation, ExpectedExtent, OffsetRule
 
 _COVERED_FROM: Final = 21
 _COUNT_AT: Final = 16
@@ -105,7 +105,7 @@ def _examine_batches(found: Examination, body: memoryview) -> None:
     base = found.header.base_offset if found.header else 0
     end = found.footer.last_offset + 1 if found.footer else FAR
     extent = ExpectedExtent(base, end, HEADER_BYTES, len(body))
-    for scanned in scan.examine(body, Expectation.of(extent, OffsetRule.SPARSE), _starts(found)):
+    for scanned in policy.examine(body, Expectation.of(extent, OffsetRule.SPARSE), _starts(found)):
         headers = scanned.headers
         if (damage := scanned.damage) is not None:
             what = (

@@ -27,8 +27,8 @@ from rookery.formats.segment import (
     verify_segment,
 )
 from rookery.formats.times import Times
+from rookery.records.expectation import EpochAt, Expectation, ExpectedExtent, OffsetRule
 from rookery.records.kernel import Buffer
-from rookery.records.scan import EpochAt, Expectation, ExpectedExtent, OffsetRule
 
 _END_OF_TIME: Final = (1 << 63) - 1
 

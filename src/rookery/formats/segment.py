@@ -18,8 +18,10 @@ from typing import Final, NamedTuple
 from rookery.errors import Corrupt
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
+from rookery.records.expectation import Expectation, ExpectedExtent, OffsetRule
 from rookery.records.kernel import Buffer
-from rookery.records.scan import Expectation, ExpectedExtent, OffsetRule, corrupt, rewrite
+from rookery.records.policy import rewrite
+from rookery.records.scan import corrupt
 
 MAGIC: Final = b"KAFS"
 FOOTER_MAGIC: Final = b"END!"

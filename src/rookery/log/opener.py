@@ -18,7 +18,8 @@ from rookery.log.scan import expect_run, name
 from rookery.log.segmentindex import Layouts
 from rookery.log.tail import Key
 from rookery.records.batch import BatchHeader
-from rookery.records.scan import corrupt, serve
+from rookery.records.policy import serve
+from rookery.records.scan import corrupt
 from rookery.wire.buffer import Buffer
 
 _DIRECT_FROM_BYTES: Final = 128 * 1024

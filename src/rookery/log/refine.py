@@ -22,7 +22,8 @@ from rookery.log.scan import expect_row
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.kernel import Buffer
-from rookery.records.scan import corrupt, rewrite
+from rookery.records.policy import rewrite
+from rookery.records.scan import corrupt
 from rookery.store.port import NotFound
 
 Read = Callable[[int, int, int], Awaitable[Buffer]]

@@ -11,15 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from rookery.cluster.state.partition import Partition, Row
 from rookery.log.runs import Run, body
 from rookery.log.tail import Key
-from rookery.records.scan import (
-    EpochAt,
-    Expectation,
-    ExpectedExtent,
-    OffsetRule,
-    Scan,
-    Scanner,
-    too_short,
-)
+from rookery.records.expectation import EpochAt, Expectation, ExpectedExtent, OffsetRule
+from rookery.records.scan import Scan, Scanner, too_short
 from rookery.wire.buffer import Buffer
 
 ReadPart = Callable[[int, int], Awaitable[Buffer]]

@@ -21,7 +21,8 @@ from rookery.formats.segment import (
 from rookery.log.scan import batches_of
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
-from rookery.records.scan import OffsetRule, Scan
+from rookery.records.expectation import OffsetRule
+from rookery.records.scan import Scan
 from rookery.wire.buffer import Buffer
 
 Read = Callable[[int, int, int], Awaitable[Buffer]]

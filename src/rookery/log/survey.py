@@ -20,7 +20,7 @@ from rookery.errors import Corrupt
 from rookery.formats.keys import is_stored
 from rookery.log.files import Files, Missing
 from rookery.log.scan import expect_row
-from rookery.records.scan import rewrite
+from rookery.records.policy import rewrite
 from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)

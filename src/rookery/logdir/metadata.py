@@ -17,7 +17,9 @@ from rookery.logdir.damage import Damage
 from rookery.logdir.partition import PartitionLog
 from rookery.logdir.segment import Batch
 from rookery.model.partition import TopicPartition
-from rookery.records.scan import FAR, Expectation, ExpectedExtent, OffsetRule, corrupt, rewrite
+from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
+from rookery.records.policy import rewrite
+from rookery.records.scan import corrupt
 
 MAX_SNAPSHOT_BYTES: Final = 1 << 30
 """A snapshot is read whole; that of a million partitions is a tenth of this."""

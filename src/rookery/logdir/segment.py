@@ -29,15 +29,8 @@ from rookery.formats.logfile.indexes import (
 from rookery.formats.logfile.names import FileName, Kind, file_name
 from rookery.logdir.damage import Damage, damage_of
 from rookery.records.batch import OVERHEAD, BatchHeader
-from rookery.records.scan import (
-    FAR,
-    BatchDamage,
-    Expectation,
-    ExpectedExtent,
-    OffsetRule,
-    Scan,
-    scan,
-)
+from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
+from rookery.records.scan import BatchDamage, Scan, scan
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 """How much of a file is read at a time, unless a batch is larger."""

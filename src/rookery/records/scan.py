@@ -3,15 +3,7 @@
     bytes, Expectation ──► scan ──► headers of sound batches, then damage or a batch that is cut off
 
 The CRC of a batch does not cover its first 16 bytes: offset, length and leader epoch. The scan
-checks those against the expectation. Three policies decide what happens to damaged bytes:
-
-    policy    result                            used by
-    serve     the batches before the damage     `log/opener`, for the broker's reader
-    rewrite   all batches, or the damage        `log/refine` (merges, compaction, direct reads),
-                                                `log/survey`, `log/fsck/contents`, whole segments
-                                                in `formats/segment`, snapshots and exports
-                                                in `logdir`
-    examine   sound batches, and each damage    `log/fsck/segments`, `formats/examine`
+checks those against the expectation. `records/policy` decides what happens to damaged bytes.
 
 `Scanner` takes bytes in pieces: `direct/read`, and `log/scan` for all that reads in steps.
 `logdir/segment` scans windows of its own choice. A scan returns a list of headers and no further
@@ -24,123 +16,23 @@ Bytes that a broker sends have no expectation: `client/fetch` and `consumer/kafk
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rookery.errors import Corrupt, Error
 from rookery.records import batch as batches
 from rookery.records import kernel
 from rookery.records.batch import OVERHEAD, BatchHeader
 from rookery.records.crc import checksum
+from rookery.records.expectation import Expectation, ExtentLike, OffsetRule
 from rookery.records.kernel import Buffer
 
 if TYPE_CHECKING:
     from rookery.records._kernel import RawHeader
 
-EpochAt = Callable[[int], int]
-"""Returns the leader epoch in which an offset was written."""
-
-FAR: Final = (1 << 63) - 1
-"""Higher than every offset and position."""
-
 _CUT: Final = "incomplete"
 _BASE, _LENGTH, _EPOCH, _DELTA, _AT = 0, 1, 2, 6, 13  # indexes in a raw header
 _new = tuple.__new__
-
-
-class OffsetRule(Enum):
-    """Where batches get their offsets, and which offsets may be missing."""
-
-    ASSIGNED = auto()
-    """The log assigns them one after the other: producers send batches without offsets."""
-    DENSE = auto()
-    """The batches carry them, and none is missing."""
-    SPARSE = auto()
-    """The batches carry them in ascending order; compaction may have removed some."""
-    UNCHECKED = auto()
-    """The batches carry them, and nothing is known of them."""
-
-
-class ExtentLike(Protocol):
-    """Bytes of an object, and the offsets of the batches in them: a row of the state is one."""
-
-    @property
-    def base_offset(self) -> int:
-        """The first offset, the lowest possible one if offsets may be missing."""
-
-    @property
-    def end_offset(self) -> int:
-        """One more than the last offset."""
-
-    @property
-    def position(self) -> int:
-        """The first byte."""
-
-    @property
-    def size(self) -> int:
-        """The number of bytes; a batch must end where they end."""
-
-
-class ExpectedExtent(NamedTuple):
-    """An extent that is not a row."""
-
-    base_offset: int
-    end_offset: int
-    position: int
-    size: int
-
-
-class Expectation(NamedTuple):
-    """What the log says of the batches in some bytes."""
-
-    extents: Sequence[ExtentLike]
-    """Adjacent extents; the bytes begin in the first one."""
-    rule: OffsetRule
-    position: int
-    """The position of the first byte in its object."""
-    base_offset: int
-    """The offset of the first batch, the lowest possible one if offsets may be missing."""
-    is_exact: bool = True
-    """Whether the first batch must have the base offset; if sparse, that of every extent, too."""
-    epoch_at: EpochAt | None = None
-    """Checks the leader epochs that batches carry; None leaves them unchecked."""
-    crcs: Sequence[int] = ()
-    """The CRC-32C of every extent, if they are known."""
-    is_covered: bool = False
-    """Whether the CRCs of batches are left out: extents have their own, or the caller checks."""
-    is_atomic: bool = False
-    """Whether damage condemns all of its extent, whose offsets may be read from the same bytes."""
-
-    @classmethod
-    def of(cls, extent: ExtentLike, rule: OffsetRule) -> Expectation:
-        """Expect the batches of one extent, from its first byte on."""
-        is_exact = rule is not OffsetRule.SPARSE
-        return cls((extent,), rule, extent.position, extent.base_offset, is_exact)
-
-    @property
-    def end(self) -> int:
-        """The position after the last extent."""
-        last = self.extents[-1]
-        return last.position + last.size
-
-    def extent_at(self, position: int) -> int:
-        """Return the index of the extent that holds a position, of the last one if none does."""
-        for index, extent in enumerate(self.extents):
-            if position < extent.position + extent.size:
-                return index
-        return len(self.extents) - 1
-
-    def starting(self, position: int, base_offset: int, *, is_exact: bool) -> Expectation:
-        """Expect the same of the bytes from a later position on."""
-        index = self.extent_at(position)
-        return self._replace(
-            extents=self.extents[index:],
-            position=position,
-            base_offset=base_offset,
-            is_exact=is_exact,
-            crcs=self.crcs[index:],
-        )
 
 
 class BatchDamage(NamedTuple):
@@ -239,51 +131,6 @@ def scan(data: Buffer, expected: Expectation) -> Scan:
     return Scan(view, headers, end, offset, damage, needed)
 
 
-def serve(data: Buffer, expected: Expectation, offset: int) -> Scan:
-    """Return the sound batches from the one that holds an offset on.
-
-    Damage matters only if no wanted batch precedes it: then there are no headers. Damage in a
-    batch before the wanted one does not hide it, provided that the offsets after it are certain.
-    """
-    found = first = scan(data, expected)
-    later, by = expected, 0
-    while found.damage is not None and found.next_offset <= offset:
-        after = _lead_to(offset, found.damage, later, found.data)
-        if after is None:
-            return first._replace(headers=[])
-        by += after.position - later.position
-        later, found = after, scan(first.data[by:], after)
-    found = found.since(offset)
-    if later is expected:
-        return found
-    return found.moved(first.data, by) if _is_certain(found, later) else first._replace(headers=[])
-
-
-def rewrite(data: Buffer, expected: Expectation) -> Scan:
-    """Return all batches of the extents; if some are damaged or missing, the damage."""
-    return _whole(scan(data, expected), expected)
-
-
-def examine(data: Buffer, expected: Expectation, starts: Sequence[int] = ()) -> Iterator[Scan]:
-    """Yield the sound batches, a scan for those before each damage and one for the rest.
-
-    Args:
-        data: the bytes.
-        expected: what the log says of them.
-        starts: further positions at which batches begin, to go on from after damage.
-    """
-    view = memoryview(data)
-    found = _whole(scan(view, expected), expected)
-    yield found
-    while found.damage is not None:
-        later = _after(found.damage, expected, view, starts)
-        if later is None:
-            return
-        by = later.position - expected.position
-        found = _whole(scan(view[by:], later), later).moved(view, by)
-        yield found
-
-
 class Scanner:
     """Scans one extent that comes in pieces; a batch that is cut in two is joined."""
 
@@ -322,15 +169,6 @@ class Scanner:
             self._missing = found.needed - len(self._rest[0])
         if found.headers or found.damage is not None:
             yield found
-
-
-def _whole(found: Scan, expected: Expectation) -> Scan:
-    """Take it for damage if the data ends before the extents do."""
-    position = expected.position + found.end
-    if found.damage is not None or position == expected.end:
-        return found
-    missing = expected.end - expected.position - len(found.data)
-    return found._replace(damage=too_short(position, found.next_offset, missing))
 
 
 class _Walk(NamedTuple):
@@ -466,7 +304,7 @@ def _faulty(
     position = expected.position + at
     extent = expected.extents[expected.extent_at(position)]
     offset = max(offset, extent.base_offset)
-    header = _frame(view, at)
+    header = frame(view, at)
     if header is None or position + header.size > extent.position + extent.size:
         return BatchDamage(position, offset, reason)
     claim = offset + max(header.last_offset_delta, 0) + 1
@@ -498,58 +336,9 @@ def _before_extent(
     return [header for header in headers if header.position < begin], extent.base_offset
 
 
-def _frame(view: memoryview, at: int) -> BatchHeader | None:
+def frame(view: memoryview, at: int) -> BatchHeader | None:
     """Read the header of a batch, sound or not; None if no whole batch can begin there."""
     try:
         return batches.parse(view, at)
     except Error:
         return None
-
-
-def _after(
-    damage: BatchDamage, expected: Expectation, view: memoryview, starts: Sequence[int] = ()
-) -> Expectation | None:
-    """Expect what follows damage: the next batch by the length of this one, or the next start."""
-    index = expected.extent_at(damage.position)
-    extent = expected.extents[index]
-    stop = extent.position + extent.size
-    is_assigned = expected.rule is OffsetRule.ASSIGNED
-    is_known = damage.end < stop and not expected.is_atomic
-    if damage.end and is_known and _frame(view, damage.end - expected.position):
-        offset = damage.end_offset if is_assigned else damage.offset
-        return expected.starting(damage.end, offset, is_exact=is_assigned)
-    if damage.end != stop:
-        for start in starts:
-            if damage.position < start < stop:
-                return expected.starting(start, damage.offset, is_exact=False)
-    if stop >= min(expected.end, expected.position + len(view)):
-        return None
-    is_exact = expected.rule is not OffsetRule.SPARSE or expected.is_exact
-    return expected.starting(stop, expected.extents[index + 1].base_offset, is_exact=is_exact)
-
-
-def _lead_to(
-    offset: int, damage: BatchDamage, expected: Expectation, view: memoryview
-) -> Expectation | None:
-    """Expect what follows damage if an offset lies there; sparse extents are passed as a whole."""
-    is_sparse = expected.rule is OffsetRule.SPARSE
-    later = _after(damage._replace(end=0) if is_sparse else damage, expected, view)
-    if later is None or expected.is_atomic:
-        return None
-    if later.position == later.extents[0].position:
-        return later if offset >= later.base_offset else None
-    if offset < damage.end_offset:
-        return None
-    return later._replace(base_offset=damage.end_offset, is_exact=True)
-
-
-def _is_certain(rest: Scan, later: Expectation) -> bool:
-    """Whether batches after damage have the right offsets: they lead to the end of the extent."""
-    if not rest.headers:
-        return rest.damage is None
-    extent = later.extents[0]
-    stop = extent.position + extent.size
-    if later.position == extent.position or later.position + rest.headers[0].position >= stop:
-        return True
-    is_sound = rest.damage is None or rest.damage.position >= stop
-    return is_sound and later.position + rest.end >= stop

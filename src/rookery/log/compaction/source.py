@@ -15,7 +15,8 @@ from rookery.log.scan import batches_of, expect_body
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
-from rookery.records.scan import OffsetRule, corrupt
+from rookery.records.expectation import OffsetRule
+from rookery.records.scan import corrupt
 
 STRETCH_BYTES: Final = 8 * 1024 * 1024
 """What is read and looked through at once."""

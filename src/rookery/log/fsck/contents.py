@@ -7,7 +7,7 @@ from rookery.errors import Corrupt
 from rookery.formats.manifest import read_head, write_head
 from rookery.log.fsck.fault import Kind
 from rookery.log.scan import expect_row
-from rookery.records.scan import rewrite
+from rookery.records.policy import rewrite
 from rookery.wire.buffer import Buffer
 
 

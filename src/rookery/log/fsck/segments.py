@@ -15,7 +15,8 @@ from rookery.formats.times import Times, parse_times
 from rookery.log.fsck.fault import Fault, Kind, Where
 from rookery.log.fsck.progress import Progress
 from rookery.records.crc import checksum
-from rookery.records.scan import BatchDamage, examine
+from rookery.records.policy import examine
+from rookery.records.scan import BatchDamage
 
 _STEP_BYTES: Final = 4 * 1024 * 1024
 

@@ -20,7 +20,7 @@ from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.sources import Sources
 from rookery.log.recovery.survey import Survey
 from rookery.log.scan import batches_of
-from rookery.records.scan import FAR, Expectation, ExpectedExtent, OffsetRule
+from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 
 FOLDER: Final = "unplaced"
 """The folder, among the journal files, in which those with unplaced batches are kept."""

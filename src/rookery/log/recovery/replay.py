@@ -27,7 +27,8 @@ from rookery.log.recovery.rebuild import Rebuilt
 from rookery.log.recovery.transactions import Spans, settle
 from rookery.log.scan import batches_of, expect_body
 from rookery.records.batch import BatchHeader
-from rookery.records.scan import OffsetRule, corrupt
+from rookery.records.expectation import OffsetRule
+from rookery.records.scan import corrupt
 
 _AT_ONCE: Final = 8
 _STEP_BYTES: Final = 4 * 1024 * 1024

@@ -18,8 +18,10 @@ from rookery.formats.logfile.names import LEADER_EPOCHS, PARTITION_METADATA, Kin
 from rookery.formats.logfile.producers import ProducerEntry, pack_producers
 from rookery.formats.logfile.replay import Replay
 from rookery.records.batch import BatchHeader
+from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 from rookery.records.kernel import Buffer
-from rookery.records.scan import FAR, Expectation, ExpectedExtent, OffsetRule, corrupt, rewrite
+from rookery.records.policy import rewrite
+from rookery.records.scan import corrupt
 
 SEGMENT_BYTES: Final = 1 << 30
 """The size at which a segment ends: Kafka's default."""

@@ -14,7 +14,8 @@ from rookery.logdir.importing.report import Progress
 from rookery.logdir.importing.target import Target
 from rookery.logdir.partition import PartitionLog
 from rookery.records.batch import BatchHeader
-from rookery.records.scan import OffsetRule, corrupt
+from rookery.records.expectation import OffsetRule
+from rookery.records.scan import corrupt
 
 _STEP_BYTES: Final = 8 * 1024 * 1024
 

@@ -1,0 +1,121 @@
+"""Three policies for damage among stored batches, over one scan.
+
+policy    result                            used by
+serve     the batches before the damage     `log/opener`, for the broker's reader
+rewrite   all batches, or the damage        `log/refine` (merges, compaction, direct reads),
+                                            `log/survey`, `log/fsck/contents`, whole segments
+                                            in `formats/segment`, snapshots and exports
+                                            in `logdir`
+examine   sound batches, and each damage    `log/fsck/segments`, `formats/examine`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rookery.records.expectation import Expectation, OffsetRule
+from rookery.records.kernel import Buffer
+from rookery.records.scan import BatchDamage, Scan, frame, scan, too_short
+
+
+def serve(data: Buffer, expected: Expectation, offset: int) -> Scan:
+    """Return the sound batches from the one that holds an offset on.
+
+    Damage matters only if no wanted batch precedes it: then there are no headers. Damage in a
+    batch before the wanted one does not hide it, provided that the offsets after it are certain.
+    """
+    found = first = scan(data, expected)
+    later, by = expected, 0
+    while found.damage is not None and found.next_offset <= offset:
+        after = _lead_to(offset, found.damage, later, found.data)
+        if after is None:
+            return first._replace(headers=[])
+        by += after.position - later.position
+        later, found = after, scan(first.data[by:], after)
+    found = found.since(offset)
+    if later is expected:
+        return found
+    return found.moved(first.data, by) if _is_certain(found, later) else first._replace(headers=[])
+
+
+def rewrite(data: Buffer, expected: Expectation) -> Scan:
+    """Return all batches of the extents; if some are damaged or missing, the damage."""
+    return _whole(scan(data, expected), expected)
+
+
+def examine(data: Buffer, expected: Expectation, starts: Sequence[int] = ()) -> Iterator[Scan]:
+    """Yield the sound batches, a scan for those before each damage and one for the rest.
+
+    Args:
+        data: the bytes.
+        expected: what the log says of them.
+        starts: further positions at which batches begin, to go on from after damage.
+    """
+    view = memoryview(data)
+    found = _whole(scan(view, expected), expected)
+    yield found
+    while found.damage is not None:
+        later = _after(found.damage, expected, view, starts)
+        if later is None:
+            return
+        by = later.position - expected.position
+        found = _whole(scan(view[by:], later), later).moved(view, by)
+        yield found
+
+
+def _whole(found: Scan, expected: Expectation) -> Scan:
+    """Take it for damage if the data ends before the extents do."""
+    position = expected.position + found.end
+    if found.damage is not None or position == expected.end:
+        return found
+    missing = expected.end - expected.position - len(found.data)
+    return found._replace(damage=too_short(position, found.next_offset, missing))
+
+
+def _after(
+    damage: BatchDamage, expected: Expectation, view: memoryview, starts: Sequence[int] = ()
+) -> Expectation | None:
+    """Expect what follows damage: the next batch by the length of this one, or the next start."""
+    index = expected.extent_at(damage.position)
+    extent = expected.extents[index]
+    stop = extent.position + extent.size
+    is_assigned = expected.rule is OffsetRule.ASSIGNED
+    is_known = damage.end < stop and not expected.is_atomic
+    if damage.end and is_known and frame(view, damage.end - expected.position):
+        offset = damage.end_offset if is_assigned else damage.offset
+        return expected.starting(damage.end, offset, is_exact=is_assigned)
+    if damage.end != stop:
+        for start in starts:
+            if damage.position < start < stop:
+                return expected.starting(start, damage.offset, is_exact=False)
+    if stop >= min(expected.end, expected.position + len(view)):
+        return None
+    is_exact = expected.rule is not OffsetRule.SPARSE or expected.is_exact
+    return expected.starting(stop, expected.extents[index + 1].base_offset, is_exact=is_exact)
+
+
+def _lead_to(
+    offset: int, damage: BatchDamage, expected: Expectation, view: memoryview
+) -> Expectation | None:
+    """Expect what follows damage if an offset lies there; sparse extents are passed as a whole."""
+    is_sparse = expected.rule is OffsetRule.SPARSE
+    later = _after(damage._replace(end=0) if is_sparse else damage, expected, view)
+    if later is None or expected.is_atomic:
+        return None
+    if later.position == later.extents[0].position:
+        return later if offset >= later.base_offset else None
+    if offset < damage.end_offset:
+        return None
+    return later._replace(base_offset=damage.end_offset, is_exact=True)
+
+
+def _is_certain(rest: Scan, later: Expectation) -> bool:
+    """Whether batches after damage have the right offsets: they lead to the end of the extent."""
+    if not rest.headers:
+        return rest.damage is None
+    extent = later.extents[0]
+    stop = extent.position + extent.size
+    if later.position == extent.position or later.position + rest.headers[0].position >= stop:
+        return True
+    is_sound = rest.damage is None or rest.damage.position >= stop
+    return is_sound and later.position + rest.end >= stop
