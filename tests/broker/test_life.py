@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 
@@ -83,13 +84,14 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         yield begin
 
 
-stopped: set[int] = set()
+# Not by `id`, which a later broker may get again.
+stopped: WeakSet[Broker] = WeakSet()
 
 
 async def stop(broker: Broker) -> None:
     """Stop a broker, unless the test has done so."""
-    if id(broker) not in stopped:
-        stopped.add(id(broker))
+    if broker not in stopped:
+        stopped.add(broker)
         await broker.stop()
 
 
@@ -198,7 +200,7 @@ async def test_an_expired_broker_replaces_its_own_registrations_whose_answers_we
 
 async def kill(broker: Broker) -> None:
     """End a broker as kill -9 does: its locks are released, and the cluster hears nothing."""
-    stopped.add(id(broker))
+    stopped.add(broker)
     await broker.member.close()
     await broker.periodic_tasks.stop()
     await asyncio.gather(*(listener.stop(grace_ms=0) for listener in broker.listeners))
