@@ -18,7 +18,7 @@ from rookery.records.record import Record, build
 from rookery.records.scan import BatchDamage, Scan, Scanner, corrupt, scan
 
 AT = 1000
-"""Where the bytes lie in their object."""
+"""The position of the bytes in their object."""
 EPOCHS = {0: 5, 3: 5, 5: 6, 6: 6, 10: 7}
 
 

@@ -35,7 +35,7 @@ class ClusterLogTraits:
     """Snapshots must be so frequent that a start replays no more entries than this; None if an
     entry costs a start no request of its own."""
     checks_store: bool = False
-    """Whether the log lies in the cluster's store and checks by itself that conditional writes
+    """Whether the log is in the cluster's store and checks by itself that conditional writes
     work there."""
 
     @property

@@ -46,7 +46,7 @@ _OBJECT = re.compile(r"_rookery/objects/([0-9a-f]{16})/([0-9a-f]{6})")
 _SNAPSHOT = re.compile(r"_rookery/snapshots/([0-9]{20})\.snapshot")
 
 RESERVED: Final = "_rookery"
-"""What no namespace may be called: all that is not a segment lies there."""
+"""The folder of all objects that are not segments; no namespace may have this name."""
 SEGMENT_ENDING: Final = ".kfs"
 INDEX_ENDING: Final = ".index"
 TIMES_ENDING: Final = ".times"

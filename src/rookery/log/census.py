@@ -152,7 +152,7 @@ def loose_runs(partition: Partition, damage: Damage = ()) -> Iterator[range]:
 
 
 def may_grow(partition: Partition, index: int) -> bool:
-    """Whether a row is a partition's last and lies in a journal, so that batches may join it."""
+    """Whether a row is a partition's last and is in a journal, so that batches may join it."""
     object_id = partition.objects[index]
     return (
         index == len(partition.objects) - 1
@@ -193,7 +193,7 @@ def fits_segment(partition: Partition, index: int) -> bool:
 def below(partition: Partition, rows: range, limits: Mapping[int, int]) -> Iterator[range]:
     """Find the rows that lie before their object's limit, in ranges that an event can hold.
 
-    Rows that lie in no object go with those before them.
+    Rows without an object go with those before them.
     """
     at = slice(rows.start, rows.stop)
     get = limits.get

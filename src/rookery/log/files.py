@@ -72,7 +72,7 @@ class OpenFiles:
             self._give_back(object_id, handle)
 
     def forget(self, object_id: int) -> None:
-        """Close the file once nobody reads it, so that its space is freed after an unlink."""
+        """Close the file once no read uses it, so that its space is freed after an unlink."""
         with self._lock:
             handle = self._handles.pop(object_id, None)
             unused = handle is not None and not handle.users

@@ -292,13 +292,13 @@ class Publisher:
 
         Raises:
             Unavailable: the store or the cluster log is out of reach.
-            Conflict: a key is taken that nobody should have.
+            Conflict: another process has written an object under a key of ours.
         """
         key = await self._stage(object_id, one)
         if key is None:
             return False
         try:
-            # The segment comes last: whoever finds one finds what belongs to it, too.
+            # The segment comes last: a reader that finds it finds its index and times, too.
             await self.store.create(index_key(key), [files.index])
             await self.store.create(times_key(key), [files.times])
             await self.store.create(key, files.parts)

@@ -97,7 +97,7 @@ def _after(
 def _lead_to(
     offset: int, damage: BatchDamage, expected: Expectation, view: memoryview
 ) -> Expectation | None:
-    """Expect what follows damage if an offset lies there; sparse extents are passed as a whole."""
+    """Expect what follows damage if it holds an offset; sparse extents are passed as a whole."""
     is_sparse = expected.rule is OffsetRule.SPARSE
     later = _after(damage._replace(end=0) if is_sparse else damage, expected, view)
     if later is None or expected.is_atomic:

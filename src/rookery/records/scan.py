@@ -300,7 +300,7 @@ def _uncovered(expected: Expectation, at: int) -> BatchDamage:
 def _faulty(
     view: memoryview, expected: Expectation, at: int, offset: int, reason: str
 ) -> BatchDamage:
-    """Name the damage of a batch, and where the next one begins if that can be told."""
+    """Name the damage of a batch, and where the next one begins if that is known."""
     position = expected.position + at
     extent = expected.extents[expected.extent_at(position)]
     offset = max(offset, extent.base_offset)

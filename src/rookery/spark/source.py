@@ -117,7 +117,7 @@ def together(table: Mapping[str, str], statement: Mapping[str, str]) -> dict[str
     """
     if not table and not statement:
         raise ConfigError(
-            "no option is given, so nobody knows what to read. If this is a table: make it without "
+            "no option is given, so there is nothing to read. If this is a table: make it without "
             "a list of columns, CREATE TABLE … USING rookery OPTIONS (…); the option `columns` "
             "chooses some"
         )

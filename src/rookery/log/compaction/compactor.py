@@ -91,7 +91,7 @@ class Compactor:
 
         Raises:
             Unavailable: the store or the cluster log is out of reach.
-            Conflict: this process counts no longer, or a key is taken that nobody should have.
+            Conflict: this process was expired, or another process has written under a key of ours.
         """
         del before_entry  # the rewriter has moved those payloads
         done, left = 0, self.rewrite.round_bytes

@@ -27,7 +27,7 @@ class Output:
 
         Raises:
             Unavailable: the store or the cluster log is out of reach.
-            Conflict: this process counts no longer, or a key is taken that nobody should have.
+            Conflict: this process was expired, or another process has written under a key of ours.
         """
         publisher = self.publisher
         birth = publisher.birth()
