@@ -83,5 +83,5 @@ def test_a_folder_of_another_host_is_refused(spark: SparkSession, tmp_path: Path
         send(broker, "t", values(3))
     rows = stored(spark, cluster)
     elsewhere = replace(rows, shares=[replace(one, host="another") for one in rows.shares])
-    with pytest.raises(PySparkException, match="SQLite file of the driver's host"):
+    with pytest.raises(PySparkException, match="cluster log is a file of the driver's host"):
         elsewhere.mapInArrow(count_each, "rows long").collect()
