@@ -30,7 +30,7 @@ from rookery.clock import SystemClock
 from rookery.errors import ErrorCode
 from rookery.records.record import BatchSettings, Record, build
 from rookery.testing.broker import BrokerProcess
-from rookery.wire.header import read_response, request_frame
+from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
 from rookery.wire.messages.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic

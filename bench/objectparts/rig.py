@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rookery.errors import ErrorCode
 from rookery.records.record import BatchSettings, Record, build
 from rookery.testing.broker import BrokerProcess
-from rookery.wire.header import read_response, request_frame
+from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.produce import (
     PRODUCE,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from rookery.broker.registry import routes
+from rookery.broker.call import routes
 from tests.abuse.attack import FIRST, SIMPLE, Attacker, check_simple, framed
 from tests.abuse.conftest import Victim
 from tests.abuse.samples import Sample, some, walk

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from rookery.broker.apidocs import page
-from rookery.broker.registry import routes
+from rookery.broker.call import routes
 from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ErrorCode
 from rookery.testing.java import Java
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.served import ServedBroker, ask
 from rookery.wire.catalog import FIRST_OWN_KEY
-from rookery.wire.header import read_response
+from rookery.wire.codec import read_response
 from rookery.wire.messages.api_versions import (
     API_VERSIONS,
     ApiVersionsRequest,

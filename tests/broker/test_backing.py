@@ -11,12 +11,12 @@ import pytest
 
 from rookery.broker import configs
 from rookery.broker.backing import Backing
+from rookery.broker.configs import TopicCache
 from rookery.broker.directory import DirectoryBacking
 from rookery.broker.maintenance import snapshot_entries
 from rookery.broker.objectlog import ObjectLogBacking, origin_of
 from rookery.broker.open import open_backing
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.topiccache import TopicCache
 from rookery.clock import SystemClock, SystemRandom
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES
 from rookery.cluster.events.brokers import BrokerRegistered

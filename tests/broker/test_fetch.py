@@ -30,7 +30,7 @@ from rookery.records.record import BatchSettings
 from rookery.testing.served import ServedBroker
 from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.testing.wire import Peer
-from rookery.wire.header import request_frame
+from rookery.wire.codec import request_frame
 from rookery.wire.messages.fetch import FETCH, ReplicaState
 from rookery.wire.messages.produce import PRODUCE
 from tests.broker.raw import (

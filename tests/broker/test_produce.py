@@ -21,7 +21,7 @@ from rookery.records.compression import CODECS, named
 from rookery.records.record import BatchSettings, Record, build
 from rookery.testing.served import ServedBroker
 from rookery.testing.wire import Peer
-from rookery.wire.header import request_frame
+from rookery.wire.codec import request_frame
 from rookery.wire.messages.produce import PRODUCE
 from tests.broker.raw import Raw, batch, bytes_of, create, produce_request, raw
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rookery.broker.registry import Route, hidden_when_read_only, routes
+from rookery.broker.call import Route, hidden_when_read_only, routes
 from rookery.security.access import Access, AccessScope, AclResource, Operation
 from rookery.testing.served import ServedBroker, ask
 from rookery.wire.catalog import FIRST_OWN_KEY

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.broker.checks import rules_of
-from rookery.broker.topiccache import TopicCache
+from rookery.broker.configs import TopicCache
 from rookery.broker.topicdescription import describe
 from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
 from rookery.cluster.events.brokers import ConfigChange, ConfigsChanged

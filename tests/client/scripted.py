@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 from rookery.errors import ErrorCode
 from rookery.wire.catalog import apis
+from rookery.wire.codec import peek, read_request, response_frame
 from rookery.wire.frame import Splitter
-from rookery.wire.header import peek, read_request, response_frame
 from rookery.wire.message import Message
 from rookery.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 

@@ -15,8 +15,8 @@ from rookery.model.partition import TopicPartition
 from rookery.records.record import Record
 from rookery.testing.kafka import KafkaServer
 from rookery.wire.catalog import apis
+from rookery.wire.codec import peek, response_frame
 from rookery.wire.frame import Splitter
-from rookery.wire.header import peek, response_frame
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from rookery.wire.messages.fetch import FETCH
 from rookery.wire.messages.list_offsets import LIST_OFFSETS

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.direct.host import check_host, host_mark
-from rookery.direct.place import Place
+from rookery.direct.place import Place, check_host, host_mark
 from rookery.errors import ConfigError
 from rookery.log.origin import Origin
 

@@ -16,8 +16,8 @@ from rookery.errors import Corrupt
 from rookery.log.files import Missing
 from rookery.log.settings import RewriteSettings
 from rookery.records import _columns_twin, columns
-from rookery.store.counted import counts
 from rookery.store.meter import READ_BYTES
+from rookery.store.wrappers import counts
 from rookery.testing.wait import wait_until
 from tests.direct.logs import (
     BASE,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rookery.errors import ErrorCode
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.ports import HOST
-from rookery.wire.header import read_response, request_frame
+from rookery.wire.codec import read_response, request_frame
 from rookery.wire.messages.fetch import FETCH, PartitionData
 from rookery.wire.messages.produce import PRODUCE, PartitionProduceResponse
 from tests.broker.raw import batch, fetch_request, produce_request

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
-from rookery.direct.host import host_mark
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import Place, host_mark
 from rookery.jobs import compaction, merging
 from rookery.jobs.proof import Proof
 from rookery.log.plan import MergeJob, range_of

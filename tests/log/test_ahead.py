@@ -7,8 +7,8 @@ from collections import Counter
 from rookery.cluster.state.partition import Kind, Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.formats.keys import STORED, object_id
-from rookery.log.ahead import Ahead
 from rookery.log.cache import BlockCache
+from rookery.log.opener import Ahead
 from rookery.log.settings import CacheSettings
 
 STEP = 10_000

@@ -15,7 +15,7 @@ from rookery.log import objects
 from rookery.log.files import Files, Missing
 from rookery.log.objects import Places, Removed, key_of, keys_of
 from rookery.store.backends.memory import MemoryStore
-from rookery.store.namespaced import NamespacedStore
+from rookery.store.wrappers import NamespacedStore
 
 JOURNAL, SHARED, PLAIN, OTHER = (
     object_id(5, 1),

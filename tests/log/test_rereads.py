@@ -16,11 +16,10 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Kind
 from rookery.errors import Corrupt, ErrorCode
 from rookery.formats.keys import STORED, object_id, object_key
-from rookery.log import rereads
+from rookery.log import reader
 from rookery.log.cache import BlockCache
 from rookery.log.objects import Places
-from rookery.log.reader import Reader
-from rookery.log.rereads import SureReader
+from rookery.log.reader import Reader, SureReader
 from rookery.log.segmentindex import Layouts
 from rookery.log.tail import Slice, Tail
 from rookery.records import record as records
@@ -109,12 +108,12 @@ async def test_what_someone_else_deleted_is_named() -> None:
     async with two() as behind:
         await behind.move()
         await behind.store.delete(object_key(behind.second))
-        before = rereads._LOST.labels("missing").value
+        before = reader._LOST.labels("missing").value
         with pytest.raises(Corrupt) as caught:
             await behind.read()
         for part in ("topic birds", "partition 0", "offset 0", object_key(behind.second), "fsck"):
             assert part in str(caught.value)
-        assert rereads._LOST.labels("missing").value == before + 1
+        assert reader._LOST.labels("missing").value == before + 1
 
 
 async def test_what_is_damaged_is_named() -> None:
@@ -123,10 +122,10 @@ async def test_what_is_damaged_is_named() -> None:
         damaged = bytearray(behind.data)
         damaged[80] ^= 1
         await behind.store.create(object_key(behind.first), [damaged])
-        before = rereads._LOST.labels("damaged").value
+        before = reader._LOST.labels("damaged").value
         with pytest.raises(Corrupt, match=r"topic birds partition 0 offset 0: .*CRC"):
             await behind.read()
-        assert rereads._LOST.labels("damaged").value == before + 1
+        assert reader._LOST.labels("damaged").value == before + 1
 
 
 @pytest.mark.parametrize("is_topic", [True, False])

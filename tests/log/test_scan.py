@@ -10,7 +10,7 @@ from rookery.cluster.state.partition import Kind
 from rookery.errors import Corrupt
 from rookery.log.fsck.contents import RowError, check_row
 from rookery.log.refine import Refined, refine
-from rookery.log.scan import batches_of, expect_body
+from rookery.log.runs import batches_of, expect_body
 from rookery.records.expectation import OffsetRule
 from tests.log.stored import StoredWorld, batch
 

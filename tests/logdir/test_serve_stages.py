@@ -21,7 +21,7 @@ from rookery.log.settings import Durability
 from rookery.records import batch as batches
 from rookery.testing.served import ServedBroker
 from rookery.testing.wire import Peer
-from rookery.wire.header import read_response, request_frame
+from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import ZERO_UUID, Api, Message, Parts
 from rookery.wire.messages.api_versions import (
     API_VERSIONS,

@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rookery.net.budget import Budget
 from rookery.net.connection import Connection
 from rookery.net.listener import Listener, ListenerSettings
-from rookery.net.outbox import Answer
+from rookery.net.outbox import Answer, Budget
 from rookery.net.requestqueue import Handler
 from rookery.net.settings import ConnectionSettings
 from rookery.wire.buffer import Buffer

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rookery.net.budget import Budget
+from rookery.net.outbox import Budget
 
 
 class Reader:

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from rookery.errors import ProtocolError
-from rookery.net.budget import Budget
 from rookery.net.connection import Connection
-from rookery.net.outbox import Answer
+from rookery.net.outbox import Answer, Budget
 from rookery.net.settings import ConnectionSettings
 from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import MemoryTransport, Peer, prefixed

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.net.answers import AnswerBudget
-from rookery.net.budget import Budget
 from rookery.net.connection import Connection
-from rookery.net.outbox import Answer, Outbox
+from rookery.net.outbox import Answer, Budget, Outbox
 from rookery.net.settings import ConnectionSettings
 from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import MemoryTransport, Peer

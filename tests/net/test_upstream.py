@@ -18,8 +18,8 @@ from rookery.testing.certificates import Certificates
 from rookery.testing.ports import free_port
 from rookery.testing.wait import wait_until_async
 from rookery.testing.wire import MemoryTransport, prefixed
+from rookery.wire.codec import peek, read_request, request_frame, response_frame
 from rookery.wire.frame import Frame, renumbered
-from rookery.wire.header import peek, read_request, request_frame, response_frame
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from tests.net.serving import Parking, answer, echo, listening, number_of, request
 

@@ -14,7 +14,7 @@ import pytest
 
 import rookery.spark
 from rookery.cluster.state.sinks import Batch
-from rookery.direct.host import host_mark
+from rookery.direct.place import host_mark
 from rookery.errors import ConfigError
 from rookery.spark.batchwrite import BatchWriter
 from rookery.spark.checkpoint import (

@@ -9,9 +9,9 @@ import pytest
 
 from rookery import metrics
 from rookery.store import meter
-from rookery.store.counted import CountedStore, cost, cost_per_gb
 from rookery.store.open import open_store
 from rookery.store.prices import Prices
+from rookery.store.wrappers import CountedStore, cost, cost_per_gb
 
 
 async def main(url: str) -> None:

@@ -9,9 +9,9 @@ import pytest
 from rookery.errors import Conflict
 from rookery.store import meter
 from rookery.store.backends.memory import MemoryStore
-from rookery.store.counted import CountedStore
 from rookery.store.open import open_store
 from rookery.store.port import NotFound, Store
+from rookery.store.wrappers import CountedStore
 from rookery.testing.s3proxy import Fault, Rule, S3Proxy
 from rookery.testing.seaweed import SeaweedServer
 from tests.contracts.store import StoreContract

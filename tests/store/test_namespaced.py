@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rookery.errors import Conflict
-from rookery.store.namespaced import NamespacedStore, full_key
 from rookery.store.open import open_store
 from rookery.store.port import NotFound, Store, Stored
+from rookery.store.wrappers import NamespacedStore, full_key
 from tests.contracts.store import StoreContract
 
 

@@ -9,12 +9,12 @@ from random import Random
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from rookery.broker.registry import Route, routes
+from rookery.broker.call import Route, routes
 from rookery.errors import ErrorCode
 from rookery.testing.messages import random_message
 from rookery.testing.ports import HOST
 from rookery.testing.served import ask
-from rookery.wire.header import read_response, request_frame
+from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import Api, Message, PartitionId, TopicId, TopicName
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
 from rookery.wire.messages.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest

@@ -8,13 +8,12 @@ from random import Random
 
 import pytest
 
-from rookery.broker.registry import Route, routes
+from rookery.broker.call import Route, routes
 from rookery.errors import ErrorCode
 from rookery.testing.messages import random_message
 from rookery.testing.served import ServedBroker, ask
 from rookery.wire.catalog import FIRST_OWN_KEY
-from rookery.wire.codec import decode, encode_bytes
-from rookery.wire.header import read_response
+from rookery.wire.codec import decode, encode_bytes, read_response
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
 from tests.sweep.asking import (
     CASES,

@@ -23,16 +23,17 @@ from rookery.records.record import read
 from rookery.wire import _twin
 from rookery.wire.buffer import Buffer
 from rookery.wire.catalog import apis
-from rookery.wire.codec import decode_at, table_of
-from rookery.wire.header import (
+from rookery.wire.codec import (
     ResponseHeader,
     correlation_id,
+    decode_at,
     read_header,
     read_request,
     read_response,
     request_frame,
     response_frame,
     response_header_version,
+    table_of,
 )
 from rookery.wire.message import ZERO_UUID, Api, Message
 from rookery.wire.protocols.consumer import read_assignment, read_subscription

@@ -9,7 +9,7 @@ import pytest
 from rookery.errors import ProtocolError
 from rookery.testing.messages import random_message
 from rookery.wire.catalog import apis
-from rookery.wire.header import (
+from rookery.wire.codec import (
     correlation_id,
     is_one_way,
     peek,

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from rookery.broker.registry import Route, routes
+from rookery.broker.call import Route, routes
 
 _HEAD: Final = """\
 # APIs of the broker

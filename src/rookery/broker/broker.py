@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import Final
 
 from rookery.broker.backing import Backing
-from rookery.broker.call import Services
+from rookery.broker.call import Services, hidden_when_read_only
 from rookery.broker.caretaking import Caretaking
 from rookery.broker.checks import rules_of
+from rookery.broker.configs import TopicCache
 from rookery.broker.dispatch import Dispatcher
 from rookery.broker.fetchservice import FetchService, Waiting
 from rookery.broker.groups.claims import GroupClaims
@@ -27,9 +28,7 @@ from rookery.broker.nodelock import NodeLock
 from rookery.broker.open import open_backing
 from rookery.broker.overdue import Overdue
 from rookery.broker.producerids import ProducerIds
-from rookery.broker.registry import hidden_when_read_only
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.topiccache import TopicCache
 from rookery.clock import Clock, Random, SystemClock, SystemRandom, loop_seconds
 from rookery.cluster.entry import Entry
 from rookery.cluster.member import ClusterMember
@@ -41,8 +40,8 @@ from rookery.log.writer import Writer
 from rookery.model.address import parse_address
 from rookery.model.uuid import uuid_text
 from rookery.net.answers import AnswerBudget
-from rookery.net.budget import Budget
 from rookery.net.listener import Listener, ListenerSettings
+from rookery.net.outbox import Budget
 from rookery.service import memory
 from rookery.service.periodic import PeriodicTasks
 from rookery.service.stalls import LOOK_MS, StallMetrics, StallWatch

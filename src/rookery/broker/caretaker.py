@@ -17,10 +17,10 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from rookery.broker import configs
+from rookery.broker.configs import TopicCache
 from rookery.broker.maintenance import ObjectMaintenance
 from rookery.broker.objectlog import open_handles, replica_of
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.topiccache import TopicCache
 from rookery.clock import SystemClock, SystemRandom, loop_seconds
 from rookery.cluster.member import ClusterMember, process_registration
 from rookery.cluster.replica import Replica

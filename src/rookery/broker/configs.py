@@ -1,18 +1,23 @@
-"""Settings of topics and brokers: what a value must be like, and which one is in force.
+"""Settings of topics and brokers: the values that are allowed, and the value in force.
 
-A topic's own setting wins, then the one made for all brokers at run time, then the default.
+A topic's own setting wins, then the one set for all brokers at run time, then the default.
 
     limits = configs.resolve(state, topic)
     if size > limits.max_message_bytes: ...
+
+`TopicCache` keeps values that are computed from a topic, such as its settings in force. Produces
+ask for them for every topic and fetches for every partition, so a lookup is cheap. A topic gets a
+new version whenever something changes that a value can depend on. No two topics share a version,
+so the version is the whole key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from rookery.broker.configkeys import (
     BROKER_KEYS,
@@ -330,3 +335,48 @@ def _check_size(values: Mapping[str, str]) -> None:
 def invalid(text: str) -> ApiError:
     """Make the error of a setting that cannot be."""
     return ApiError(ErrorCode.INVALID_CONFIG, text)
+
+
+T = TypeVar("T")
+
+# Values of deleted topics that are kept until somebody looks for them.
+_MAX_DELETED: Final = 16
+
+
+class TopicCache(Generic[T]):
+    """One value for each topic, of the topic's present version."""
+
+    __slots__ = ("_make", "_values", "_versions")
+
+    def __init__(self, make: Callable[[State, Topic], T]) -> None:
+        """Begin empty.
+
+        Args:
+            make: works out a topic's value from what its version stands for.
+        """
+        self._make = make
+        self._values: dict[int | None, T] = {}
+        self._versions: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        """Return how many values are kept."""
+        return len(self._values)
+
+    def of(self, state: State, topic: Topic) -> T:
+        """Return the value of a topic."""
+        value = self._values.get(topic.version)
+        return self._renew(state, topic) if value is None else value
+
+    def _renew(self, state: State, topic: Topic) -> T:
+        value = self._make(state, topic)
+        if topic.version is not None:
+            self._values.pop(self._versions.get(topic.id), None)
+            self._values[topic.version] = value
+            self._versions[topic.id] = topic.version
+            if len(self._versions) > len(state.topics.by_id) + _MAX_DELETED:
+                self._forget_deleted(state)
+        return value
+
+    def _forget_deleted(self, state: State) -> None:
+        for topic_id in self._versions.keys() - state.topics.by_id.keys():
+            self._values.pop(self._versions.pop(topic_id), None)

@@ -14,9 +14,9 @@ from typing import Final
 
 from rookery.broker import configs
 from rookery.broker.backing import BackingTraits, TopicConfigsOf
+from rookery.broker.configs import TopicCache
 from rookery.broker.nodelock import NodeLock
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.topiccache import TopicCache
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
 from rookery.cluster.numbers import Numbers

@@ -7,20 +7,19 @@ import logging
 from collections.abc import Awaitable
 from typing import Any, Final, NamedTuple
 
-from rookery.broker.call import Call, Services
-from rookery.broker.registry import Route, routes
+from rookery.broker.call import Call, Route, Services, routes
 from rookery.cluster.replica import Fenced
 from rookery.errors import ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
 from rookery.service.meter import ApiMeter, RequestMetrics
-from rookery.wire.frame import Frame
-from rookery.wire.header import (
+from rookery.wire.codec import (
     API_VERSIONS_KEY,
     peek,
     read_request,
     response_frame,
 )
+from rookery.wire.frame import Frame
 from rookery.wire.message import Message
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersionsRequest
 

@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from rookery.clock import Clock, Random
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition
-from rookery.log.reader import Reader
-from rookery.log.rereads import SureReader
+from rookery.log.reader import Reader, SureReader
 from rookery.log.tail import Key
 from rookery.service.fetchsessions import (
     FetchSession,

@@ -20,7 +20,7 @@ from rookery.metrics import Counter, Gauge, MetricReading
 from rookery.net.http import Checks
 from rookery.service.health import ServerHealth
 from rookery.service.listenermetrics import listener_numbers
-from rookery.store.counted import cost_of
+from rookery.store.wrappers import cost_of
 
 MAX_LAG: Final = 1_000
 """So many entries behind the cluster log a broker is not ready."""

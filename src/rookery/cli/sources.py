@@ -12,8 +12,8 @@ from rookery.cluster.open import open_log
 from rookery.log.files import Files
 from rookery.log.fsck.sources import Sources
 from rookery.log.origin import Origin
-from rookery.store.namespaced import NamespacedStore
 from rookery.store.open import open_store
+from rookery.store.wrappers import NamespacedStore
 
 
 @asynccontextmanager

@@ -23,8 +23,8 @@ from rookery.model.address import Address
 from rookery.net.settings import UpstreamSettings
 from rookery.net.upstream import Upstream, connect
 from rookery.security.tls import client_context
+from rookery.wire.codec import request_frame
 from rookery.wire.frame import Chunks
-from rookery.wire.header import request_frame
 from rookery.wire.message import Api, Request, Response
 
 log = logging.getLogger(__name__)

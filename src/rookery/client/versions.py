@@ -8,9 +8,8 @@ from typing import Final
 
 from rookery.errors import ApiError, ErrorCode, ProtocolError
 from rookery.net.upstream import Upstream
-from rookery.wire.codec import decode_at
+from rookery.wire.codec import decode_at, read_response, request_frame
 from rookery.wire.frame import Frame
-from rookery.wire.header import read_response, request_frame
 from rookery.wire.message import Api, Request, Response
 from rookery.wire.messages.api_versions import (
     API_VERSIONS,

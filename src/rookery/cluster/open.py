@@ -1,4 +1,7 @@
-"""From a URL to a cluster log: the scheme is the name of a module in `cluster/backends`."""
+"""Opens a cluster log by its URL: the scheme is the name of a module in `cluster/backends`.
+
+`WatchedLog` wraps an open log and counts its calls as pending until they are answered.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final, Protocol, cast, get_args
 
-from rookery.cluster.port import ClusterLog, ClusterLogTraits, Durability
+from rookery.cluster.port import READ_BYTES, ClusterLog, ClusterLogTraits, Durability, Entry
 from rookery.errors import ConfigError
 from rookery.model.location import Location
+from rookery.store.pending import PendingCalls
 
 _BACKENDS: Final = "rookery.cluster.backends"
 
@@ -57,3 +61,43 @@ def _backend(url: str) -> Backend:
     if find_spec(f"{_BACKENDS}.{scheme}") is None:
         raise ConfigError(f"cluster log {url!r}: there is no backend called {scheme!r}")
     return cast("Backend", import_module(f"{_BACKENDS}.{scheme}"))
+
+
+class WatchedLog:
+    """Passes every call on. `wait` is not counted: it has no answer until there is an entry."""
+
+    def __init__(self, cluster_log: ClusterLog, calls: PendingCalls) -> None:
+        self._log = cluster_log
+        self._calls = calls
+        self.wait = cluster_log.wait
+        self.close = cluster_log.close
+
+    async def append(self, data: bytes) -> int:
+        """Count and pass on."""
+        with self._calls.call("an append"):
+            return await self._log.append(data)
+
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+        """Count and pass on."""
+        with self._calls.call("a read"):
+            return await self._log.read(after, max_bytes)
+
+    async def head(self) -> int:
+        """Count and pass on."""
+        with self._calls.call("a look at its end"):
+            return await self._log.head()
+
+    async def trim(self, before: int) -> None:
+        """Count and pass on."""
+        with self._calls.call("a trim"):
+            await self._log.trim(before)
+
+    async def floor(self) -> int:
+        """Count and pass on."""
+        with self._calls.call("a look at its floor"):
+            return await self._log.floor()
+
+    async def begin_after(self, number: int) -> None:
+        """Count and pass on."""
+        with self._calls.call("a change of its beginning"):
+            await self._log.begin_after(number)

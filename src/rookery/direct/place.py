@@ -1,7 +1,10 @@
-"""Where the log is that is read or written without a broker.
+"""The location of a log that is read or written without a broker.
 
-A cluster can have a name, so that no address or secret need be written elsewhere: a table
+A cluster can have a name, so that its address and secrets are written in one place: a table
 `[clusters.prod]` in a file, or the environment (`ROOKERY_CLUSTERS_PROD_STORE`).
+
+`check_host` keeps tasks on the host of a cluster log that is a local file: hosts must not share
+such a file.
 """
 
 from __future__ import annotations
@@ -167,3 +170,33 @@ def _unknown(name: str, files: list[Path]) -> str:
     hint = f"; did you mean {near[0]}?" if near else ""
     places = ", ".join(map(str, files)) or "no file (set ROOKERY_CONFIG, or write rookery.toml)"
     return f"cluster {name!r} is not configured: no table [{CLUSTERS}.{name}] in {places}{hint}"
+
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def host_mark(place: Place) -> str:
+    """Return what tells this host's file from others; empty if the log is for all hosts."""
+    path = place.origin().log_traits.path
+    if path is None:
+        return ""
+    boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
+    try:
+        found = path.stat()
+    except OSError:
+        return "absent"
+    return f"{boot}/{found.st_dev}/{found.st_ino}"
+
+
+def check_host(place: Place, mark: str) -> None:
+    """Refuse to read a folder on another host than the one it was planned on.
+
+    Raises:
+        ConfigError: this is another.
+    """
+    if mark and host_mark(place) != mark:
+        raise ConfigError(
+            f"{place.origin().name}: its cluster log is a file of the driver's host, which "
+            "executors on other hosts cannot read; use master local[*], or brokers with a store "
+            "(and etcd) that all hosts reach"
+        )

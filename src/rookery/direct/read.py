@@ -28,8 +28,7 @@ from rookery.log.files import Missing
 from rookery.log.objects import EntryReader
 from rookery.log.origin import Handles
 from rookery.log.refine import Refined, refine
-from rookery.log.runs import body
-from rookery.log.scan import expect_body
+from rookery.log.runs import body, expect_body
 from rookery.records.columns import decode
 from rookery.records.expectation import Expectation, OffsetRule
 from rookery.records.kernel import Buffer

@@ -17,9 +17,8 @@ from rookery.clock import SystemRandom
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blocking import BlockingLog, shared
-from rookery.direct.host import check_host, host_mark
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import Place, check_host, host_mark
 from rookery.direct.plan import OffsetRange
 from rookery.errors import ConfigError, Conflict, Corrupt, Gone
 from rookery.jobs.clocks import trusted_now

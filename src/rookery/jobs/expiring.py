@@ -18,9 +18,8 @@ from rookery.cluster.events.topics import LogStartMoved
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import State
 from rookery.direct.blocking import BlockingLog, shared
-from rookery.direct.host import check_host, host_mark
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import Place, check_host, host_mark
 from rookery.direct.staging import propose
 from rookery.errors import ConfigError, ErrorCode
 from rookery.jobs.clocks import trusted_now

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.commit import Commit
-from rookery.direct.host import host_mark
 from rookery.direct.layout import Packing
-from rookery.direct.place import Place
+from rookery.direct.place import Place, host_mark
 from rookery.direct.targets import Target, find_target
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.jobs.cutting import SLICE_BYTES

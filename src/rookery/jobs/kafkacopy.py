@@ -15,9 +15,8 @@ from rookery.client.cluster import TopicView
 from rookery.client.settings import ClientSettings
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.host import host_mark
 from rookery.direct.offsets import check_reached, end_of
-from rookery.direct.place import Place
+from rookery.direct.place import Place, host_mark
 from rookery.direct.plan import OffsetRange, Planner
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.jobs.copying import NAME, Copying

@@ -20,10 +20,9 @@ from rookery.client.fetch import FetchSettings, Isolation
 from rookery.client.settings import ClientSettings
 from rookery.client.transactions import TooLarge, TransactionalWriter, Written
 from rookery.direct.blocking import shared
-from rookery.direct.host import check_host
 from rookery.direct.layout import named_codec
 from rookery.direct.offsets import check_reached, end_of
-from rookery.direct.place import Place
+from rookery.direct.place import Place, check_host
 from rookery.direct.plan import OffsetRange
 from rookery.errors import ApiError, Error, Unavailable
 from rookery.jobs.kafkaprogress import Ends, Reached, Run, progress_rows, read_progress, runs_of

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from rookery.cluster.state.sinks import Batch
 from rookery.direct.blocking import shared
-from rookery.direct.host import check_host
 from rookery.direct.layout import Packing
-from rookery.direct.place import Place
+from rookery.direct.place import Place, check_host
 from rookery.direct.staging import Staging
 from rookery.jobs.proof import Proof, prove
 from rookery.jobs.tasks import Failed, outcome

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rookery.cluster.state.state import State
 from rookery.direct.blocking import BlockingLog, shared
-from rookery.direct.host import check_host, host_mark
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import Place, check_host, host_mark
 from rookery.direct.plan import OffsetRange, rows_of
 from rookery.errors import ConfigError, Corrupt, Gone
 from rookery.jobs.limits import limits_of

@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from rookery.cluster.state.sinks import Batch
 from rookery.direct.blocking import shared
-from rookery.direct.host import check_host
 from rookery.direct.layout import Packing
 from rookery.direct.ordered import Reached, SpanShare, ordered
-from rookery.direct.place import Place
+from rookery.direct.place import Place, check_host
 from rookery.direct.plan import PlannedRange
 from rookery.direct.read import plan_again
 from rookery.direct.staging import Staging

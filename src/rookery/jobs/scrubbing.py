@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from rookery.direct.blocking import BlockingLog, Kept
-from rookery.direct.host import check_host, host_mark
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import Place, check_host, host_mark
 from rookery.jobs.progress import Ledger
 from rookery.jobs.proof import Proof, prove
 from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step

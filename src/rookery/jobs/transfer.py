@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from rookery.cluster.state.state import State
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.commit import Commit
-from rookery.direct.host import check_host, host_mark
 from rookery.direct.layout import Packing
 from rookery.direct.ordered import SpanShare
-from rookery.direct.place import Place
+from rookery.direct.place import Place, check_host, host_mark
 from rookery.direct.plan import OffsetRange, PlannedRange
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs.holding import Holding

@@ -21,8 +21,8 @@ from rookery.log.quarantine import Quarantine
 from rookery.log.retention import Retention
 from rookery.log.settings import CareSettings
 from rookery.log.sweeper import Sweeper
-from rookery.store.counted import counts
 from rookery.store.port import Store
+from rookery.store.wrappers import counts
 
 
 class Rewriting(Protocol):

@@ -29,8 +29,8 @@ from rookery.formats.keys import (
     times_key,
 )
 from rookery.log.files import Files, Missing
-from rookery.store.namespaced import full_key
 from rookery.store.port import Buffer, NotFound, Store
+from rookery.store.wrappers import full_key
 
 Read = Callable[[int, int, int], Awaitable[Buffer]]
 """Reads (object id, position, size); returns fewer bytes only where the object ends."""

@@ -1,26 +1,117 @@
-"""Runs to batches: reads the bytes from where they lie, and checks them."""
+"""Turns runs into batches: reads their bytes, checks them, and adds what they were stored without.
+
+- `Opener` reads and checks the bytes of a run.
+- `stamped` gives batches their offsets, leader epochs and append times.
+- `Ahead` is the read-ahead for sequential readers. It follows the rows of the partition and not the
+  bytes of the object: the bytes after a row of a shared object belong to another partition, and
+  the batches after a segment are in another object.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import repeat
+from typing import Final, NamedTuple, Protocol
 
+from rookery.clock import loop_seconds
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import is_stored
 from rookery.formats.layout import Layout, Span
-from rookery.log.ahead import Objects
 from rookery.log.markers import marker
 from rookery.log.objects import Entries
-from rookery.log.runs import Run, gap
-from rookery.log.scan import expect_run, name
+from rookery.log.runs import Run, body, expect_run, gap, name
 from rookery.log.segmentindex import Layouts
 from rookery.log.tail import Key
+from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.policy import serve
 from rookery.records.scan import corrupt
 from rookery.wire.buffer import Buffer
+
+_ROWS: Final = 64
+_MAX_DOUBLINGS: Final = 16
+# Who has not read on for so long has stopped, and needs no share.
+_ACTIVE_S: Final = 5.0
+
+
+class Objects(Protocol):
+    """Where the bytes of journals and stored objects are read from."""
+
+    async def views(self, object_id: int, position: int, size: int) -> list[memoryview]:
+        """Return bytes of an object, in pieces. Raises Corrupt, Conflict or Unavailable."""
+
+    def want(self, object_id: int, position: int, size: int) -> None:
+        """Begin to read what will be asked for soon, as far as there is room for it."""
+
+    def drop(self, object_id: int, position: int, size: int) -> None:
+        """Forget bytes that are damaged."""
+
+    def name(self, object_id: int) -> str:
+        """Return what an object is called, for messages."""
+
+    @property
+    def ahead_bytes(self) -> int:
+        """How far ahead of one reader objects in the store are read."""
+
+    @property
+    def all_ahead_bytes(self) -> int:
+        """How much may have been read ahead of all readers together and not be asked for yet."""
+
+    @property
+    def stored_block_bytes(self) -> int:
+        """How much of an object in the store is read at once."""
+
+
+class Ahead:
+    """Tells a cache what will be wanted."""
+
+    def __init__(self, objects: Objects, layouts: Layouts | None) -> None:
+        self._objects = objects
+        self._layouts = layouts
+        # The partitions that are being read on and on, and when last; the latest comes last.
+        self._active: OrderedDict[int, float] = OrderedDict()
+
+    def read(self, partition: Partition, row: Row, position: int, streak: int) -> None:
+        """Read on behind a position of a row, the further the longer the reader has read on."""
+        objects = self._objects
+        doublings = min(streak, _MAX_DOUBLINGS)
+        left = min(self._share(partition), objects.stored_block_bytes << doublings)
+        end = body(row)[1]
+        objects.want(row.object_id, position, min(end - position, left))
+        left -= end - position
+        bases = partition.base_offsets
+        index = partition.row_of(row.end_offset)
+        if index < len(bases) and bases[index] < row.end_offset:
+            return  # there is nothing behind it
+        for at in range(index, min(index + _ROWS, len(bases))):
+            if left <= 0:
+                return
+            row = partition.row(at)
+            if row.object_id <= 0 or not is_stored(row.object_id):
+                return
+            begin, end = body(row)
+            objects.want(row.object_id, begin, min(end - begin, left))
+            if row.is_segment and self._layouts is not None:
+                self._layouts.want(row)
+            left -= end - begin
+
+    def _share(self, partition: Partition) -> int:
+        """Return how far ahead of one of several readers to read.
+
+        Else the first of them would have all the room, and the others wait for every block.
+        """
+        objects, active = self._objects, self._active
+        now = loop_seconds()
+        active[id(partition)] = now
+        active.move_to_end(id(partition))
+        while next(iter(active.values())) < now - _ACTIVE_S:
+            active.popitem(last=False)
+        share = objects.all_ahead_bytes // len(active)
+        return max(min(objects.ahead_bytes, share), objects.stored_block_bytes)
+
 
 _DIRECT_FROM_BYTES: Final = 128 * 1024
 
@@ -158,3 +249,57 @@ def _made(row: Row) -> bytes:
 
 def _joined(views: list[memoryview]) -> Buffer:
     return views[0] if len(views) == 1 else bytearray().join(views)
+
+
+# Batches that are this long on average go out as views of the cache; shorter ones are copied,
+# because a socket takes many small parts more slowly than one copy is made.
+_COPY_BELOW: Final = 16 * 1024
+
+
+def stamped(
+    partition: Partition, run: Run, data: Buffer, headers: list[BatchHeader]
+) -> list[Buffer]:
+    """Write offsets into the batches of a run: in place if the bytes are ours, else around views.
+
+    Args:
+        partition: knows the leader epochs.
+        run: knows which batches have the time at which they were appended.
+        data: the bytes of the run.
+        headers: some of its batches, with the offsets that they get.
+    """
+    begin, end = headers[0].position, headers[-1].end
+    is_around = not isinstance(data, bytearray) and end - begin >= _COPY_BELOW * len(headers)
+    if not is_around and not isinstance(data, bytearray):
+        data = bytearray(data)
+    view = memoryview(data)
+    parts: list[Buffer] = []
+    for header, append_time in zip(headers, _append_times(run, headers), strict=False):
+        base = header.base_offset
+        epoch = partition.epoch_at(base)
+        if append_time >= 0:
+            new = header.appended_at(append_time)._replace(partition_leader_epoch=epoch)
+            if is_around:
+                parts += batches.restamp(view, new)
+            else:
+                batches.restamp_into(view, new)
+        elif is_around:
+            parts += batches.stamp(view[header.position : header.end], base, epoch)
+        else:
+            batches.stamp_into(view, base, epoch, header.position)
+    return parts if is_around else [view[begin:end]]
+
+
+def _append_times(run: Run, headers: list[BatchHeader]) -> Iterable[int]:
+    """Return the append time of each batch; -1 if its own times hold."""
+    if not any(row.is_append_time for row in run.rows):
+        return repeat(-1)
+    return _row_times(run, headers)
+
+
+def _row_times(run: Run, headers: list[BatchHeader]) -> Iterator[int]:
+    rows = iter(run.rows)
+    row = next(rows)
+    for header in headers:
+        while run.position + header.position >= row.position + row.size:
+            row = next(rows)
+        yield row.max_timestamp if row.is_append_time else -1

@@ -10,21 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rookery.cluster.open import log_traits, open_log
+from rookery.cluster.open import WatchedLog, log_traits, open_log
 from rookery.cluster.port import ClusterLog, ClusterLogTraits, Durability
 from rookery.cluster.state.state import State
-from rookery.cluster.watched import WatchedLog
 from rookery.errors import ConfigError
 from rookery.formats.keys import CLUSTER, check_namespace
 from rookery.log.files import Files
 from rookery.log.objects import Places
 from rookery.model.location import Location
-from rookery.store.counted import CountedStore
-from rookery.store.namespaced import NamespacedStore
 from rookery.store.open import as_url, name_of, open_store, store_traits
 from rookery.store.pending import PendingCalls
 from rookery.store.port import NotFound, Store
 from rookery.store.prices import Prices
+from rookery.store.wrappers import CountedStore, NamespacedStore
 
 
 @dataclass(frozen=True, slots=True)

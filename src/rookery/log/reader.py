@@ -1,11 +1,14 @@
-"""Extents to bytes for a reader: from memory if they are new, else from where they lie.
+"""Reads extents of a partition: from memory if they are recent, else from their objects.
 
-What is read is checked, every byte by a CRC. What was written before its offsets were born
-gets them here; what was rewritten since has them, and goes out as it is.
+Every byte is checked against a CRC. Batches that were written before their offsets were known
+receive them here. Batches that the caretaker has rewritten already carry them and pass unchanged.
 
-    rows of the partition ──► runs (what lies together is read together) ──► views of blocks
+    rows of the partition ──► runs (adjacent extents are read together) ──► views of blocks
                                                                                   │
-    parts for the socket ◄── offsets and epochs ◄── CRC, and places against the rows ◄┘
+    parts for the socket ◄── offsets and epochs ◄── CRC, and positions against the rows ◄┘
+
+`SureReader` repeats a read whose bytes were moved meanwhile: it waits for the head of the cluster
+log and plans again. A second failure is a real one, and its error names all that is known.
 """
 
 from __future__ import annotations
@@ -15,17 +18,17 @@ from collections import OrderedDict
 from collections.abc import Awaitable
 from typing import Final, NamedTuple
 
+from rookery import metrics
 from rookery.cluster.port import ClusterLog
+from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
 from rookery.formats.keys import is_stored
 from rookery.formats.layout import Layout
-from rookery.log.ahead import Ahead, Objects
-from rookery.log.opener import Direct, Opened, Opener
-from rookery.log.runs import FAR, MOST_OFFSETS, Mark, Run, body, gap, plan
-from rookery.log.scan import name
+from rookery.log.files import Missing
+from rookery.log.opener import Ahead, Direct, Objects, Opened, Opener, stamped
+from rookery.log.runs import FAR, MOST_OFFSETS, Mark, Run, body, gap, name, plan
 from rookery.log.segmentindex import Layouts
-from rookery.log.stamping import stamped
 from rookery.log.tail import Key, Slice, Tail
 from rookery.records.batch import BatchHeader
 from rookery.wire.buffer import Buffer
@@ -266,3 +269,61 @@ def _count_fitting(headers: list[BatchHeader], max_bytes: int, *, whole_first: b
     while count < len(headers) and headers[count].end - begin <= max_bytes:
         count += 1
     return count
+
+
+_LOST: Final = metrics.counters(
+    "rookery_log_reads_lost_total",
+    "Reads of records whose bytes are missing or damaged, although the cluster log names them.",
+    ("cause",),
+)
+
+
+class SureReader:
+    """Reads by the newest state before it gives up."""
+
+    def __init__(self, reader: Reader, replica: Replica) -> None:
+        self._reader = reader
+        self._replica = replica
+
+    async def read(
+        self,
+        key: Key,
+        partition: Partition,
+        offset: int,
+        max_bytes: int,
+        *,
+        whole_first: bool = True,
+        until: int = FAR,
+    ) -> Slice | None:
+        """Return what `Reader.read` does; None if the offset is no longer in the log.
+
+        Raises:
+            Corrupt: the bytes are damaged, or are not where the cluster log says.
+            Unavailable: the disk, the store or the cluster log cannot be read.
+        """
+        read = self._reader.read
+        try:
+            return await read(
+                key, partition, offset, max_bytes, whole_first=whole_first, until=until
+            )
+        except Error:
+            await self._replica.barrier()
+        now = self._replica.state.topics.partition(*key)
+        if now is None or now.log_start > offset:
+            return None
+        try:
+            return await read(key, now, offset, max_bytes, whole_first=whole_first, until=until)
+        except Missing as error:
+            _LOST.labels("missing").inc()
+            raise Corrupt(self._text(key, offset, error)) from error
+        except Corrupt as error:
+            _LOST.labels("damaged").inc()
+            raise Corrupt(self._text(key, offset, error)) from error
+
+    def _text(self, key: Key, offset: int, error: Error) -> str:
+        topic = self._replica.state.topics.by_id.get(key[0])
+        name = topic.name if topic is not None else key[0].hex()
+        return (
+            f"topic {name} partition {key[1]} offset {offset}: {self._reader.describe(error)}; "
+            "rookery fsck tells what else is missing"
+        )

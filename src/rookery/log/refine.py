@@ -17,8 +17,7 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
 from rookery.log import markers
 from rookery.log.files import Missing
-from rookery.log.runs import MOST_OFFSETS, gap
-from rookery.log.scan import expect_row
+from rookery.log.runs import MOST_OFFSETS, expect_row, gap
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.kernel import Buffer

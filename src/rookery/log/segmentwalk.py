@@ -18,7 +18,7 @@ from rookery.formats.segment import (
     parse_footer,
     parse_header,
 )
-from rookery.log.scan import batches_of
+from rookery.log.runs import batches_of
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
 from rookery.records.expectation import OffsetRule

@@ -19,7 +19,7 @@ from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt
 from rookery.formats.keys import is_stored
 from rookery.log.files import Files, Missing
-from rookery.log.scan import expect_row
+from rookery.log.runs import expect_row
 from rookery.records.policy import rewrite
 from rookery.wire.message import Message
 

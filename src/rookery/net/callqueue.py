@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from rookery.errors import ProtocolError, Unavailable
 from rookery.wire.buffer import Buffer
+from rookery.wire.codec import correlation_id
 from rookery.wire.frame import REQUEST_MINIMUM, Frame
-from rookery.wire.header import correlation_id
 
 _LAST_NUMBER: Final = 2**31 - 1
 

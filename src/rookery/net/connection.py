@@ -24,8 +24,8 @@ from typing import Final, cast
 from rookery.model.address import address_name
 from rookery.model.callbacks import register
 from rookery.net.answers import AnswerBudget
-from rookery.net.budget import Budget
 from rookery.net.connectionstate import ConnectionEvent, ConnectionStage, ConnectionState, Wait
+from rookery.net.outbox import Budget
 from rookery.net.requestqueue import Handler, QueueHooks, RequestQueue, log_failure
 from rookery.net.session import ClientSession
 from rookery.net.settings import ConnectionSettings

@@ -17,8 +17,8 @@ from typing import Final
 from rookery.errors import ConfigError
 from rookery.model.address import address_name
 from rookery.net.answers import AnswerBudget
-from rookery.net.budget import Budget
 from rookery.net.connection import Connection
+from rookery.net.outbox import Budget
 from rookery.net.requestqueue import Handler
 from rookery.net.settings import ConnectionSettings
 from rookery.wire.frame import Chunks

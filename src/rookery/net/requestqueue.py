@@ -15,9 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from rookery.errors import ProtocolError
 from rookery.net.answers import AnswerBudget
-from rookery.net.budget import Budget
 from rookery.net.connectionstate import ConnectionState
-from rookery.net.outbox import Answer, Outbox
+from rookery.net.outbox import Answer, Budget, Outbox
 from rookery.net.settings import ConnectionSettings
 from rookery.wire.frame import PREFIX_BYTES, Frame, Splitter
 

@@ -27,8 +27,8 @@ from rookery.net.callqueue import CallOptions, PendingCall, renumber_request
 from rookery.net.settings import UpstreamSettings
 from rookery.net.upstreamprotocol import UpstreamProtocol
 from rookery.wire.buffer import Buffer
+from rookery.wire.codec import read_response, request_frame
 from rookery.wire.frame import Chunks, Frame
-from rookery.wire.header import read_response, request_frame
 from rookery.wire.message import Api, Request, Response
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rookery.direct.host import check_host
+from rookery.direct.place import check_host
 from rookery.pipeline.engine import Work
 from rookery.spark.batchread import Share, read_ranges
 from rookery.spark.options import ReadOptions

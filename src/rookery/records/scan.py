@@ -5,7 +5,7 @@
 The CRC of a batch does not cover its first 16 bytes: offset, length and leader epoch. The scan
 checks those against the expectation. `records/policy` decides what happens to damaged bytes.
 
-`Scanner` takes bytes in pieces: `direct/read`, and `log/scan` for all that reads in steps.
+`Scanner` takes bytes in pieces: `direct/read`, and `log/runs` for all that reads in steps.
 `logdir/segment` scans windows of its own choice. A scan returns a list of headers and no further
 object per batch, because all fetches and all Spark reads go through it.
 

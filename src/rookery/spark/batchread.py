@@ -11,12 +11,12 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from rookery.direct import latest, ordered
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.host import check_host, host_mark
 from rookery.direct.latest import KeyShare
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import Subject
 from rookery.direct.ordered import SpanShare
 from rookery.direct.pins import Pins
+from rookery.direct.place import check_host, host_mark
 from rookery.direct.plan import Cutting, OffsetRange, PlannedRange, Planner
 from rookery.direct.read import plan_again, reader
 from rookery.errors import ConfigError

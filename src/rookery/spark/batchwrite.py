@@ -13,7 +13,7 @@ from rookery.clock import SystemRandom
 from rookery.cluster.state.sinks import Batch
 from rookery.direct.blocking import shared
 from rookery.direct.commit import last_commit
-from rookery.direct.host import host_mark
+from rookery.direct.place import host_mark
 from rookery.errors import ConfigError, Conflict
 from rookery.spark import writing
 from rookery.spark.writeoptions import WriteOptions

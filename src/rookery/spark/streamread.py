@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.host import check_host, host_mark
+from rookery.direct.place import check_host, host_mark
 from rookery.spark.batchread import Share, read_ranges
 from rookery.spark.offset import StreamOffset
 from rookery.spark.options import ReadOptions

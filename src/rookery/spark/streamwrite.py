@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
 from rookery.cluster.state.sinks import Batch
-from rookery.direct.host import host_mark
+from rookery.direct.place import host_mark
 from rookery.errors import ConfigError, Conflict
 from rookery.spark import writing
 from rookery.spark.checkpoint import check_stream, local_path

@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 from rookery.cluster.state.sinks import Batch
 from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.commit import Commit, commit
-from rookery.direct.host import check_host
+from rookery.direct.place import check_host
 from rookery.direct.staging import StagedObject, Staging, abort
 from rookery.direct.targets import find_target
 from rookery.direct.writable import check_columns

@@ -23,7 +23,7 @@ from rookery.records.columns import encode
 from rookery.records.compression import named
 from rookery.records.writing import Writing
 from rookery.testing.served import ask
-from rookery.wire.header import read_response, request_frame
+from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.create_topics import (
     CREATE_TOPICS,

@@ -27,9 +27,9 @@ from rookery.testing.ports import HOST, free_port
 from rookery.testing.served import ask
 from rookery.wire.buffer import Buffer
 from rookery.wire.catalog import apis
+from rookery.wire.codec import is_one_way, peek, read_response, response_frame
 from rookery.wire.endpoints import has_endpoints, rewrite_endpoints
 from rookery.wire.frame import RESPONSE_MINIMUM, Frame, Splitter
-from rookery.wire.header import is_one_way, peek, read_response, response_frame
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.list_offsets import LIST_OFFSETS
 from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataResponse

@@ -21,7 +21,7 @@ from rookery.broker.broker import Broker
 from rookery.broker.settings import BrokerSettings
 from rookery.net.loop import loop_factory
 from rookery.testing.ports import HOST, free_port
-from rookery.wire.header import read_response, request_frame
+from rookery.wire.codec import read_response, request_frame
 from rookery.wire.message import Api, Message
 
 _TIMEOUT_SECONDS: Final = 30

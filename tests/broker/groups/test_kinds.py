@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rookery.broker import apis, registry
+from rookery.broker import apis, call
 from rookery.broker.groups import kinds
 from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds, group_kinds
@@ -62,7 +62,7 @@ SETTINGS = BrokerSettings(durability="os")
 @pytest.fixture
 def plugs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Adds the test's files to the folders that the broker scans."""
-    monkeypatch.setattr(registry, "_routes", dict(registry.routes()))
+    monkeypatch.setattr(call, "_routes", dict(call.routes()))
     before = set(sys.modules)
     for package, name in ((kinds, "kinds"), (apis, "apis")):
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(PLUGS / name)])
@@ -76,7 +76,7 @@ def plugs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _scan_again() -> None:
-    registry.routes.cache_clear()
+    call.routes.cache_clear()
     group_kinds.cache_clear()
 
 

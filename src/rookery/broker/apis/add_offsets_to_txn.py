@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import check_group_id
-from rookery.broker.registry import handles
 from rookery.broker.transactions import check_id, decide, told
 from rookery.cluster.events.txns import OffsetsAddedToTransaction
 from rookery.errors import ApiError, ErrorCode

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import reach_head
-from rookery.broker.registry import handles
 from rookery.broker.transactions import check_id, decide, owned, parts, told
 from rookery.cluster.events.txns import PartitionsAddedToTransaction, TransactionPlace
 from rookery.cluster.state.txns import Writer

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.broker.topicdescription import replicas
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster

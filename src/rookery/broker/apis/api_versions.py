@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles, routes
 from rookery.broker.features import features
-from rookery.broker.registry import handles, routes
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.api_versions import (
     API_VERSIONS,

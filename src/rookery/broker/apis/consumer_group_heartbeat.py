@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.groups.consumermember import JOINING
 from rookery.broker.groups.requests import Answer, hand_over
-from rookery.broker.registry import handles
 from rookery.security.access import AclResource, Denial, Operation, named
 from rookery.wire.messages.consumer_group_heartbeat import (
     CONSUMER_GROUP_HEARTBEAT,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.operations import NO_AUTHORIZER
-from rookery.broker.registry import handles
 from rookery.errors import ErrorCode
 from rookery.security.access import Operation, cluster
 from rookery.wire.messages.create_acls import (

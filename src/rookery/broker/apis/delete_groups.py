@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.groups.removal import remove
 from rookery.broker.groups.requests import check_group_id
-from rookery.broker.registry import handles
 from rookery.errors import Error, ErrorCode, code_of
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.delete_groups import (

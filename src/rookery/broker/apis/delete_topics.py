@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.deciding import decide
-from rookery.broker.registry import handles
 from rookery.cluster.events.topics import TopicDeleted
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode

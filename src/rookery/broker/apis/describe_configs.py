@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from rookery.broker import clientmetrics, configs
 from rookery.broker.alteration import settings_of, unserved
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.configkeys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, BrokerKey, ConfigKey
 from rookery.broker.configs import ALL_BROKERS, Source, Synonym
-from rookery.broker.registry import handles
 from rookery.broker.topics import check_name
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,

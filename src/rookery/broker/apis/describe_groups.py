@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.groups.classic import Classic, MemberDescription
 from rookery.broker.groups.requests import find_machine, reach_head
 from rookery.broker.operations import NOT_ASKED
-from rookery.broker.registry import handles
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.describe_groups import (

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.configs import log_dir
-from rookery.broker.registry import handles
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
 from rookery.security.access import Operation, cluster

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.cluster.state import producers
 from rookery.cluster.state.partition import Partition
 from rookery.errors import ErrorCode

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.errors import ErrorCode
 from rookery.security.access import Operation, cluster
 from rookery.wire.messages.describe_quorum import (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.operations import ON_TOPIC
-from rookery.broker.registry import handles
 from rookery.broker.topicdescription import replicas_by_leader
 from rookery.broker.topics import check_name
 from rookery.cluster.state.topics import Topic

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.cluster.state.txns import Transaction
 from rookery.errors import ErrorCode
 from rookery.logdir.serving.javahash import partition_of

@@ -6,8 +6,7 @@ or go, and nothing can be lost by it, so no election is ever needed, clean or no
 
 from __future__ import annotations
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster
 from rookery.wire.messages.elect_leaders import (

@@ -17,10 +17,9 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.fetchservice import FetchWait, WatchedPartition, WatchingSession
 from rookery.broker.looking import Look, Wanted
-from rookery.broker.registry import handles
 from rookery.clock import loop_seconds
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.log.traffic import READ

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.cluster.state.brokers import Broker
 from rookery.cluster.state.groups import coordinator_of
 from rookery.errors import ErrorCode

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.clientmetrics import properties_of, wanted_of
-from rookery.broker.registry import handles
 from rookery.broker.telemetry import MAX_BYTES
 from rookery.errors import ErrorCode
 from rookery.records.compression import GZIP, LZ4, SNAPPY, ZSTD

@@ -7,10 +7,9 @@ from enum import IntEnum
 from typing import Final
 
 from rookery.broker.alteration import alter
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.configkeys import BROKER_KEYS, TOPIC_KEYS, Kind, split
 from rookery.broker.configs import invalid
-from rookery.broker.registry import handles
 from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, named

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.broker.transactions import check_id, decide, told
 from rookery.cluster.events.txns import TransactionInitialised
 from rookery.errors import ApiError, Error, ErrorCode

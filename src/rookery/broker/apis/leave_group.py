@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import Answer, hand_over
-from rookery.broker.registry import handles
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.leave_group import LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse
 

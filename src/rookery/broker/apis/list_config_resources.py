@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import reach_head
 from rookery.broker.groups.summary import GroupSummary
-from rookery.broker.registry import handles
 from rookery.cluster.state.groups import Group
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation, listed

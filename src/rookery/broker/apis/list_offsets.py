@@ -11,8 +11,7 @@ from collections import Counter
 from types import MappingProxyType
 from typing import Final
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.cluster.state.partition import Partition
 from rookery.errors import ApiError, Error, ErrorCode, code_of
 from rookery.log import times

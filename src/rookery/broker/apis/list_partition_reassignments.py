@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.errors import ErrorCode
 from rookery.security.access import Operation, cluster
 from rookery.wire.messages.list_partition_reassignments import (

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.cluster.state.groups import coordinator_of
 from rookery.cluster.state.txns import Transaction
 from rookery.cluster.state.txns import TransactionState as States

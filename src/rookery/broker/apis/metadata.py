@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.deciding import decide
 from rookery.broker.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
-from rookery.broker.registry import handles
 from rookery.broker.topics import (
     check_alike,
     check_name,

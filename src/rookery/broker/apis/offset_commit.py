@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.groups.offsets import Committer, commit
 from rookery.broker.groups.requests import check_group_id, reach_head
-from rookery.broker.registry import handles
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.groups.machine import CommitGate
 from rookery.broker.groups.offsets import delete
 from rookery.broker.groups.requests import check_group_id, reach_head
-from rookery.broker.registry import handles
 from rookery.cluster.events.groups import OffsetPlace
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation, named

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.groups.machine import GroupMachine, gate_of
 from rookery.broker.groups.requests import reach_head
-from rookery.broker.registry import handles
 from rookery.cluster.state.groups import CommittedOffset
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.cluster.state.partition import Partition
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation, named

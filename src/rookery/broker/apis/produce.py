@@ -14,11 +14,10 @@ import logging
 from typing import Final, NamedTuple
 
 from rookery.broker import checks
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.checks import Rules
 from rookery.broker.configs import TopicConfigs
 from rookery.broker.leaders import other_leader
-from rookery.broker.registry import handles
 from rookery.cluster.state.state import Appended
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Error, ErrorCode, code_of

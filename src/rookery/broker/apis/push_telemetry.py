@@ -6,9 +6,8 @@ import asyncio
 from itertools import islice
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.clientmetrics import properties_of, wanted_of
-from rookery.broker.registry import handles
 from rookery.broker.telemetry import MAX_BYTES, MAX_POINTS, ClientInstance
 from rookery.errors import ApiError, Corrupt, ErrorCode
 from rookery.formats.otlp import Point, read_points

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.groups.offsets import Committer
 from rookery.broker.groups.requests import check_group_id, reach_head
-from rookery.broker.registry import handles
 from rookery.broker.transactions import check_id, commit_offsets, told
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.events.txns import TransactionOffsetsCommitted

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rookery.broker.call import Call
+from rookery.broker.call import Call, handles
 from rookery.broker.deciding import decide
 from rookery.broker.features import OWN, features
-from rookery.broker.registry import handles
 from rookery.cluster.events.brokers import FeatureLevelRaised
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import Operation, cluster

@@ -7,8 +7,7 @@ not ended by it, since its other partitions could end differently: it would be t
 
 from __future__ import annotations
 
-from rookery.broker.call import Call
-from rookery.broker.registry import handles
+from rookery.broker.call import Call, handles
 from rookery.broker.transactions import decide, parts
 from rookery.cluster.events.txns import MarkersWritten, TransactionPlace
 from rookery.errors import ErrorCode

@@ -72,7 +72,7 @@ async def _export(args: ExportLog, settings: BrokerSettings, folder: Path) -> Ex
     from rookery.cli.output.bar import ByteBar
     from rookery.clock import SystemRandom
     from rookery.direct.log import DirectLog
-    from rookery.log.rereads import SureReader
+    from rookery.log.reader import SureReader
     from rookery.logdir.exporting.run import Export, ExportSettings
     from rookery.model.address import parse_address
 

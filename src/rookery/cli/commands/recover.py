@@ -56,7 +56,7 @@ async def _recover(args: RecoverLog, settings: BrokerSettings) -> tuple[Plan, li
     from rookery.cli.sources import opened
     from rookery.clock import SystemClock, SystemRandom
     from rookery.log.recovery.recover import append_unplaced, carry_out, check_lost, plan
-    from rookery.store.namespaced import full_key
+    from rookery.store.wrappers import full_key
 
     clock = SystemClock()
     placed: list[Placed] = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rookery.log.fsck.fault import Fault
-from rookery.store.namespaced import full_key
+from rookery.store.wrappers import full_key
 
 
 def with_full_keys(faults: Sequence[Fault], namespace: str) -> list[Fault]:

@@ -38,10 +38,10 @@ from rookery.cluster.port import (
     check_trim,
 )
 from rookery.errors import ConfigError, Corrupt, Unavailable
-from rookery.store.namespaced import NamespacedStore
 from rookery.store.open import open_store
 from rookery.store.port import Store
 from rookery.store.probe import probe
+from rookery.store.wrappers import NamespacedStore
 
 POLL_MS: Final = 100
 _MAX_POLL_MS: Final = 60_000

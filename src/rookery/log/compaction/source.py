@@ -10,8 +10,7 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer
 from rookery.log.refine import Read, Refined, refine
-from rookery.log.runs import body
-from rookery.log.scan import batches_of, expect_body
+from rookery.log.runs import batches_of, body, expect_body
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum

@@ -6,7 +6,7 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt
 from rookery.formats.manifest import read_head, write_head
 from rookery.log.fsck.fault import Kind
-from rookery.log.scan import expect_row
+from rookery.log.runs import expect_row
 from rookery.records.policy import rewrite
 from rookery.wire.buffer import Buffer
 

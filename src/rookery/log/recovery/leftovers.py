@@ -19,7 +19,7 @@ from rookery.log.fsck.listing import UNPLACED
 from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.sources import Sources
 from rookery.log.recovery.survey import Survey
-from rookery.log.scan import batches_of
+from rookery.log.runs import batches_of
 from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 
 FOLDER: Final = "unplaced"

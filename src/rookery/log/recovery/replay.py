@@ -25,7 +25,7 @@ from rookery.log.fsck.sources import Bytes, Sources
 from rookery.log.recovery.ends import Key
 from rookery.log.recovery.rebuild import Rebuilt
 from rookery.log.recovery.transactions import Spans, settle
-from rookery.log.scan import batches_of, expect_body
+from rookery.log.runs import batches_of, expect_body
 from rookery.records.batch import BatchHeader
 from rookery.records.expectation import OffsetRule
 from rookery.records.scan import corrupt

@@ -9,7 +9,7 @@ from typing import Final
 
 from rookery.errors import Corrupt
 from rookery.log.objects import key_of
-from rookery.log.scan import batches_of, expect_body
+from rookery.log.runs import batches_of, expect_body
 from rookery.logdir.importing.report import Progress
 from rookery.logdir.importing.target import Target
 from rookery.logdir.partition import PartitionLog

@@ -152,7 +152,7 @@ async def _find(log: DirectLog, topic_id: bytes, index: int) -> tuple[Topic, Par
 
 def _made(log: DirectLog, partition: Partition, base_offset: int) -> ClosedSegment:
     from rookery.log.objects import key_of
-    from rookery.store.namespaced import full_key
+    from rookery.store.wrappers import full_key
 
     row = partition.row(partition.row_of(base_offset))
     key = full_key(log.namespace, key_of(log.state, log.namespace, row.object_id))
