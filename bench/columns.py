@@ -26,8 +26,8 @@ from rookery.records import _columns_twin
 from rookery.records import columns as columns_module
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS
-from rookery.records.reading import COLUMNS, Fetched, Reading
-from rookery.records.writing import Writing
+from rookery.records.reading import COLUMNS, PartitionBatches, ReadSettings
+from rookery.records.writing import WriteSettings
 
 MEBIBYTE = 1 << 20
 SEVEN = tuple(name for name in COLUMNS if name not in ("headers", "leader_epoch"))
@@ -49,12 +49,14 @@ def main() -> None:
 def print_decode(size: int) -> None:
     """Compare one batch of a mebibyte, read by everyone."""
     batch = one_batch(size)
-    ours = time_decode([batch], Reading())
+    ours = time_decode([batch], ReadSettings())
     rows = {
         "Rookery, all nine columns": ours,
-        "Rookery, seven columns": time_decode([batch], Reading(SEVEN)),
-        "Rookery, binary_view": time_decode([batch], Reading(views=True)),
-        "Rookery, offset and timestamp": time_decode([batch], Reading(("offset", "timestamp"))),
+        "Rookery, seven columns": time_decode([batch], ReadSettings(SEVEN)),
+        "Rookery, binary_view": time_decode([batch], ReadSettings(views=True)),
+        "Rookery, offset and timestamp": time_decode(
+            [batch], ReadSettings(("offset", "timestamp"))
+        ),
         "Rookery, pure Python": time_twin(batch),
         "aiokafka, Cython": time_iteration(aiokafka_records.DefaultRecordBatch, batch),
         "aiokafka, Cython, then to Arrow": time_aiokafka_to_arrow(batch),
@@ -70,7 +72,7 @@ def print_shapes() -> None:
     """Show what batch size and compression cost."""
     print("\ndecode: 100 B values, ns per record, and against aiokafka's Cython")
     for label, batches in shapes().items():
-        ours = time_decode(batches, Reading())
+        ours = time_decode(batches, ReadSettings())
         theirs = time_iterations(aiokafka_records.DefaultRecordBatch, batches)
         print(f"  {label:<32}{ours:>10.1f}{theirs:>10.1f}{theirs / ours:>10.1f}x")
 
@@ -88,9 +90,11 @@ def print_encode() -> None:
 def shapes() -> dict[str, list[bytearray]]:
     """Make the same rows in batches of several kinds."""
     rows = table(100, MEBIBYTE)
-    made = {f"{codec.name}, 1 MB": list(encode(rows, Writing(codec))) for codec in CODECS.values()}
+    made = {
+        f"{codec.name}, 1 MB": list(encode(rows, WriteSettings(codec))) for codec in CODECS.values()
+    }
     for size in (16_000, 1_000, 200):
-        made[f"none, {size} B"] = list(encode(rows, Writing(max_batch_bytes=size)))
+        made[f"none, {size} B"] = list(encode(rows, WriteSettings(max_batch_bytes=size)))
     return made
 
 
@@ -105,15 +109,15 @@ def table(size: int, total: int) -> pa.RecordBatch:
 
 def one_batch(size: int) -> bytearray:
     """Make one batch of about a mebibyte."""
-    [batch] = encode(table(size, MEBIBYTE), Writing(max_batch_bytes=2 * MEBIBYTE))
+    [batch] = encode(table(size, MEBIBYTE), WriteSettings(max_batch_bytes=2 * MEBIBYTE))
     return batch
 
 
-def time_decode(batches: list[bytearray], reading: Reading) -> float:
+def time_decode(batches: list[bytearray], reading: ReadSettings) -> float:
     """Time our decoder; batches that follow each other come as one buffer, as fetched."""
     data = b"".join(batches)
-    count = sum(rows.num_rows for rows in decode([Fetched("bench", 0, data)], reading))
-    return per_record(lambda: list(decode([Fetched("bench", 0, data)], reading)), count)
+    count = sum(rows.num_rows for rows in decode([PartitionBatches("bench", 0, data)], reading))
+    return per_record(lambda: list(decode([PartitionBatches("bench", 0, data)], reading)), count)
 
 
 def time_twin(batch: bytearray) -> float:
@@ -122,7 +126,7 @@ def time_twin(batch: bytearray) -> float:
     compiled = names["_columns"]
     names["_columns"] = _columns_twin
     try:
-        return time_decode([batch], Reading())
+        return time_decode([batch], ReadSettings())
     finally:
         names["_columns"] = compiled
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rookery.testing.backends import KINDS, Backend
+from rookery.testing.backends import KINDS, ServerBackend
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.java import TOOLS, Java
 
@@ -134,7 +134,7 @@ def brokers(backend: str, folder: Path, count: int = 3) -> Iterator[list[BrokerP
     with ExitStack() as stack:
         flags: list[str] = []
         if backend != "folder":
-            servers = stack.enter_context(Backend(backend))
+            servers = stack.enter_context(ServerBackend(backend))
             flags = ["--store", servers.store("restarts")]
             flags += ["--cluster", servers.cluster("restarts")] if servers.cluster("x") else []
         started = [

@@ -12,7 +12,7 @@ import atheris
 
 with atheris.instrument_imports(include=["rookery"]):
     from rookery.errors import ProtocolError
-    from rookery.wire.frame import Splitter
+    from rookery.wire.frame import FrameSplitter
 
 LIMIT = 300_000
 MINIMUM = 8
@@ -35,7 +35,7 @@ def expected(data: bytes) -> tuple[list[bytes], bool]:
 
 def received(data: bytes, cuts: list[int]) -> tuple[list[bytes], bool]:
     """Cut with the splitter, which receives some bytes at a time."""
-    splitter, views, at, turn = Splitter(LIMIT, minimum=MINIMUM), [], 0, 0
+    splitter, views, at, turn = FrameSplitter(LIMIT, minimum=MINIMUM), [], 0, 0
     try:
         while at < len(data):
             room = splitter.buffer()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rookery.testing.backends import ETCD, Backend
+from rookery.testing.backends import ETCD, ServerBackend
 from rookery.testing.etcd import EtcdCluster
 from rookery.testing.kafka import KafkaCluster, KafkaNode, KafkaServer
 from rookery.testing.properties import LISTENERS, KafkaSettings
@@ -55,20 +55,20 @@ def kafka_secure() -> Iterator[KafkaServer]:
 
 
 @pytest.fixture(scope="session")
-def backend() -> Iterator[Backend]:
+def backend() -> Iterator[ServerBackend]:
     """One S3 server and one etcd; each test takes a name of its own in them."""
-    with Backend(ETCD) as servers:
+    with ServerBackend(ETCD) as servers:
         yield servers
 
 
 @pytest.fixture(scope="session")
-def seaweed(backend: Backend) -> SeaweedServer:
+def seaweed(backend: ServerBackend) -> SeaweedServer:
     """The S3 server; each test takes a prefix of its own in it."""
     return backend.seaweed
 
 
 @pytest.fixture(scope="session")
-def etcd(backend: Backend) -> EtcdCluster:
+def etcd(backend: ServerBackend) -> EtcdCluster:
     """The etcd, of one member; each test takes the name of a log of its own in it."""
     assert backend.etcd is not None
     return backend.etcd

@@ -20,7 +20,7 @@ import rookery
 from rookery.broker.settings import BrokerSettings
 from rookery.config.docstrings import field_docs
 from rookery.config.flags import add_flags, read_flags
-from rookery.config.load import Loaded, config_files, load
+from rookery.config.load import LoadedSettings, config_files, load
 from rookery.config.schema import settings_of
 from rookery.config.sections import sections
 from rookery.config.show import MASK, config_as_json, print_config
@@ -110,7 +110,7 @@ def parse(*arguments: str) -> dict[str, object]:
 
 def load_all(
     *arguments: str, file: Path | None = None, environ: Mapping[str, str] | None = None
-) -> Loaded[Settings]:
+) -> LoadedSettings[Settings]:
     files = [] if file is None else [file]
     return load(Settings, "broker", parse(*arguments), environ or {}, files)
 
@@ -120,7 +120,7 @@ def written(file: Path, toml: str) -> Path:
     return file
 
 
-def source(loaded: Loaded[Settings], key: str) -> str:
+def source(loaded: LoadedSettings[Settings], key: str) -> str:
     [found] = [one for one in loaded.sources if one.key == key]
     return loaded.sources[found]
 
@@ -552,7 +552,9 @@ def test_what_is_printed_can_be_loaded(
         for name in one.path:
             found = getattr(found, name)
         values[one] = found
-    shown = print_config(Loaded(settings, "broker", values, dict.fromkeys(values, "a\nplace")))
+    shown = print_config(
+        LoadedSettings(settings, "broker", values, dict.fromkeys(values, "a\nplace"))
+    )
     assert set(tomllib.loads(shown)) == {"broker"}
     file = tmp_path_factory.getbasetemp() / "shown.toml"
     file.write_bytes(shown.encode())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka.admin import NewTopic
 
-from rookery.jobs import Run, compact
+from rookery.jobs import JobRun, compact
 from sparkparts.scene import Scene, drain, timed
 from sparkparts.topics import PARTITIONS, Log, make_log, rows
 
@@ -62,7 +62,7 @@ class _Race:
     def _compacted(self, topic: str, kept: int) -> float:
         self._fill(topic)
         spark, place = self._scene.spark, self._log.place
-        taken = timed(lambda: compact(spark, place, [topic], Run(proof=False)))
+        taken = timed(lambda: compact(spark, place, [topic], JobRun(proof=False)))
         found = self._log.read(spark, topic).count()
         if found != kept:
             raise RuntimeError(f"{topic}: {found} records are left, and there are {kept} keys")

@@ -18,7 +18,7 @@ from objectparts.figures import Figure
 from rookery.broker.settings import BrokerSettings
 from rookery.pipeline.columns import RAW
 from rookery.pipeline.metrics import BatchMetrics
-from rookery.pipeline.run import Pace, open_engine, run_pipeline
+from rookery.pipeline.run import BatchPace, open_engine, run_pipeline
 from rookery.pipeline.spec import Pipeline, Sink, Source, Upkeep
 from rookery.pipeline.upkeep import Beside
 from rookery.testing.served import ServedBroker
@@ -63,7 +63,7 @@ def _pipeline(folder: Path, store: str) -> Pipeline:
 def _measure(scene: Scene, bootstrap: str, pipeline: Pipeline, what: str) -> None:
     seconds = 20 if scene.is_quick else 40
     told: list[BatchMetrics] = []
-    pace = Pace()
+    pace = BatchPace()
     run = threading.Thread(
         target=run_pipeline, args=(scene.spark, pipeline, pace, told.append), daemon=True
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 from objectparts.figures import Figure
 
-from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.pipeline.spec import Pipeline, Sink, Source
 from sparkparts.scene import SLOTS, Scene, timed
 from sparkparts.topics import Log, both
@@ -50,7 +50,7 @@ def _bronze(scene: Scene, log: Log, kind: str, number: int) -> float:
         lambda: run_pipeline(
             scene.spark,
             pipeline,
-            Pace(is_available_now=True),
+            BatchPace(is_available_now=True),
             lambda metrics: count.append(metrics.rows["bronze"]),
         )
     )

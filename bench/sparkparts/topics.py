@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.broker.settings import BrokerSettings
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.place import Place
-from rookery.jobs import Run, merge
+from rookery.direct.place import ClusterAddress
+from rookery.jobs import JobRun, merge
 from rookery.log.settings import RewriteSettings
 from rookery.testing.served import ServedBroker
 from sparkparts.scene import Scene
@@ -37,9 +37,9 @@ class Log:
     """What the cluster is called in the scene's rookery.toml, if the store's address is secret."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ClusterAddress:
         """Where it lies."""
-        return Place(store=self.store)
+        return ClusterAddress(store=self.store)
 
     def read(self, spark: SparkSession, topic: str = "t", **options: Any) -> DataFrame:
         """Return a topic."""
@@ -108,7 +108,7 @@ def rows(scene: Scene, keys: int = 0) -> DataFrame:
 def into_segments(scene: Scene, log: Log) -> None:
     """Have all that was written become segments, as it does with time."""
     settings = RewriteSettings(segment_min_bytes=1)
-    report = merge(scene.spark, log.place, ["t"], Run(proof=False), settings)
+    report = merge(scene.spark, log.place, ["t"], JobRun(proof=False), settings)
     if not report.is_right:
         raise RuntimeError(f"merge: {report.problems}")
     count, segments = log.kinds()

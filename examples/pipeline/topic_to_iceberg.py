@@ -15,7 +15,7 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from rookery.pipeline.load import load
-from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.spark.session import session
 
 
@@ -26,7 +26,7 @@ def run(spark: SparkSession, store: str, folder: Path) -> list[tuple[str, int]]:
     declared.write_text(
         Path(__file__).with_name("sightings.toml").read_text().replace("STORE", store)
     )
-    run_pipeline(spark, load(declared), Pace(is_available_now=True))
+    run_pipeline(spark, load(declared), BatchPace(is_available_now=True))
 
     catalog = load_catalog("rookery", type="sql", uri=f"sqlite:///{folder / 'lake/catalog.db'}")
     sightings = catalog.load_table("default.sightings").scan().to_arrow()

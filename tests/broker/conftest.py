@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rookery.broker.settings import BrokerSettings
-from rookery.testing.backends import ETCD, Backend
+from rookery.testing.backends import ETCD, ServerBackend
 from rookery.testing.java import Java
 from rookery.testing.served import ServedBroker
 
@@ -35,7 +35,7 @@ def served(
     # Old records shall stay: retention comes too late for them.
     settings = BrokerSettings(durability="os", upkeep_interval_ms=3_600_000)
     if request.param == ETCD:
-        backend: Backend = request.getfixturevalue("backend")
+        backend: ServerBackend = request.getfixturevalue("backend")
         store, cluster = backend.store(folder.name), backend.cluster(folder.name)
         settings = replace(settings, store=store, cluster=cluster)
     with ServedBroker(folder / "data", settings) as broker:

@@ -17,7 +17,7 @@ from rookery.cluster.events.brokers import BrokerBeat, ClusterCreated, ProcessRe
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.errors import Corrupt
-from rookery.testing.cluster import Fault, FaultyLog
+from rookery.testing.cluster import AppendFault, FaultyLog
 from rookery.testing.wait import wait_until_async
 from rookery.wire.codec import encode_bytes
 
@@ -100,7 +100,7 @@ async def test_it_waits_for_a_log_that_takes_no_registration(
 ) -> None:
     monkeypatch.setattr(caretaker, "_JOIN_MS", 1)
     site = Site(request.node.nodeid)
-    site.log.order(*[Fault.NOT_SENT] * 10, Fault.LOST_ANSWER)
+    site.log.order(*[AppendFault.NOT_SENT] * 10, AppendFault.LOST_ANSWER)
     await site.start()
     try:
         await wait_until_async(lambda: bool(capsys.readouterr().out))

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from rookery.broker import telemetry
-from rookery.broker.clientmetrics import Wanted, wanted_of
+from rookery.broker.clientmetrics import WantedMetrics, wanted_of
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.telemetry import VALUES, Telemetry
 from rookery.cluster.state.state import CLIENT_METRICS_RESOURCE, State, resource_key
@@ -307,7 +307,7 @@ def test_librdkafka_pushes_what_is_wanted(served: ServedBroker) -> None:
 class TestBounds:
     def setup_method(self) -> None:
         self.kept = Telemetry()
-        self.wanted = Wanted(["*"], 1000)
+        self.wanted = WantedMetrics(["*"], 1000)
 
     def client(self, number: int = 0, now_ms: int = 0) -> telemetry.ClientInstance:
         return self.kept.ask(_id(number), "c", self.wanted, now_ms)

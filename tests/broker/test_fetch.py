@@ -21,7 +21,7 @@ from rookery.broker.looking import EXAMINED
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
-from rookery.cluster.state.state import Applied
+from rookery.cluster.state.state import EntryOutcome
 from rookery.errors import ErrorCode
 from rookery.records import batch as batches
 from rookery.records import record as records
@@ -443,7 +443,7 @@ async def test_rows_that_go_before_they_are_read(served: ServedBroker, topic: st
     def delete() -> None:
         partition.begin_at(partition.next_offset)
 
-    def grown(applied: Applied, _: Entry) -> None:
+    def grown(applied: EntryOutcome, _: Entry) -> None:
         nonlocal is_armed
         if applied.grown and is_armed:
             # After the fetch has looked, before the task runs that reads what it found.

@@ -9,12 +9,20 @@ from typing import Any
 
 import pytest
 
-from rookery.broker.coordination.machine import Effect, Event, Gone, Persist, Reply, Request, Tick
-from rookery.broker.coordination.seats import Held, Seat, Waiting
+from rookery.broker.coordination.machine import (
+    ClientGone,
+    Effect,
+    Event,
+    MachineRequest,
+    Persist,
+    Reply,
+    Tick,
+)
+from rookery.broker.coordination.seats import HeldRequest, Seat, WaitingWork
 from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.groups.kind import GroupKind, GroupSettings
 from rookery.broker.groups.kindtable import Kinds
-from rookery.broker.groups.offsets import Committer, commit
+from rookery.broker.groups.offsets import CommitAuthor, commit
 from rookery.broker.groups.subject import GroupSeat
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.groups import GroupDeleted, OffsetCommitted
@@ -55,10 +63,10 @@ class Scripted:
             raise ZeroDivisionError
         self.events.append(event)
         match event:
-            case Request(message=HeartbeatRequest()):
+            case MachineRequest(message=HeartbeatRequest()):
                 self.deadline_ms = now_ms + 10_000
                 return [Reply(event.token, OK)]
-            case Request(message=SyncGroupRequest() as message):
+            case MachineRequest(message=SyncGroupRequest() as message):
                 self.body = message.member_id.encode()
                 answer = SyncGroupResponse(error_code=ErrorCode.NONE, assignment=self.body[:5])
                 return [Reply(event.token, answer), Persist(self.body)]
@@ -121,7 +129,7 @@ class Site:
         return self.scripts.made[-1]
 
     def ask(self, api: Api[Any, Any], request: Any) -> Any:
-        event = Request(Held(api, request), request, 3, "client", "/host", "new")
+        event = MachineRequest(HeldRequest(api, request), request, 3, "client", "/host", "new")
         return self.coordinator.ask(
             self.group_id, event, self._when_lost, creates=api is JOIN_GROUP
         )
@@ -303,7 +311,7 @@ async def test_a_commit_that_is_not_known_to_be_kept_is_refused(site: Site) -> N
     site.log.cut()
 
     with pytest.raises(ApiError, match="COORDINATOR_NOT_AVAILABLE"):
-        await commit(site.coordinator, site.replica, Committer("g", "m", 1, None), [OFFSET])
+        await commit(site.coordinator, site.replica, CommitAuthor("g", "m", 1, None), [OFFSET])
 
 
 async def test_who_hangs_up_is_not_waited_for(site: Site) -> None:
@@ -313,7 +321,7 @@ async def test_who_hangs_up_is_not_waited_for(site: Site) -> None:
 
     assert site.held.result() is None
     [_, gone] = site.machine.events
-    assert isinstance(gone, Gone)
+    assert isinstance(gone, ClientGone)
 
 
 async def test_who_hangs_up_while_the_group_is_busy(site: Site) -> None:
@@ -327,7 +335,11 @@ async def test_who_hangs_up_while_the_group_is_busy(site: Site) -> None:
 
     assert synced.result() is None
     # The sync was answered meanwhile, to nobody; only the join was still held.
-    assert [type(event) for event in site.machine.events] == [Request, Request, Gone]
+    assert [type(event) for event in site.machine.events] == [
+        MachineRequest,
+        MachineRequest,
+        ClientGone,
+    ]
 
 
 async def test_a_stopping_broker_sends_everybody_away(site: Site) -> None:
@@ -375,7 +387,7 @@ async def test_commits_of_many_groups_share_an_entry(sites: Open) -> None:
 
     answers = await asyncio.gather(
         *(
-            commit(site.coordinator, site.replica, Committer(f"g{one}", "", -1, None), [OFFSET])
+            commit(site.coordinator, site.replica, CommitAuthor(f"g{one}", "", -1, None), [OFFSET])
             for one in range(200)
         )
     )
@@ -389,7 +401,7 @@ async def test_commits_of_many_groups_share_an_entry(sites: Open) -> None:
 async def test_a_commit_under_a_lost_claim_is_refused(site: Site, sites: Open) -> None:
     topic = TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])
     await site.replica.propose([topic])
-    who = Committer("g", "m", 1, None)
+    who = CommitAuthor("g", "m", 1, None)
     site.log.hold()
     committing = asyncio.create_task(commit(site.coordinator, site.replica, who, [OFFSET]))
     arrived = site.log.arrived
@@ -406,7 +418,7 @@ async def test_a_commit_under_a_lost_claim_is_refused(site: Site, sites: Open) -
 
 async def test_the_machine_decides_who_may_commit(site: Site) -> None:
     with pytest.raises(ApiError, match="ILLEGAL_GENERATION"):
-        await commit(site.coordinator, site.replica, Committer("g", "m", 2, None), [])
+        await commit(site.coordinator, site.replica, CommitAuthor("g", "m", 2, None), [])
 
 
 async def test_an_exception_reaches_its_caller_and_the_next_in_line_goes_on(sites: Open) -> None:
@@ -437,8 +449,8 @@ def test_a_request_in_line_that_fails_is_refused_and_the_next_goes_on() -> None:
         raise ZeroDivisionError
 
     seat.waiting += [
-        Waiting(fail, refused.append),
-        Waiting(lambda seat: served.append(seat.key), refused.append),
+        WaitingWork(fail, refused.append),
+        WaitingWork(lambda seat: served.append(seat.key), refused.append),
     ]
     seat.is_busy = False
 
@@ -466,7 +478,7 @@ async def test_a_group_whose_deletion_counts_unnoticed_can_be_committed_to_again
     await site.replica.propose(
         [TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])]
     )
-    who = Committer("g", "", -1, None)
+    who = CommitAuthor("g", "", -1, None)
     assert await commit(site.coordinator, site.replica, who, [OFFSET]) == [ErrorCode.NONE]
     group = site.replica.state.groups.by_id["g"]
     # As DeleteGroups does, but its caller got an unknown outcome.

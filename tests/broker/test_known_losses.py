@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from rookery.errors import ErrorCode
 from rookery.log.journal import Journal
 from rookery.records import record as records
-from rookery.testing.cluster import Fault, FaultyLog
+from rookery.testing.cluster import AppendFault, FaultyLog
 from rookery.testing.served import ServedBroker
 from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.messages.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
@@ -122,9 +122,9 @@ async def _until_accepted(broker: ServedBroker, refused: list[bytes]) -> list[by
     raise AssertionError("the broker goes on refusing")
 
 
-@pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.LOST_ANSWER])
+@pytest.mark.parametrize("fault", [AppendFault.NOT_SENT, AppendFault.LOST_ANSWER])
 async def test_a_failed_commit_neither_loses_nor_doubles(
-    broker: ServedBroker, fault: Fault
+    broker: ServedBroker, fault: AppendFault
 ) -> None:
     create(broker, "t")
     log = bad_log(broker)

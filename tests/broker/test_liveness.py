@@ -10,7 +10,7 @@ import pytest
 from rookery.broker.liveness import reach_broker
 from rookery.broker.nodelock import NodeLock
 from rookery.clock import SystemRandom
-from rookery.cluster.state.brokers import Broker
+from rookery.cluster.state.brokers import LiveBroker
 from rookery.net.reach import Reach
 from rookery.testing.ports import free_port
 
@@ -73,7 +73,7 @@ async def test_a_broker_of_this_host_is_judged_by_its_lock(tmp_path: Path) -> No
     others.hold(7)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        broker = Broker(7, 1, "127.0.0.1", port, None, others.new_process_id())
+        broker = LiveBroker(7, 1, "127.0.0.1", port, None, others.new_process_id())
         assert await reach_broker(own, broker) is Reach.OPEN
         others.close()
         assert await reach_broker(own, broker) is Reach.REFUSED
@@ -83,6 +83,6 @@ async def test_a_broker_of_this_host_is_judged_by_its_lock(tmp_path: Path) -> No
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 async def test_a_loopback_address_of_another_host_tells_nothing(tmp_path: Path, host: str) -> None:
     own = lock(tmp_path / "lock")
-    broker = Broker(7, 1, host, free_port(), None, bytes(16))
+    broker = LiveBroker(7, 1, host, free_port(), None, bytes(16))
     assert await reach_broker(own, broker) is Reach.UNKNOWN
     own.close()

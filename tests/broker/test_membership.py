@@ -18,7 +18,7 @@ from rookery.cluster.events.brokers import (
 )
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.brokers import Broker
+from rookery.cluster.state.brokers import LiveBroker
 from rookery.net.reach import Reach
 from rookery.testing.clock import ManualClock
 from rookery.testing.cluster import FaultyLog
@@ -28,7 +28,7 @@ BEAT_MS = 1_000
 _names = count(1)
 
 
-async def unknown(_: Broker) -> Reach:
+async def unknown(_: LiveBroker) -> Reach:
     return Reach.UNKNOWN
 
 
@@ -99,7 +99,7 @@ async def silent_broker(
     other, _ = await join(url, 2, clock)
     tried: list[int] = []
 
-    async def reach(broker: Broker) -> Reach:
+    async def reach(broker: LiveBroker) -> Reach:
         tried.append(broker.node_id)
         return result
 

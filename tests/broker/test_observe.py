@@ -19,7 +19,7 @@ from rookery.clock import SystemClock
 from rookery.errors import Unavailable
 from rookery.log.traffic import Traffic
 from rookery.metrics import Registry
-from rookery.net.httptext import Request
+from rookery.net.httptext import HttpRequest
 from rookery.service.health import HealthEndpoints
 
 
@@ -45,7 +45,7 @@ async def test_a_running_broker_is_ready(broker: Broker) -> None:
 
 async def test_a_broker_that_is_still_starting_is_not_ready(broker: Broker) -> None:
     endpoints = HealthEndpoints(Observer(broker))
-    request = Request("GET", "/health/ready")
+    request = HttpRequest("GET", "/health/ready")
 
     before = await endpoints.routes()["/health/ready"](request)
     endpoints.is_started = True
@@ -59,7 +59,7 @@ async def test_a_broker_that_is_still_starting_is_not_ready(broker: Broker) -> N
 async def test_metrics_of_the_process_are_those_of_this_process(broker: Broker) -> None:
     endpoints = HealthEndpoints(Observer(broker))
     endpoints.is_started = True
-    body = (await endpoints.routes()["/metrics"](Request("GET", "/metrics"))).body.decode()
+    body = (await endpoints.routes()["/metrics"](HttpRequest("GET", "/metrics"))).body.decode()
     found = {
         sample.name: sample.value
         for family in text_string_to_metric_families(body)
@@ -141,7 +141,7 @@ async def test_upkeep_that_fails_is_a_warning_and_the_broker_stays_ready(broker:
         {"quarantined": 1, "failures": 3, "problems": ["rewrite of topic t: bad"], "snapshot": 0}
     )
 
-    answer = await endpoints.routes()["/health/ready"](Request("GET", "/health/ready"))
+    answer = await endpoints.routes()["/health/ready"](HttpRequest("GET", "/health/ready"))
     await observer.refresh()
 
     assert answer.status == HTTPStatus.OK

@@ -21,7 +21,7 @@ from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import coordinator_of
 from rookery.cluster.state.partition import Partition
-from rookery.cluster.state.txns import Transaction, Writer
+from rookery.cluster.state.txns import Transaction, TransactionOwner
 from rookery.errors import ErrorCode
 from rookery.testing.clock import ManualClock
 
@@ -67,7 +67,7 @@ async def cluster() -> AsyncIterator[Cluster]:
     await made.close()
 
 
-async def begin(replica: Replica, name: str = "x") -> Writer:
+async def begin(replica: Replica, name: str = "x") -> TransactionOwner:
     """Open a transaction on one partition."""
     if TOPIC not in replica.state.topics.by_id:
         await replica.propose(
@@ -92,7 +92,7 @@ async def begin(replica: Replica, name: str = "x") -> Writer:
     return writer
 
 
-async def end(replica: Replica, writer: Writer, name: str = "x") -> None:
+async def end(replica: Replica, writer: TransactionOwner, name: str = "x") -> None:
     event = TransactionEnded(
         transactional_id=name,
         producer_id=writer.producer_id,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rookery.broker.checks import rules_of
 from rookery.broker.configs import TopicCache
 from rookery.broker.topicdescription import describe
-from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
-from rookery.cluster.events.brokers import ConfigChange, ConfigsChanged
+from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
+from rookery.cluster.events.brokers import ConfigsChanged, SettingChange
 from rookery.cluster.events.imports import ImportedEpoch, PartitionImported
 from rookery.cluster.events.topics import PartitionsAdded, TopicCreated, TopicDeleted
 from rookery.cluster.state.image import read_image, write_image
@@ -63,14 +63,14 @@ class World:
 
     def say(self, *events: Message) -> None:
         [(incarnation, sequence), *_] = self.state.brokers.sequences.items()
-        self.apply(write_entry(Writer(incarnation, sequence + 1, 0, 0, 0), list(events)))
+        self.apply(write_entry(EntryAuthor(incarnation, sequence + 1, 0, 0, 0), list(events)))
 
 
 def change(resource_type: int, name: str, key: str, value: str | None) -> ConfigsChanged:
     return ConfigsChanged(
         resource_type=resource_type,
         resource_name=resource_key(resource_type, name),
-        changes=[ConfigChange(name=key, value=value)],
+        changes=[SettingChange(name=key, value=value)],
     )
 
 

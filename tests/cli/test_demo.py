@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from rookery.cli.demo import tables
-from rookery.cli.demo.audit import Received, Sent, compare
+from rookery.cli.demo.audit import ReceivedRecords, Sent, compare
 from rookery.errors import Unavailable
 from rookery.records.record import Record
 from tests.cli.running import command
@@ -23,7 +23,7 @@ def _values(sent: Sent, count: int) -> list[Record]:
 
 def _judge(order: list[int], *, spoil: bool = False) -> tuple[int, int, bool]:
     """Send three records, get these back; return lost, doubled, and whether all is well."""
-    sent, received = Sent(), Received()
+    sent, received = Sent(), ReceivedRecords()
     records = _values(sent, 3)
     got = [records[number] for number in order]
     if spoil:

@@ -11,7 +11,7 @@ from rookery.cli.options.fields import read_arguments
 from rookery.cli.options.spark import SparkOptions
 from rookery.cli.sparkplace import find_archive
 from rookery.errors import ConfigError
-from rookery.spark.contents import Contents
+from rookery.spark.contents import ArchiveContents
 
 _COMMANDS = (["pipeline", "run", "birds.toml"], ["job", "scrub"])
 _ELSEWHERE = ["--master", "spark://head:7077"]
@@ -55,7 +55,7 @@ def test_else_it_is_the_one_that_was_packed_before(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    packed = tmp_path / "rookery" / "environments" / f"{Contents.of().fingerprint()}.tar.gz"
+    packed = tmp_path / "rookery" / "environments" / f"{ArchiveContents.of().fingerprint()}.tar.gz"
     packed.parent.mkdir(parents=True)
     packed.touch()
 

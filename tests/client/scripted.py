@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from rookery.errors import ErrorCode
 from rookery.wire.catalog import apis
 from rookery.wire.codec import peek, read_request, response_frame
-from rookery.wire.frame import Splitter
+from rookery.wire.frame import FrameSplitter
 from rookery.wire.message import Message
 from rookery.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
@@ -38,7 +38,7 @@ class Script:
 class _Connection(asyncio.Protocol):
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._splitter = Splitter(1_000_000)
+        self._splitter = FrameSplitter(1_000_000)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

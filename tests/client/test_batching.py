@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rookery.client.batching import Batch, PartitionQueue, record_size
+from rookery.client.batching import PartitionQueue, ProducerBatch, record_size
 from rookery.client.settings import ACKS_LEADER, ProducerSettings
 from rookery.errors import ApiError, Unavailable
 from rookery.model.partition import TopicPartition
@@ -28,7 +28,7 @@ def add(queue: PartitionQueue, count: int, now: int = 0) -> None:
         queue.append(record, record_size(record), now)
 
 
-def take(queue: PartitionQueue, node: int = NODE) -> Batch:
+def take(queue: PartitionQueue, node: int = NODE) -> ProducerBatch:
     batch = queue.take(node)
     assert batch is not None
     return batch
@@ -42,7 +42,7 @@ def confirmed_queue(count: int) -> PartitionQueue:
     return queue
 
 
-def stamp(batch: Batch) -> tuple[int, int, int]:
+def stamp(batch: ProducerBatch) -> tuple[int, int, int]:
     header = batches.validate(batch.data or b"")[0]
     assert header.base_sequence == batch.sequence
     return header.producer_id, header.producer_epoch, header.base_sequence

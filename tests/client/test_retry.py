@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rookery.client.retry import Deadline, Hopeless, Retrier, is_stale, may_retry
+from rookery.client.retry import ClientRetrier, Deadline, Hopeless, is_stale, may_retry
 from rookery.client.settings import ClientSettings
 from rookery.clock import SystemClock
 from rookery.errors import (
@@ -21,9 +21,9 @@ from rookery.errors import (
 from rookery.testing.clock import ManualClock, SeededRandom
 
 
-def make_retrier() -> Retrier:
+def make_retrier() -> ClientRetrier:
     settings = ClientSettings(bootstrap="localhost:9092", retry_backoff_ms=1)
-    return Retrier(settings, SystemClock(), SeededRandom())
+    return ClientRetrier(settings, SystemClock(), SeededRandom())
 
 
 class Flaky:
@@ -103,7 +103,7 @@ async def test_an_attempt_that_hangs_is_ended_by_the_deadline() -> None:
 
 def test_pauses_grow_up_to_a_bound() -> None:
     settings = ClientSettings(bootstrap="b:1", retry_backoff_ms=100, retry_backoff_max_ms=1_000)
-    retrier = Retrier(settings, ManualClock(), SeededRandom())
+    retrier = ClientRetrier(settings, ManualClock(), SeededRandom())
     pauses = [retrier.backoff_ms(tries) for tries in (1, 2, 3, 4, 5, 10_000)]
 
     for pause, middle in zip(pauses, (100, 200, 400, 800, 1_000, 1_000), strict=True):

@@ -16,7 +16,7 @@ from rookery.records.record import Record
 from rookery.testing.kafka import KafkaServer
 from rookery.wire.catalog import apis
 from rookery.wire.codec import peek, response_frame
-from rookery.wire.frame import Splitter
+from rookery.wire.frame import FrameSplitter
 from rookery.wire.messages.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from rookery.wire.messages.fetch import FETCH
 from rookery.wire.messages.list_offsets import LIST_OFFSETS
@@ -87,7 +87,7 @@ class OldBroker(asyncio.Protocol):
     asked: list[tuple[int, int]]
 
     def __init__(self) -> None:
-        self._splitter = Splitter(10_000)
+        self._splitter = FrameSplitter(10_000)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

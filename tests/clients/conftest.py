@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rookery.testing.backends import Backend
+from rookery.testing.backends import ServerBackend
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.brokers import Host
 from rookery.testing.java import Java
@@ -21,7 +21,9 @@ def rookery_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerP
 
 
 @pytest.fixture(scope="session")
-def objects_broker(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def objects_broker(
+    backend: ServerBackend, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Host]:
     with serve_objects(backend, tmp_path_factory.mktemp("clients")) as broker:
         yield broker
 

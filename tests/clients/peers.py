@@ -14,7 +14,7 @@ from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.model.offset import EARLIEST
 from rookery.model.partition import TopicPartition
-from rookery.testing.backends import ETCD, Backend
+from rookery.testing.backends import ETCD, ServerBackend
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.brokers import Host
 from rookery.testing.kafka import KafkaServer
@@ -38,7 +38,7 @@ def serve(folder: Path) -> Iterator[BrokerProcess]:
 
 
 @contextmanager
-def serve_objects(backend: Backend, folder: Path) -> Iterator[Host]:
+def serve_objects(backend: ServerBackend, folder: Path) -> Iterator[Host]:
     """A Rookery that keeps nothing in a folder."""
     store, cluster = backend.store(folder.name), backend.cluster(folder.name)
     with Host(folder / "host", store=store, cluster=cluster, flags=_PATIENT) as broker:

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.java import TOOLS, Java
 from rookery.testing.probe import brokers_seen
-from rookery.testing.process import Process
+from rookery.testing.process import LoggedProcess
 from rookery.testing.wait import wait_until
 from tests.clients.peers import new_topic
 
@@ -76,7 +76,7 @@ class JavaNumbers:
         command = java.command(
             TOOLS["kafka-console-consumer"], "--bootstrap-server", bootstrap, *args
         )
-        self._process = Process(command, log)
+        self._process = LoggedProcess(command, log)
 
     def read(self) -> list[int]:
         """Return what it has printed so far, without what it has to say besides."""

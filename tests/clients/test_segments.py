@@ -12,7 +12,7 @@ import kafka
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from rookery.testing.backends import Backend, stored_keys
+from rookery.testing.backends import ServerBackend, stored_keys
 from rookery.testing.brokers import BRISK, Host
 from rookery.testing.java import Java
 from tests.clients.peers import new_topic
@@ -24,7 +24,7 @@ VALUES = [b"value %d " % number + b"." * (number % 700) for number in range(COUN
 
 @pytest.fixture(scope="module")
 def written(
-    backend: Backend, tmp_path_factory: pytest.TempPathFactory
+    backend: ServerBackend, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, str]]:
     """A broker's address and its topic, all of which is in segments or merged objects."""
     folder = tmp_path_factory.mktemp("segments")

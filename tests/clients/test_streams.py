@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.java import Java
 from rookery.testing.probe import brokers_seen
-from rookery.testing.process import Process
+from rookery.testing.process import LoggedProcess
 from tests.clients.peers import new_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
@@ -76,7 +76,7 @@ class WordCount:
         return (self.folder / "streams.log").read_text()[-3000:]
 
     @contextmanager
-    def running(self, *settings: str, state: str = "state") -> Iterator[Process]:
+    def running(self, *settings: str, state: str = "state") -> Iterator[LoggedProcess]:
         """Run it until the end of the block, which kills it unless it has ended by then."""
         defaults = (
             f"bootstrap.servers={self.bootstrap}",
@@ -86,7 +86,7 @@ class WordCount:
         command = self.java.command(
             *("WordCount", self.lines, self.counts, *defaults, *settings), classes=self.classes
         )
-        process = Process(command, self.folder / "streams.log")
+        process = LoggedProcess(command, self.folder / "streams.log")
         try:
             yield process
         finally:
@@ -204,7 +204,7 @@ def counts(count: WordCount) -> Iterator[Counts]:
     counts.close()
 
 
-def check(app: Process, lines: Lines, counts: Counts) -> None:
+def check(app: LoggedProcess, lines: Lines, counts: Counts) -> None:
     """Let the program count all lines; then every word must have been counted up by ones."""
     words = lines.finish()
     counts.wait_until(lambda: sum(map(len, counts.read().values())) >= words.total())
@@ -222,7 +222,7 @@ def astray(counts: list[int], times: int) -> list[int]:
     return next((counts[max(0, at - 2) : at + 3] or [0] for at, (a, b) in pairs if a != b), [])
 
 
-def kill_amid_transaction(app: Process, counts: Counts) -> None:
+def kill_amid_transaction(app: LoggedProcess, counts: Counts) -> None:
     """Kill it when it has written something that it has not committed yet."""
     while True:
         counts.wait_for_open_transaction()

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import TypeVar
 
 from rookery.errors import Unavailable
-from rookery.store.port import Buffer, Store, Stored
+from rookery.store.port import Buffer, Store, StoredObject
 from rookery.store.probe import PROBES
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class DrillStore:
     async def size(self, key: str) -> int | None:
         return await self._pass("size", key, lambda: self._store.size(key))
 
-    async def list(self, prefix: str = "") -> List[Stored]:
+    async def list(self, prefix: str = "") -> List[StoredObject]:
         return await self._pass("list", prefix, lambda: self._store.list(prefix))
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from rookery.cluster.entry import Writer, write_entry
+from rookery.cluster.entry import EntryAuthor, write_entry
 from rookery.cluster.events.brokers import (
     BrokerBeat,
     BrokerExpired,
     BrokerLeft,
     BrokerRegistered,
     ClusterCreated,
-    ConfigChange,
     ConfigsChanged,
     ProcessRegistered,
+    SettingChange,
 )
 from rookery.cluster.events.groups import (
     ExpiredPlace,
@@ -29,16 +29,16 @@ from rookery.cluster.events.groups import (
     OffsetsExpired,
 )
 from rookery.cluster.events.log import (
-    Committed,
+    BatchesCommitted,
     Extent,
     IdleProducer,
     ObjectsCondemned,
     ObjectsDropped,
-    Piece,
     ProducerIdsAllotted,
     ProducersExpired,
-    Replaced,
     ReplacedRange,
+    RowPiece,
+    RowsReplaced,
     SegmentsStaged,
     StagedSegment,
 )
@@ -84,7 +84,7 @@ class Historian:
         return self._write(incarnation, sequence, events, state)
 
     def _write(self, incarnation: int, sequence: int, events: list[Message], state: State) -> bytes:
-        writer = Writer(incarnation, sequence, self.clock, state.applied, state.digest)
+        writer = EntryAuthor(incarnation, sequence, self.clock, state.applied, state.digest)
         return write_entry(writer, events, [b"payload"])
 
     def _registration(self) -> BrokerRegistered:
@@ -123,7 +123,7 @@ class Historian:
                     resource_type=TOPIC_RESOURCE,
                     resource_name=topic.name,
                     changes=[
-                        ConfigChange(
+                        SettingChange(
                             name="message.timestamp.type",
                             value=random.choice((None, "CreateTime", "LogAppendTime")),
                         )
@@ -132,7 +132,7 @@ class Historian:
                 ConfigsChanged(
                     resource_type=4,
                     resource_name="",
-                    changes=[ConfigChange(name="x", value=random.choice((None, "1")))],
+                    changes=[SettingChange(name="x", value=random.choice((None, "1")))],
                 ),
                 ProducerIdsAllotted(count=10),
                 ProducersExpired(
@@ -223,11 +223,11 @@ class Historian:
             kind=random.choice((2, 6)),
             cleaned_to=random.choice((-1, bases[0])),
             pieces=[
-                Piece(base_offset=base, position=at * 100, size=90, max_timestamp=self.clock)
+                RowPiece(base_offset=base, position=at * 100, size=90, max_timestamp=self.clock)
                 for at, base in enumerate([bases[0], *kept])
             ],
         )
-        return Replaced(object_id=object_id, ranges=[one])
+        return RowsReplaced(object_id=object_id, ranges=[one])
 
     def _topic(self) -> TopicCreated:
         random = self.random
@@ -236,10 +236,10 @@ class Historian:
             name=f"t{random.randrange(4)}",
             partitions=random.randint(1, 3),
             replication_factor=random.randint(1, 3),
-            configs=[ConfigChange(name="retention.ms", value="1000")],
+            configs=[SettingChange(name="retention.ms", value="1000")],
         )
 
-    def _commit(self, state: State) -> Committed:
+    def _commit(self, state: State) -> BatchesCommitted:
         random = self.random
         object_id = random.choice((0, 0, 1 << 24, 2 << 24))
         position = random.randrange(1000)
@@ -262,4 +262,4 @@ class Historian:
                 )
             )
             position += size
-        return Committed(object_id=object_id, extents=extents)
+        return BatchesCommitted(object_id=object_id, extents=extents)

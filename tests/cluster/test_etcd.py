@@ -12,13 +12,13 @@ import pytest_asyncio
 
 from rookery.clock import SystemRandom
 from rookery.cluster.etcd.address import parse
-from rookery.cluster.etcd.appender import MAX_RUNGS, Appender
-from rookery.cluster.etcd.client import Client
-from rookery.cluster.etcd.layout import Layout, write_value
-from rookery.cluster.etcd.messages import TXN, Watched, read_txn, read_watch, watch_request
+from rookery.cluster.etcd.appender import MAX_RUNGS, EtcdAppender
+from rookery.cluster.etcd.client import EtcdClient
+from rookery.cluster.etcd.layout import EtcdKeys, write_value
+from rookery.cluster.etcd.messages import TXN, WatchResult, read_txn, read_watch, watch_request
 from rookery.cluster.etcd.watch import HeadWatch
 from rookery.cluster.open import open_log
-from rookery.cluster.port import MAX_ENTRY_BYTES, ClusterLog, Entry
+from rookery.cluster.port import MAX_ENTRY_BYTES, ClusterLog, LogEntry
 from rookery.errors import Corrupt, Unavailable
 from rookery.testing.etcd import EtcdCluster, EtcdMember
 from rookery.testing.ports import HOST, free_port
@@ -92,7 +92,7 @@ async def test_logs_in_one_etcd_stay_apart(etcd: EtcdCluster, name: str, opening
     await logs[0].trim(2)
     assert [await log.head() for log in logs] == [2, 1, 1, 1, 1]
     for one, log in zip(names[1:], logs[1:], strict=True):
-        assert await log.read(0) == [Entry(1, one.encode())]
+        assert await log.read(0) == [LogEntry(1, one.encode())]
 
 
 async def test_racing_processes_get_numbers_of_their_own(url: str, opening: Open) -> None:
@@ -241,8 +241,8 @@ async def test_a_lost_answer_is_found_again_after_a_trim(
 async def test_every_copy_of_a_ladder_but_the_first_does_nothing(
     name: str, url: str, opening: Open
 ) -> None:
-    log, client, layout = opening(url), Client(parse(url)), Layout(name)
-    appender = Appender(client, layout, SystemRandom(), HeadWatch(client, layout))
+    log, client, layout = opening(url), EtcdClient(parse(url)), EtcdKeys(name)
+    appender = EtcdAppender(client, layout, SystemRandom(), HeadWatch(client, layout))
     ladder = appender._ladder(1, MAX_RUNGS, [write_value(b"mine")])
     assert read_txn((await client.call(TXN, ladder)).data).succeeded
     assert not read_txn((await client.call(TXN, ladder)).data).succeeded
@@ -388,14 +388,14 @@ async def test_a_watch_from_before_the_compaction_is_told_so(
     log = opening(url)
     await append_many(log, "a", 10)
     await log.trim(6)
-    client = Client(parse(url))
-    stream = client.watch(watch_request(Layout(name).head, 1))
+    client = EtcdClient(parse(url))
+    stream = client.watch(watch_request(EtcdKeys(name).head, 1))
     told = [watched async for watched in map_watched(stream) if watched.is_canceled]
     assert told[0].compact_revision > 1
     await client.close()
 
 
-async def map_watched(stream: AsyncIterator[bytes]) -> AsyncIterator[Watched]:
+async def map_watched(stream: AsyncIterator[bytes]) -> AsyncIterator[WatchResult]:
     """Yield what a watch tells, until it ends."""
     async for data in stream:
         watched = read_watch(data)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.etcd.address import Address, parse
+from rookery.cluster.etcd.address import EtcdAddress, parse
 from rookery.cluster.open import open_log
 from rookery.errors import ConfigError
 
@@ -12,15 +12,15 @@ from rookery.errors import ConfigError
 @pytest.mark.parametrize(
     ("url", "address"),
     [
-        ("etcd://localhost", Address(("localhost:2379",))),
-        ("etcd://localhost/", Address(("localhost:2379",))),
-        ("etcd://a:1,b,10.0.0.3:65535/x", Address(("a:1", "b:2379", "10.0.0.3:65535"), "x")),
-        ("etcd://[::1]:4000/team/log-1.a", Address(("[::1]:4000",), "team/log-1.a")),
-        ("etcd://a?timeout=2.5", Address(("a:2379",), timeout_seconds=2.5)),
-        ("etcd://a?tls=on", Address(("a:2379",), tls=True)),
+        ("etcd://localhost", EtcdAddress(("localhost:2379",))),
+        ("etcd://localhost/", EtcdAddress(("localhost:2379",))),
+        ("etcd://a:1,b,10.0.0.3:65535/x", EtcdAddress(("a:1", "b:2379", "10.0.0.3:65535"), "x")),
+        ("etcd://[::1]:4000/team/log-1.a", EtcdAddress(("[::1]:4000",), "team/log-1.a")),
+        ("etcd://a?timeout=2.5", EtcdAddress(("a:2379",), timeout_seconds=2.5)),
+        ("etcd://a?tls=on", EtcdAddress(("a:2379",), tls=True)),
     ],
 )
-def test_a_url_says_where_the_log_is(url: str, address: Address) -> None:
+def test_a_url_says_where_the_log_is(url: str, address: EtcdAddress) -> None:
     assert parse(url) == address
 
 

@@ -54,7 +54,7 @@ def test_fields_of_newer_versions_are_passed_over() -> None:
     newer = b"\x99\x06" + b"x" * 8 + b"\x9d\x06" + b"x" * 4
     pair = write((1, b"k"), (5, b"v")) + newer
     found = messages.read_range(write((1, write((3, 7))), (2, pair)) + newer)
-    assert found == messages.Found(7, [messages.Pair(b"k", b"v")])
+    assert found == messages.RangeResult(7, [messages.Pair(b"k", b"v")])
 
 
 def test_negative_numbers_are_read_but_not_written() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
+from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
 from rookery.cluster.events.brokers import BrokerLeft, BrokerRegistered, ClusterCreated
 from rookery.cluster.events.groups import (
     ExpiredPlace,
@@ -55,7 +55,7 @@ class Cluster:
         return self._say(incarnation, sequence, event, stamp)
 
     def _say(self, incarnation: int, sequence: int, event: Message, stamp: int = 1000) -> Outcome:
-        data = write_entry(Writer(incarnation, sequence, stamp, 0, 0), [event])
+        data = write_entry(EntryAuthor(incarnation, sequence, stamp, 0, 0), [event])
         number = self.state.applied + 1
         entry = read_entry(number, data)
         return self.state.apply(number, entry, read_events(number, entry)).outcomes[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
+from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated, ProcessRegistered
 from rookery.cluster.events.imports import (
     ImportedAbort,
@@ -20,7 +20,7 @@ from rookery.cluster.events.imports import (
     TransactionalIdImported,
 )
 from rookery.cluster.events.log import (
-    Committed,
+    BatchesCommitted,
     Extent,
     ObjectsCondemned,
     SegmentsStaged,
@@ -65,7 +65,9 @@ class World:
     def say(self, *events: Message, is_stranger: bool = False) -> list[ErrorCode]:
         if not is_stranger:
             self.sequence += 1
-        writer = Writer(0 if is_stranger else 2, 0 if is_stranger else self.sequence, 1000, 0, 0)
+        writer = EntryAuthor(
+            0 if is_stranger else 2, 0 if is_stranger else self.sequence, 1000, 0, 0
+        )
         number = self.state.applied + 1
         entry = read_entry(number, write_entry(writer, list(events)))
         done = self.state.apply(number, entry, read_events(number, entry))
@@ -134,12 +136,12 @@ def told(end: int, *, first_offset: int = -1, epoch: int = 3) -> ProducersImport
     )
 
 
-def write() -> Committed:
+def write() -> BatchesCommitted:
     extent = Extent(
         topic_id=TOPIC, partition=0, position=0, size=80, records=1, attributes=0,
         max_timestamp=5, producer_id=-1, producer_epoch=-1, base_sequence=-1,
     )  # fmt: skip
-    return Committed(object_id=thing(99), extents=[extent])
+    return BatchesCommitted(object_id=thing(99), extents=[extent])
 
 
 def test_segments_follow_each_other_and_records_follow_them() -> None:

@@ -17,15 +17,15 @@ from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.member import ClusterMember, process_registration
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
-from rookery.cluster.replica import Fenced, Replica
+from rookery.cluster.replica import IncarnationFenced, Replica
 from rookery.cluster.settings import MemberSettings
-from rookery.cluster.state.brokers import Broker
-from rookery.cluster.state.state import Applied
+from rookery.cluster.state.brokers import LiveBroker
+from rookery.cluster.state.state import EntryOutcome
 from rookery.errors import ConfigError, Conflict, Corrupt, Error, Unavailable
 from rookery.formats.keys import NUMBER_LIMIT, split_object_id
 from rookery.net.reach import Reach
 from rookery.testing.clock import ManualClock, SeededRandom
-from rookery.testing.cluster import Fault, FaultyLog
+from rookery.testing.cluster import AppendFault, FaultyLog
 from rookery.testing.virtualtime import run_virtually
 
 BEAT_SECONDS = 1
@@ -130,12 +130,12 @@ class Site:
             await asyncio.sleep(0.5)
             await self._membership.look()
 
-    def _applied(self, _applied: Applied, entry: Entry) -> None:
+    def _applied(self, _applied: EntryOutcome, entry: Entry) -> None:
         if any(event.key == BrokerBeat.KEY for event in entry.events):
             self.beats.append(entry.incarnation)
 
 
-async def _unknown(_: Broker) -> Reach:
+async def _unknown(_: LiveBroker) -> Reach:
     return Reach.UNKNOWN
 
 
@@ -308,7 +308,7 @@ async def test_member_that_was_expired_while_the_log_was_away_rejoins_once(site:
     assert process.lost == [first]
     assert not process.failures
     for result in await asyncio.gather(*late, return_exceptions=True):
-        assert isinstance(result, Unavailable | Fenced)
+        assert isinstance(result, Unavailable | IncarnationFenced)
     # What the old incarnation sent counts for nothing, and the new one can write.
     await process.replica.propose([topic("new")])
     await site.observer.replica.barrier()
@@ -328,7 +328,7 @@ async def test_late_append_of_an_expired_incarnation_is_void(site: Site) -> None
     process.log.let_through()
     await pass_time(1)
 
-    with pytest.raises(Fenced):
+    with pytest.raises(IncarnationFenced):
         await late
     assert process.joined == [first, process.incarnation]
     await site.observer.replica.barrier()
@@ -359,7 +359,7 @@ async def test_member_keeps_its_incarnation_if_the_log_is_away_for_less_than_a_s
 async def test_rejoining_waits_for_the_log(site: Site) -> None:
     process = await site.process(is_eager=True)
     first = (await process.member.join()).incarnation
-    process.log.order(*[Fault.NOT_SENT] * 5)
+    process.log.order(*[AppendFault.NOT_SENT] * 5)
     await site.expire(first)
     await pass_time(2)
     assert process.joined == [first]
@@ -438,7 +438,7 @@ async def test_owner_can_refuse_to_rejoin(site: Site) -> None:
 @virtually
 async def test_registration_whose_answer_is_lost_leaves_a_harmless_incarnation(site: Site) -> None:
     process = await site.process()
-    process.log.order(Fault.LOST_ANSWER)
+    process.log.order(AppendFault.LOST_ANSWER)
     with pytest.raises(Unavailable):
         await process.member.join()
     assert not process.member.is_alive

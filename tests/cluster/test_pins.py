@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
+from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.log import Committed, Extent, Piece, Replaced, ReplacedRange
+from rookery.cluster.events.log import (
+    BatchesCommitted,
+    Extent,
+    ReplacedRange,
+    RowPiece,
+    RowsReplaced,
+)
 from rookery.cluster.events.pins import PinStart, TopicPinned, TopicUnpinned
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.image import read_image, write_image
 from rookery.cluster.state.pinrules import MAX_PIN_MS
-from rookery.cluster.state.state import Applied, State
+from rookery.cluster.state.state import EntryOutcome, State
 from rookery.wire.message import Message
 
 TOPIC, PIN = bytes(range(16)), b"p" * 16
@@ -32,12 +38,14 @@ class World:
             topic_id=TOPIC, partition=0, position=0, size=100, records=3, attributes=0,
             max_timestamp=5, producer_id=-1, producer_epoch=-1, base_sequence=-1,
         )  # fmt: skip
-        self.say(0, Committed(object_id=9 << 24, extents=[extent]))
+        self.say(0, BatchesCommitted(object_id=9 << 24, extents=[extent]))
 
-    def say(self, stamp: int, event: Message, *, is_stranger: bool = False) -> Applied:
+    def say(self, stamp: int, event: Message, *, is_stranger: bool = False) -> EntryOutcome:
         if not is_stranger:
             self.sequence += 1
-        writer = Writer(0 if is_stranger else 2, 0 if is_stranger else self.sequence, stamp, 0, 0)
+        writer = EntryAuthor(
+            0 if is_stranger else 2, 0 if is_stranger else self.sequence, stamp, 0, 0
+        )
         number = self.state.applied + 1
         entry = read_entry(number, write_entry(writer, [event]))
         return self.state.apply(number, entry, read_events(number, entry))
@@ -49,9 +57,9 @@ class World:
         one = ReplacedRange(
             topic_id=TOPIC, partition=0, base_offset=0, end_offset=3,
             fingerprint=partition.fingerprint(span), kind=6, cleaned_to=cleaned_to,
-            pieces=[Piece(base_offset=0, position=0, size=90, max_timestamp=5)],
+            pieces=[RowPiece(base_offset=0, position=0, size=90, max_timestamp=5)],
         )  # fmt: skip
-        event = Replaced(object_id=(2 << 24) + self.sequence, ranges=[one])
+        event = RowsReplaced(object_id=(2 << 24) + self.sequence, ranges=[one])
         return bool(self.say(stamp, event).outcomes[0].value[0])
 
 

@@ -8,7 +8,7 @@ from rookery.cluster.state.producers import (
     FENCED,
     NEW,
     OUT_OF_ORDER,
-    Known,
+    ProducerFacts,
     Verdict,
     close,
     describe,
@@ -54,19 +54,19 @@ def test_a_marker_is_not_one_of_the_five() -> None:
 
 def test_what_is_told_of_a_producer() -> None:
     known = window(3)
-    assert describe(known) == Known(0, 2, 2, has_ended=False)
+    assert describe(known) == ProducerFacts(0, 2, 2, has_ended=False)
     known = close(known, 0, 50)
-    assert describe(known) == Known(0, 50, 2, has_ended=True)
+    assert describe(known) == ProducerFacts(0, 50, 2, has_ended=True)
     known = window(7, before=known, first=3)
-    assert describe(known) == Known(0, 9, 9, has_ended=True)
+    assert describe(known) == ProducerFacts(0, 9, 9, has_ended=True)
     known = close(known, 1, 60)
-    assert describe(known) == Known(1, 60, -1, has_ended=True)
+    assert describe(known) == ProducerFacts(1, 60, -1, has_ended=True)
     known = window(1, epoch=2, before=known)
-    assert describe(known) == Known(2, 0, 0, has_ended=True)
+    assert describe(known) == ProducerFacts(2, 0, 0, has_ended=True)
 
 
 def test_a_marker_where_nothing_was_written() -> None:
     known = close(None, 4, 50)
-    assert describe(known) == Known(4, 50, -1, has_ended=True)
+    assert describe(known) == ProducerFacts(4, 50, -1, has_ended=True)
     assert judge(known, 4, 0, 1) is NEW
     assert judge(known, 4, 1, 1) is OUT_OF_ORDER

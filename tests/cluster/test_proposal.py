@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from rookery.cluster.entry import EVENTS, Writer, write_entry
+from rookery.cluster.entry import EVENTS, EntryAuthor, write_entry
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.log import IdleProducer, ProducersExpired
 from rookery.cluster.events.topics import LogStartMoved, TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import MAX_ENTRY_BYTES
 from rookery.cluster.proposal import MAX_EVENT_BYTES, PART_BYTES, divide, size_of
-from rookery.cluster.replica import Fenced, Replica
+from rookery.cluster.replica import IncarnationFenced, Replica
 from rookery.errors import ErrorCode
 from rookery.testing.clock import ManualClock
 from rookery.testing.messages import random_message
@@ -22,7 +22,7 @@ from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.message import Message
 
 TOPIC = bytes(range(16))
-WRITER = Writer(1, 1, 1, 1, 1, "c" * 22)
+WRITER = EntryAuthor(1, 1, 1, 1, 1, "c" * 22)
 
 
 async def registered(name: str) -> Replica:
@@ -94,7 +94,7 @@ async def test_a_divided_list_fails_as_a_whole_with_the_first_error() -> None:
     replica = await registered("fenced")
     await join(other := Replica(open_log("memory:fenced"), ManualClock()))
     proposed = replica.propose_all([start_of(0)] * 5_000)
-    with pytest.raises(Fenced):
+    with pytest.raises(IncarnationFenced):
         async with asyncio.timeout(PATIENCE_SECONDS):
             await proposed
     await replica.close()

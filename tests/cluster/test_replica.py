@@ -9,24 +9,23 @@ from typing import Any
 
 import pytest
 
-from rookery.cluster.entry import Entry, EventBytes, Writer, write_entry
+from rookery.cluster.entry import Entry, EntryAuthor, EventBytes, write_entry
 from rookery.cluster.events.brokers import (
     BrokerExpired,
     BrokerRegistered,
     ClusterCreated,
-    ConfigChange,
+    SettingChange,
 )
-from rookery.cluster.events.log import Committed, Extent, ProducerIdsAllotted
+from rookery.cluster.events.log import BatchesCommitted, Extent, ProducerIdsAllotted
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
-from rookery.cluster.port import READ_BYTES
-from rookery.cluster.port import Entry as LogEntry
-from rookery.cluster.replica import Fenced, Replica
+from rookery.cluster.port import READ_BYTES, LogEntry
+from rookery.cluster.replica import IncarnationFenced, Replica
 from rookery.cluster.state.image import read_image, write_image
-from rookery.cluster.state.state import Applied, Outcome, State
+from rookery.cluster.state.state import EntryOutcome, Outcome, State
 from rookery.errors import Corrupt, ErrorCode, Unavailable
 from rookery.testing.clock import ManualClock
-from rookery.testing.cluster import Fault, FaultyLog
+from rookery.testing.cluster import AppendFault, FaultyLog
 from rookery.testing.wait import PATIENCE_SECONDS
 from rookery.wire.codec import encode_bytes
 from rookery.wire.message import Message
@@ -71,12 +70,12 @@ def topic(partitions: int = 1) -> TopicCreated:
     )
 
 
-def commit(records: int, position: int = 0) -> Committed:
+def commit(records: int, position: int = 0) -> BatchesCommitted:
     extent = Extent(
         topic_id=TOPIC, partition=0, position=position, size=100, records=records, attributes=0,
         max_timestamp=1, producer_id=-1, producer_epoch=-1, base_sequence=-1,
     )  # fmt: skip
-    return Committed(object_id=0, extents=[extent])
+    return BatchesCommitted(object_id=0, extents=[extent])
 
 
 async def base_offset(replica: Replica, records: int) -> int:
@@ -118,8 +117,8 @@ async def test_what_waits_shares_an_entry(start: Start) -> None:
     assert positions.size in (100, 2100)
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.NOT_SENT])
-async def test_a_failed_append_counts_once(start: Start, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [AppendFault.LOST_ANSWER, AppendFault.NOT_SENT])
+async def test_a_failed_append_counts_once(start: Start, fault: AppendFault) -> None:
     replica, log = await start(1)
     await replica.propose([topic()])
     log.order(fault)
@@ -136,7 +135,7 @@ async def test_a_fenced_replica_is_told_and_can_come_back(start: Start) -> None:
     new, _ = await start(1)
     assert await base_offset(new, 1) == 0
 
-    with pytest.raises(Fenced):
+    with pytest.raises(IncarnationFenced):
         await old.propose([commit(5)], [bytes(100)])
 
     await new.barrier()
@@ -168,7 +167,7 @@ async def test_a_barrier_sees_what_another_has_written(start: Start) -> None:
 
 
 async def test_listeners_hear_every_entry_once(start: Start) -> None:
-    heard: list[Applied] = []
+    heard: list[EntryOutcome] = []
     first, _ = await start(1)
     second, _ = await start(2)
     first.listen(lambda applied, _: heard.append(applied))
@@ -253,7 +252,7 @@ async def test_processes_with_a_wrong_state_that_register_stop_no_others(start: 
     healthy, log = await start(2)
     number, digest = healthy.state.applied, healthy.state.digest
     for node_id in (3, 4):
-        registering = write_entry(Writer(0, 0, 1, number, digest ^ 1), [registration(node_id)])
+        registering = write_entry(EntryAuthor(0, 0, 1, number, digest ^ 1), [registration(node_id)])
         await log.append(registering)
         await healthy.propose([ProducerIdsAllotted(count=1)])
         number, digest = healthy.state.applied, healthy.state.digest
@@ -355,7 +354,7 @@ async def test_what_no_entry_can_hold_is_refused(start: Start) -> None:
 
 
 def long_topic(number: int) -> TopicCreated:
-    changes = [ConfigChange(name="x", value="y" * 16_000)]
+    changes = [SettingChange(name="x", value="y" * 16_000)]
     return TopicCreated(
         topic_id=bytes([number]) * 16,
         name=f"t{number}",
@@ -392,7 +391,7 @@ async def test_what_was_in_flight_when_a_broker_joins_again_is_answered(start: S
     log.let_through()
     await joining
     async with asyncio.timeout(PATIENCE_SECONDS):
-        with pytest.raises(Fenced):
+        with pytest.raises(IncarnationFenced):
             await lost
         assert await base_offset(first, 3) == 0
 
@@ -459,8 +458,8 @@ async def test_an_entry_of_a_newer_program_stops_the_replica_when_a_barrier_meet
     assert isinstance(replica.failure, Corrupt)
 
 
-@pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.LOST_ANSWER])
-async def test_sequences_have_no_gap_after_a_jump(start: Start, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [AppendFault.NOT_SENT, AppendFault.LOST_ANSWER])
+async def test_sequences_have_no_gap_after_a_jump(start: Start, fault: AppendFault) -> None:
     writer, writer_log = await start(1)
     await writer.propose([topic()])
     late, log = await start(2, snapshot=writer.state, follow=False)
@@ -491,7 +490,7 @@ async def test_a_cancelled_waiter_of_a_fenced_replica_does_no_harm(start: Start)
     await second.barrier()
 
     second.propose([ProducerIdsAllotted(count=1)]).cancel()
-    with pytest.raises(Fenced):
+    with pytest.raises(IncarnationFenced):
         await second.propose([ProducerIdsAllotted(count=1)])
 
     assert second.failure is None
@@ -503,7 +502,7 @@ async def test_what_events_need_is_proposed_before_them(start: Start) -> None:
     replica, _ = await start(1)
     topic = TopicCreated(topic_id=TOPIC, name="t", partitions=1, replication_factor=1, configs=[])
     created: list[asyncio.Future[list[Outcome]]] = []
-    seen: list[Applied] = []
+    seen: list[EntryOutcome] = []
     replica.listen(lambda applied, _: seen.append(applied))
 
     def create(events: Sequence[Message]) -> None:

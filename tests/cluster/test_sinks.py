@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
-from rookery.cluster.events.brokers import ClusterCreated, ConfigChange, ProcessRegistered
-from rookery.cluster.events.log import Committed, Extent, ObjectsCondemned
+from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
+from rookery.cluster.events.brokers import ClusterCreated, ProcessRegistered, SettingChange
+from rookery.cluster.events.log import BatchesCommitted, Extent, ObjectsCondemned
 from rookery.cluster.events.sinks import (
     SinkAborted,
     SinkCommitted,
@@ -26,7 +26,7 @@ from rookery.cluster.state import sinkrules
 from rookery.cluster.state.image import read_image, write_image
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.sinkrules import MAX_STAGED_MS
-from rookery.cluster.state.state import Applied, State
+from rookery.cluster.state.state import EntryOutcome, State
 from rookery.errors import ErrorCode
 from rookery.log.fsck.offsets import check_state
 from rookery.testing.clock import ManualClock
@@ -45,7 +45,7 @@ def setting_up() -> list[Message]:
 
 
 def topic(**configs: str) -> TopicCreated:
-    changes = [ConfigChange(name=name.replace("_", "."), value=configs[name]) for name in configs]
+    changes = [SettingChange(name=name.replace("_", "."), value=configs[name]) for name in configs]
     return TopicCreated(
         topic_id=TOPIC, name="t", partitions=2, replication_factor=1, configs=changes
     )
@@ -93,10 +93,12 @@ class World:
             self.say(event, is_stranger=True)
         self.say(topic(**configs))
 
-    def say(self, event: Message, stamp: int = 1000, *, is_stranger: bool = False) -> Applied:
+    def say(self, event: Message, stamp: int = 1000, *, is_stranger: bool = False) -> EntryOutcome:
         if not is_stranger:
             self.sequence += 1
-        writer = Writer(0 if is_stranger else 2, 0 if is_stranger else self.sequence, stamp, 0, 0)
+        writer = EntryAuthor(
+            0 if is_stranger else 2, 0 if is_stranger else self.sequence, stamp, 0, 0
+        )
         number = self.state.applied + 1
         entry = read_entry(number, write_entry(writer, [event]))
         return self.state.apply(number, entry, read_events(number, entry))
@@ -375,9 +377,9 @@ def test_it_goes_between_what_producers_send() -> None:
         producer_id=-1, producer_epoch=-1, base_sequence=-1,
     )  # fmt: skip
     world.say(staged(1))
-    world.say(Committed(object_id=9 << 24, extents=[extent]))
+    world.say(BatchesCommitted(object_id=9 << 24, extents=[extent]))
     world.say(committed(1))
-    world.say(Committed(object_id=10 << 24, extents=[extent]))
+    world.say(BatchesCommitted(object_id=10 << 24, extents=[extent]))
     assert [row[:2] for row in world.rows()] == [(0, 1), (1, 11), (11, 12)]
 
 

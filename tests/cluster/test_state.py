@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.cluster.entry import Writer, read_entry, read_events, write_entry
+from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
 from rookery.cluster.events.brokers import (
     BrokerRegistered,
     ClusterCreated,
-    ConfigChange,
     ConfigsChanged,
     FeatureLevelRaised,
+    SettingChange,
 )
-from rookery.cluster.events.log import Committed, Extent, Replaced, ReplacedRange
+from rookery.cluster.events.log import BatchesCommitted, Extent, ReplacedRange, RowsReplaced
 from rookery.cluster.events.topics import LogStartMoved, TopicCreated
 from rookery.cluster.state.image import read_head, read_image, write_image
-from rookery.cluster.state.state import Applied, State
+from rookery.cluster.state.state import EntryOutcome, State
 from rookery.cluster.state.topics import leader_of
 from rookery.errors import Corrupt, ErrorCode
 from rookery.wire.message import Message
@@ -26,7 +26,7 @@ from tests.cluster.histories import Historian
 TOPIC = bytes(range(16))
 
 
-def apply(state: State, data: bytes) -> Applied:
+def apply(state: State, data: bytes) -> EntryOutcome:
     number = state.applied + 1
     entry = read_entry(number, data)
     return state.apply(number, entry, read_events(number, entry))
@@ -113,15 +113,16 @@ def started(level: int = 1) -> State:
 
 
 def said(events: list[Message], incarnation: int, sequence: int, stamp: int = 1000) -> bytes:
-    return write_entry(Writer(incarnation, sequence, stamp, 0, 0), events)
+    return write_entry(EntryAuthor(incarnation, sequence, stamp, 0, 0), events)
 
 
-def commit(records: int = 3, **changes: int) -> Committed:
+def commit(records: int = 3, **changes: int) -> BatchesCommitted:
     values = {
         "partition": 0, "position": 0, "size": 100, "attributes": 0, "max_timestamp": 5,
         "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
     } | changes  # fmt: skip
-    return Committed(object_id=9 << 24, extents=[Extent(topic_id=TOPIC, records=records, **values)])  # type: ignore[arg-type] # by name
+    extent = Extent(topic_id=TOPIC, records=records, **values)  # type: ignore[arg-type] # by name
+    return BatchesCommitted(object_id=9 << 24, extents=[extent])
 
 
 def test_an_entry_that_comes_twice_counts_once() -> None:
@@ -178,9 +179,9 @@ def test_a_change_of_settings_depends_on_those_observed(
         event = ConfigsChanged(
             resource_type=resource_type,
             resource_name=name,
-            changes=[ConfigChange(name="key", value=value)],
+            changes=[SettingChange(name="key", value=value)],
             is_conditional=True,
-            observed=[ConfigChange(name="key", value=one) for one in observed],
+            observed=[SettingChange(name="key", value=one) for one in observed],
         )
         return apply(state, said([event], 2, sequence)).outcomes[0].error
 
@@ -245,7 +246,7 @@ def test_a_rewrite_without_pieces_changes_nothing() -> None:
         fingerprint=partition.fingerprint(span), kind=0, cleaned_to=-1, pieces=[],
     )  # fmt: skip
 
-    done = apply(state, said([Replaced(object_id=5, ranges=[emptied])], 2, 3))
+    done = apply(state, said([RowsReplaced(object_id=5, ranges=[emptied])], 2, 3))
 
     assert done.outcomes[0].value == [False]
     assert partition.row(0).object_id == 9 << 24

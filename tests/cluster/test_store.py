@@ -11,13 +11,13 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.cluster.objects.ahead import Ahead
+from rookery.cluster.objects.ahead import EntryBuffer
 from rookery.cluster.objects.entries import last_present
 from rookery.cluster.open import open_log
-from rookery.cluster.port import Entry
+from rookery.cluster.port import LogEntry
 from rookery.errors import ConfigError
 from rookery.store.open import open_store
-from rookery.testing.s3proxy import Fault, Rule, S3Proxy
+from rookery.testing.s3proxy import Rule, S3Fault, S3Proxy
 from rookery.testing.seaweed import SeaweedServer
 from tests.cluster.processes import child, line, rest
 from tests.contracts.cluster_log import ClusterLogContract, append_many, read_all
@@ -50,8 +50,8 @@ async def test_answers_that_a_real_server_gave_and_nobody_heard(seaweed: Seaweed
     path = f"cluster/{secrets.token_hex(8)}"
     await open_store(seaweed.url(path)).create("bucket", [b""])
     async with S3Proxy(seaweed.port) as proxy:
-        proxy.add(Rule(Fault.SWALLOW, method="PUT", path="_rookery/log/", rate=0.2))
-        proxy.add(Rule(Fault.ERROR, path="_rookery/log/", rate=0.1))
+        proxy.add(Rule(S3Fault.SWALLOW, method="PUT", path="_rookery/log/", rate=0.2))
+        proxy.add(Rule(S3Fault.ERROR, path="_rookery/log/", rate=0.1))
         logs = [open_log(f"store:{seaweed.url(path, proxy.endpoint)}&poll=5ms") for _ in range(2)]
         acked = await asyncio.gather(
             *(append_many(log, f"writer {index}", 8) for index, log in enumerate(logs))
@@ -129,7 +129,7 @@ async def test_the_last_one_is_found_in_few_questions(start: int, length: int) -
 
 
 def test_what_is_kept_ahead_is_bounded_and_taken_once() -> None:
-    ahead = Ahead(max_bytes=100)
+    ahead = EntryBuffer(max_bytes=100)
     for number in range(1, 8):
         ahead.put(number, b"x" * 20)
     assert ahead.take(1, 1000) == []
@@ -137,6 +137,6 @@ def test_what_is_kept_ahead_is_bounded_and_taken_once() -> None:
     assert ahead.take(2, 1000) == []
     ahead.drop(6)
     assert ahead.take(5, 1000) == []
-    assert ahead.take(6, 1) == [Entry(7, b"x" * 20)]
+    assert ahead.take(6, 1) == [LogEntry(7, b"x" * 20)]
     ahead.put(8, b"x" * 1000)
-    assert ahead.take(7, 1) == [Entry(8, b"x" * 1000)]
+    assert ahead.take(7, 1) == [LogEntry(8, b"x" * 1000)]

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from rookery.cluster.backends.store import StoreLog
 from rookery.cluster.objects.layout import PREFIX, Item, entry_key, write_item
-from rookery.cluster.port import MAX_ENTRY_BYTES, Entry
+from rookery.cluster.port import MAX_ENTRY_BYTES, LogEntry
 from rookery.errors import ConfigError, Conflict, Corrupt, Unavailable
 from rookery.store.backends.memory import MemoryStore
 from rookery.store.port import Buffer
@@ -71,7 +71,11 @@ async def test_an_append_whose_answer_is_lost_is_there_once(
     await one.store.deliver()
 
     assert await one.log.append(b"after") == 3
-    assert await read_all(one.log) == [Entry(1, b"before"), Entry(2, b"mine"), Entry(3, b"after")]
+    assert await read_all(one.log) == [
+        LogEntry(1, b"before"),
+        LogEntry(2, b"mine"),
+        LogEntry(3, b"after"),
+    ]
 
 
 @pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.LATE])
@@ -199,7 +203,7 @@ async def test_no_flipped_byte_is_served(objects: Objects, one: Process, call: s
         with pytest.raises(Corrupt, match=entry_key(1)):
             await asked
     objects[entry_key(1)] = whole
-    assert await Process(objects).log.read(0) == [Entry(1, b"some data")]
+    assert await Process(objects).log.read(0) == [LogEntry(1, b"some data")]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +257,7 @@ async def test_following_costs_one_fetch_an_entry_and_one_to_see_the_end(
     await one.log.append(b"x")
     other.store.count.clear()
     assert await other.log.wait(3) == 4
-    assert await other.log.read(3) == [Entry(4, b"x")]
+    assert await other.log.read(3) == [LogEntry(4, b"x")]
     assert other.store.count == {"read": 2}
 
 

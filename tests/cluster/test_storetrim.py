@@ -9,8 +9,14 @@ import pytest
 
 from rookery.cluster.backends.store import StoreLog
 from rookery.cluster.objects.floor import DELAY_MS
-from rookery.cluster.objects.layout import FLOOR_KEY, Limits, entry_key, read_limits, write_limits
-from rookery.cluster.port import Entry, Trimmed
+from rookery.cluster.objects.layout import (
+    FLOOR_KEY,
+    FloorLimits,
+    entry_key,
+    read_limits,
+    write_limits,
+)
+from rookery.cluster.port import EntriesTrimmed, LogEntry
 from rookery.errors import Corrupt, Unavailable
 from rookery.store.backends.memory import MemoryStore
 from rookery.testing.clock import ManualClock
@@ -51,7 +57,7 @@ class Cluster:
         return sorted(int(name) for name in names)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> FloorLimits:
         return read_limits(self.objects[FLOOR_KEY])
 
 
@@ -210,7 +216,7 @@ async def test_a_create_that_slept_through_a_deletion_does_not_count(cluster: Cl
     with pytest.raises(Unavailable, match="trimmed up to 7 while entry 4"):
         await appending
     assert cluster.numbers() == [8]
-    with pytest.raises(Trimmed):
+    with pytest.raises(EntriesTrimmed):
         await sleeper.log.read(3)
     assert await sleeper.log.head() == 8
     assert await sleeper.log.append(b"in time") == 9
@@ -228,7 +234,7 @@ async def test_an_answer_that_slept_through_a_trim_is_not_known(cluster: Cluster
     faults.clear()
     sleeper.store.hold()
     await sleeper.store.held.wait()
-    assert (await read_all(other.log))[-1] == Entry(4, b"mine")
+    assert (await read_all(other.log))[-1] == LogEntry(4, b"mine")
     await append_many(other.log, "b", 1)
     await trim_and_delete(cluster, other, 5)
 
@@ -248,7 +254,7 @@ async def test_a_gap_is_not_taken_for_the_end(cluster: Cluster) -> None:
     await trim_and_delete(cluster, other, 8)
 
     assert await sleeper.log.head() == 8
-    with pytest.raises(Trimmed) as caught:
+    with pytest.raises(EntriesTrimmed) as caught:
         await sleeper.log.read(3)
     assert caught.value.floor == 7
 
@@ -263,7 +269,7 @@ async def test_one_who_slept_learns_of_the_floor_before_anything_else(
     await trim_and_delete(cluster, other, 9)
 
     if call == "read":
-        with pytest.raises(Trimmed):
+        with pytest.raises(EntriesTrimmed):
             await sleeper.log.read(3)
     elif call == "wait":
         assert await sleeper.log.wait(3) == 8
@@ -290,11 +296,11 @@ async def test_a_number_that_came_back_is_not_believed(cluster: Cluster) -> None
         await appending
     assert cluster.numbers() == [4, 8]
 
-    with pytest.raises(Trimmed):
+    with pytest.raises(EntriesTrimmed):
         await reader.log.read(3)
     assert await reader.log.head() == 8
     assert await cluster.process().log.head() == 8
-    with pytest.raises(Trimmed):
+    with pytest.raises(EntriesTrimmed):
         await cluster.process().log.read(3)
 
 
@@ -343,7 +349,7 @@ async def test_a_floor_that_was_removed_or_lowered_is_noticed(cluster: Cluster) 
     for _ in range(2):
         with pytest.raises(Corrupt, match="neither what came before it"):
             await cluster.process().log.append(b"x")
-    cluster.objects[FLOOR_KEY] = write_limits(Limits(3, 3))
+    cluster.objects[FLOOR_KEY] = write_limits(FloorLimits(3, 3))
     with pytest.raises(Corrupt, match="now says 3"):
         await one.log.floor()
 
@@ -354,7 +360,7 @@ async def test_a_damaged_floor_is_noticed(cluster: Cluster) -> None:
     await one.log.trim(6)
     whole = cluster.objects[FLOOR_KEY]
     damaged = [whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :] for i in range(len(whole))]
-    for found in [*damaged, b"", whole[:-1], whole + b"x", write_limits(Limits(1, 2))]:
+    for found in [*damaged, b"", whole[:-1], whole + b"x", write_limits(FloorLimits(1, 2))]:
         cluster.objects[FLOOR_KEY] = found
         with pytest.raises(Corrupt, match=FLOOR_KEY):
             await cluster.process().log.floor()

@@ -16,11 +16,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from rookery.cluster.entry import Writer as EntryWriter
-from rookery.cluster.entry import read_entry, read_events, write_entry
-from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated, ConfigChange
+from rookery.cluster.entry import EntryAuthor, read_entry, read_events, write_entry
+from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated, SettingChange
 from rookery.cluster.events.groups import GroupClaimed, GroupDeleted, OffsetCommitted
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import BatchesCommitted, Extent
 from rookery.cluster.events.topics import LogStartMoved, TopicCreated, TopicDeleted
 from rookery.cluster.events.txns import (
     MarkersWritten,
@@ -36,10 +35,10 @@ from rookery.cluster.events.txns import (
 from rookery.cluster.state import aborted
 from rookery.cluster.state.aborted import AbortedTransaction
 from rookery.cluster.state.image import read_image, write_image
-from rookery.cluster.state.outcome import Applied, Outcome
-from rookery.cluster.state.partition import Kind, Partition
-from rookery.cluster.state.state import Appended, State
-from rookery.cluster.state.txns import LAST_EPOCH, TransactionState, Writer
+from rookery.cluster.state.outcome import EntryOutcome, Outcome
+from rookery.cluster.state.partition import Partition, RowKind
+from rookery.cluster.state.state import AppendOutcome, State
+from rookery.cluster.state.txns import LAST_EPOCH, TransactionOwner, TransactionState
 from rookery.errors import ErrorCode
 from rookery.records.batch import TRANSACTIONAL
 from rookery.wire.message import Message
@@ -62,7 +61,7 @@ class Cluster:
         self.say(
             TopicCreated(topic_id=TOPIC, name="t", partitions=2, replication_factor=1, configs=[])
         )
-        append_time = ConfigChange(name="message.timestamp.type", value="LogAppendTime")
+        append_time = SettingChange(name="message.timestamp.type", value="LogAppendTime")
         self.say(
             TopicCreated(
                 topic_id=STAMPED,
@@ -78,9 +77,9 @@ class Cluster:
         self.sequence += 1
         return self._apply(self.incarnation, [event], stamp_ms).outcomes[0]
 
-    def _apply(self, incarnation: int, events: list[Message], stamp_ms: int = 1000) -> Applied:
+    def _apply(self, incarnation: int, events: list[Message], stamp_ms: int = 1000) -> EntryOutcome:
         number = self.state.applied + 1
-        writer = EntryWriter(incarnation, self.sequence, stamp_ms, 0, 0)
+        writer = EntryAuthor(incarnation, self.sequence, stamp_ms, 0, 0)
         entry = read_entry(number, write_entry(writer, events))
         done = self.state.apply(number, entry, read_events(number, entry))
         assert not done.is_void
@@ -91,23 +90,23 @@ class Cluster:
         assert found is not None
         return found
 
-    def init(self, name: str = "x", known: Writer | None = None) -> Writer:
+    def init(self, name: str = "x", known: TransactionOwner | None = None) -> TransactionOwner:
         """Become the producer of a transactional id."""
         outcome = self.say(initialised(name, known))
         assert outcome.error is ErrorCode.NONE
-        assert isinstance(outcome.value, Writer)
+        assert isinstance(outcome.value, TransactionOwner)
         return outcome.value
 
     def write(
         self,
-        writer: Writer,
+        writer: TransactionOwner,
         index: int = 0,
         records: int = 1,
         *,
         joins: bool = True,
         is_transactional: bool = True,
         topic: bytes = TOPIC,
-    ) -> Appended:
+    ) -> AppendOutcome:
         """Write a batch with the sequence that comes next, if it is taken."""
         key = (*writer, index)
         sequence = self.sent.get(key, 0)
@@ -124,23 +123,25 @@ class Cluster:
             base_sequence=sequence,
             joins_transaction=joins,
         )
-        [appended] = self.say(Committed(object_id=0, extents=[extent])).value
-        assert isinstance(appended, Appended)
+        [appended] = self.say(BatchesCommitted(object_id=0, extents=[extent])).value
+        assert isinstance(appended, AppendOutcome)
         if appended.error is ErrorCode.NONE:
             self.sent[key] = sequence + records
         return appended
 
-    def add(self, writer: Writer, *indexes: int, name: str = "x") -> ErrorCode:
+    def add(self, writer: TransactionOwner, *indexes: int, name: str = "x") -> ErrorCode:
         places = [TransactionPlace(topic_id=TOPIC, partition=index) for index in indexes]
         return self.say(PartitionsAddedToTransaction(**named(name, writer), places=places)).error
 
-    def end(self, writer: Writer, *, commit: bool, raises: bool = True, name: str = "x") -> Outcome:
+    def end(
+        self, writer: TransactionOwner, *, commit: bool, raises: bool = True, name: str = "x"
+    ) -> Outcome:
         event = TransactionEnded(**named(name, writer), is_commit=commit, raises_epoch=raises)
         return self.say(event, stamp_ms=2000)
 
 
-def initialised(name: str = "x", known: Writer | None = None) -> TransactionInitialised:
-    writer = known or Writer(-1, -1)
+def initialised(name: str = "x", known: TransactionOwner | None = None) -> TransactionInitialised:
+    writer = known or TransactionOwner(-1, -1)
     return TransactionInitialised(
         transactional_id=name,
         timeout_ms=60_000,
@@ -149,7 +150,7 @@ def initialised(name: str = "x", known: Writer | None = None) -> TransactionInit
     )
 
 
-def named(name: str, writer: Writer) -> dict[str, Any]:
+def named(name: str, writer: TransactionOwner) -> dict[str, Any]:
     return {
         "transactional_id": name,
         "producer_id": writer.producer_id,
@@ -161,7 +162,7 @@ def markers(partition: Partition) -> list[tuple[int, int, int, bool]]:
     """List offset, producer id, epoch and whether it is a commit."""
     rows = [partition.row(index) for index in range(len(partition.base_offsets))]
     return [
-        (row.base_offset, *row.producer, bool(row.kind & Kind.COMMIT))
+        (row.base_offset, *row.producer, bool(row.kind & RowKind.COMMIT))
         for row in rows
         if row.is_marker
     ]
@@ -210,7 +211,7 @@ def test_a_fenced_producer_cannot_come_back_by_naming_itself() -> None:
     first = cluster.init()
     cluster.init()
     assert cluster.say(initialised(known=first)).error is ErrorCode.PRODUCER_FENCED
-    foreign = Writer(first.producer_id + 99, 0)
+    foreign = TransactionOwner(first.producer_id + 99, 0)
     assert cluster.say(initialised(known=foreign)).error is ErrorCode.PRODUCER_FENCED
 
 
@@ -228,7 +229,7 @@ def test_when_the_epochs_are_used_up_the_producer_gets_another_id(ends_by: str) 
     cluster = Cluster()
     writer = cluster.init()
     found = cluster.state.transactions.by_id["x"]
-    last = Writer(writer.producer_id, LAST_EPOCH)
+    last = TransactionOwner(writer.producer_id, LAST_EPOCH)
     cluster.state.transactions.hand_to(found, last)
     cluster.write(last)
     if ends_by == "init":
@@ -274,8 +275,8 @@ def test_by_the_newer_protocol_writing_adds_the_partition() -> None:
 
 def test_producers_without_a_transactional_id_write_no_transactions() -> None:
     cluster = Cluster()
-    assert cluster.write(Writer(77, 0)).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert cluster.write(Writer(77, 0), is_transactional=False).error is ErrorCode.NONE
+    assert cluster.write(TransactionOwner(77, 0)).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert cluster.write(TransactionOwner(77, 0), is_transactional=False).error is ErrorCode.NONE
 
 
 def test_within_a_transaction_nothing_else_is_written() -> None:
@@ -327,7 +328,7 @@ def test_partitions_are_added_all_or_none() -> None:
     writer = cluster.init()
     assert cluster.add(writer, 0, 7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not cluster.state.transactions.open
-    stranger = Writer(writer.producer_id + 5, 0)
+    stranger = TransactionOwner(writer.producer_id + 5, 0)
     assert cluster.add(stranger, 0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert cluster.add(writer, 0, name="nobody") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
@@ -491,7 +492,9 @@ def offset(value: int, partition: int = 0) -> OffsetCommitted:
     )
 
 
-def pending(writer: Writer, *offsets: OffsetCommitted, joins: bool = True, epoch: int = 1) -> Any:
+def pending(
+    writer: TransactionOwner, *offsets: OffsetCommitted, joins: bool = True, epoch: int = 1
+) -> Any:
     return TransactionOffsetsCommitted(
         **named("x", writer),
         group_id="g",
@@ -531,7 +534,7 @@ def test_offsets_of_a_group_that_was_not_added_or_is_led_by_another() -> None:
     assert cluster.say(pending(writer, offset(7), epoch=9)).error is ErrorCode.NOT_COORDINATOR
     cluster.say(OffsetsAddedToTransaction(**named("x", writer), group_id="g"))
     assert cluster.say(pending(writer, offset(7), joins=False)).error is ErrorCode.NONE
-    old = Writer(writer.producer_id, writer.epoch + 1)
+    old = TransactionOwner(writer.producer_id, writer.epoch + 1)
     assert cluster.say(pending(old, offset(8))).error is ErrorCode.PRODUCER_FENCED
 
 
@@ -598,8 +601,8 @@ class World(RuleBasedStateMachine):
     def begin(self) -> None:
         self.cluster = Cluster()
         self.logs: list[list[Batch]] = [[], []]
-        self.writers: dict[str, Writer] = {}
-        self.zombies: list[Writer] = []
+        self.writers: dict[str, TransactionOwner] = {}
+        self.zombies: list[TransactionOwner] = []
         self.open: dict[str, int] = {}
         self.touched: dict[str, set[int]] = {}
         self.fates: list[bool | None] = []
@@ -638,7 +641,9 @@ class World(RuleBasedStateMachine):
 
     @rule(index=indexes, records=st.integers(1, 3))
     def write_plain(self, index: int, records: int) -> None:
-        appended = self.cluster.write(Writer(1 << 40, 0), index, records, is_transactional=False)
+        appended = self.cluster.write(
+            TransactionOwner(1 << 40, 0), index, records, is_transactional=False
+        )
         assert appended.error is ErrorCode.NONE
         self._append(index, records, 1 << 40, -1)
 

@@ -19,7 +19,7 @@ from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.digest import PACKED, advance, pack
 from rookery.cluster.state.image import read_image, write_image
-from rookery.cluster.state.outcome import Appended, Outcome
+from rookery.cluster.state.outcome import AppendOutcome, Outcome
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.errors import ErrorCode
 from rookery.testing.clock import ManualClock
@@ -116,7 +116,7 @@ def test_different_values_are_packed_differently(one: object, other: object) -> 
 
 
 def test_names_of_classes_are_no_part_of_the_digest() -> None:
-    appended = Appended(ErrorCode.NONE, 5, -1, is_duplicate=False)
+    appended = AppendOutcome(ErrorCode.NONE, 5, -1, is_duplicate=False)
     assert pack(appended) == pack((0, 5, -1, 0))
     assert advance(0, PACKED, 1, [Outcome(ErrorCode.NONE)]) != advance(0, 1, 1, [])
     with pytest.raises(TypeError, match="set"):

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from rookery.cluster.events.groups import OffsetCommitted
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import BatchesCommitted, Extent
 from rookery.cluster.events.txns import (
     MarkersWritten,
     OffsetsAddedToTransaction,
@@ -89,7 +89,7 @@ def _say(random: Random, state: State, found: Transaction) -> Message:
     )
 
 
-def _write(random: Random, state: State, found: Transaction) -> Committed:
+def _write(random: Random, state: State, found: Transaction) -> BatchesCommitted:
     """Write a batch, mostly where the transaction may."""
     topic = random.choice(list(state.topics))
     topic_id, index = topic.id, random.randrange(len(topic.partitions))
@@ -102,7 +102,7 @@ def _write(random: Random, state: State, found: Transaction) -> Committed:
     if window is not None and producers.describe(window).epoch == epoch:
         sequence = producers.describe(window).last_sequence + 1
     records = random.randint(1, 3)
-    return Committed(
+    return BatchesCommitted(
         object_id=0,
         extents=[
             Extent(

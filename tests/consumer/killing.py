@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkalogs import Logs
-from rookery.testing.process import Process
+from rookery.testing.process import LoggedProcess
 from tests.consumer.hard.copier import BATCH_ROWS as COPIED_ROWS
 from tests.consumer.hard.copier import STEPS
 from tests.consumer.hard.offline import dump, ordered, plain
@@ -79,11 +79,11 @@ def ordeal(
     about = expected.get_total_buffer_size()
     killed = 0
     for mark in sorted(chance.randrange(about) for _ in range(kills)):
-        status = _kill_behind(Process(command, log), path, mark)
+        status = _kill_behind(LoggedProcess(command, log), path, mark)
         killed += status == -SIGKILL
         assert status in {0, -SIGKILL}, f"a reader ended with {status}:\n{log.read_text()[-3000:]}"
     say(f"{killed} of {kills} were killed before they had come to the end")
-    end = Process(command, log).ended(_WITHIN)
+    end = LoggedProcess(command, log).ended(_WITHIN)
     assert end == 0, f"the last reader ended with {end}:\n{log.read_text()[-3000:]}"
     found = plain([batch for batch, _, _ in frames(path)])
     if group is None:
@@ -104,7 +104,7 @@ def copying(logs: Logs, topic: str, folder: Path, kills: int, seed: int) -> int:
         steps = folder / f"steps-{number}"
         command = [sys.executable, "-m", "tests.consumer.hard.copier"]
         command += [logs.bootstrap, topic, sink, f"group-{sink}", str(steps)]
-        process = Process(command, log)
+        process = LoggedProcess(command, log)
         if number < kills:
             status: int | None = _kill_behind(process, steps, chance.randrange(1, most))
         else:
@@ -119,7 +119,7 @@ def copying(logs: Logs, topic: str, folder: Path, kills: int, seed: int) -> int:
     return 0
 
 
-def _kill_behind(process: Process, path: Path, mark: int) -> int:
+def _kill_behind(process: LoggedProcess, path: Path, mark: int) -> int:
     """Kill a reader as soon as its file is so long, wherever it is then; return how it ended."""
     deadline = monotonic() + _WITHIN
     while not path.exists() or path.stat().st_size < mark:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 import rookery
-from rookery.consumer.checkpoint import NO_TIME, Checkpoint, Mark
+from rookery.consumer.checkpoint import NO_TIME, Checkpoint, PartitionMark
 from rookery.consumer.faults import OffsetTruncated
 from rookery.errors import ConfigError
 from rookery.model.offset import CommittedOffset
@@ -75,28 +75,28 @@ def test_one_row_at_a_time_with_a_checkpoint_between(topics: Logs) -> None:
 
 def test_a_checkpoint_survives_json() -> None:
     place = TopicPartition("birds", 3)
-    made = Checkpoint({place: Mark(7, 8, ((9, 10),))}, ("birds",), 5, 99, 11, 12)
+    made = Checkpoint({place: PartitionMark(7, 8, ((9, 10),))}, ("birds",), 5, 99, 11, 12)
 
     assert Checkpoint.from_json(made.to_json()) == made
     assert made.offsets() == {place: 7}
-    assert Mark.of_commit(made.commits()[place]) == Mark(7, 8, ((9, 10),))
+    assert PartitionMark.of_commit(made.commits()[place]) == PartitionMark(7, 8, ((9, 10),))
 
 
 def test_a_commit_holds_as_much_as_its_note_has_room_for() -> None:
-    little = Mark(7, -8, tuple((2 * n, 2 * n + 1) for n in range(100)))
-    much = Mark(7, -8, tuple((2 * n, 2 * n + 1) for n in range(1000)))
+    little = PartitionMark(7, -8, tuple((2 * n, 2 * n + 1) for n in range(100)))
+    much = PartitionMark(7, -8, tuple((2 * n, 2 * n + 1) for n in range(1000)))
 
     assert little.has_room
-    assert Mark.of_commit(little.to_commit()) == little
+    assert PartitionMark.of_commit(little.to_commit()) == little
     assert not much.has_room
-    assert Mark.of_commit(much.to_commit()) == Mark(7, -8)
+    assert PartitionMark.of_commit(much.to_commit()) == PartitionMark(7, -8)
 
 
 @pytest.mark.parametrize(
     "note", ["", "x", "rookery-clock=", "rookery-clock=1;passed=", f"rookery-clock={'9' * 30}"]
 )
 def test_a_note_of_others_is_left_alone(note: str) -> None:
-    assert Mark.of_commit(CommittedOffset(7, note)) == Mark(7)
+    assert PartitionMark.of_commit(CommittedOffset(7, note)) == PartitionMark(7)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version":1,"topics":1}'])
@@ -110,8 +110,8 @@ def test_a_checkpoint_of_another_order_is_refused(topics: Logs) -> None:
     place = TopicPartition(topic, 0)
 
     for made, text in (
-        (Checkpoint({place: Mark(0)}, (topic,), lateness_ms=5), "lateness"),
-        (Checkpoint({place: Mark(0)}, ("else",)), "topics"),
+        (Checkpoint({place: PartitionMark(0)}, (topic,), lateness_ms=5), "lateness"),
+        (Checkpoint({place: PartitionMark(0)}, ("else",)), "topics"),
     ):
         with pytest.raises(ConfigError, match=text):
             rookery.read(topics.bootstrap, topic, start=made).open()
@@ -191,4 +191,4 @@ def _delete_records(topics: Logs, topic: str, before: int) -> None:
 
 
 def test_the_clock_of_nothing_is_no_time() -> None:
-    assert Mark(5).clock == NO_TIME
+    assert PartitionMark(5).clock == NO_TIME

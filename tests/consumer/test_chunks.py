@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.consumer.chunks import Cutting, cut
+from rookery.consumer.chunks import ChunkRequest, cut
 from rookery.consumer.settings import ANY_ROWS, StreamSettings
 from rookery.consumer.shelf import ENDLESS
 from rookery.model.partition import TopicPartition
@@ -22,7 +22,7 @@ def chunk_rows(sizes: list[int], most_bytes: int, most_rows: int = ANY_ROWS) -> 
         headers.append(parse(batch)._replace(position=len(data)))
         data += batch
         offset += size
-    wanted = Cutting(PLACE, 0, ENDLESS, most_bytes, most_rows)
+    wanted = ChunkRequest(PLACE, 0, ENDLESS, most_bytes, most_rows)
     found = list(cut(memoryview(data), headers, [], wanted))
     assert [one.begin for one in found[1:]] == [one.end for one in found[:-1]]
     assert found[-1].end == offset

@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 
 import rookery
-from rookery.consumer.classicmember import ClassicMember
+from rookery.consumer.classicmember import ClassicGroupMember
 from rookery.errors import ConfigError
 from rookery.testing.java import TOOLS, Java
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.kafkalogs import NOON, Logs, rows
-from rookery.testing.process import Process
+from rookery.testing.process import LoggedProcess
 from rookery.testing.properties import KafkaSettings
 from tests.consumer.test_groups import committed, member, owned, until
 
@@ -74,7 +74,9 @@ class JavaMember:
             *("--reset-policy", "earliest", "--verbose"),
         ]
         self._log = log
-        self._process = Process(java.command(TOOLS["kafka-verifiable-consumer"], *options), log)
+        self._process = LoggedProcess(
+            java.command(TOOLS["kafka-verifiable-consumer"], *options), log
+        )
 
     @property
     def owned(self) -> set[int]:
@@ -186,7 +188,7 @@ def test_brokers_that_know_no_others() -> None:
         topic = filled(logs, "old")
         with member(logs, topic, "old") as stream:
             seen = until([stream], lambda: len(owned(stream)) == PARTITIONS and stream.is_live)
-            is_classic = isinstance(stream._get().commits.member, ClassicMember)
+            is_classic = isinstance(stream._get().commits.member, ClassicGroupMember)
 
         assert is_classic
         assert len(seen) == 10 * PARTITIONS

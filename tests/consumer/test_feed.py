@@ -12,7 +12,7 @@ from rookery.consumer import budget
 from rookery.consumer.feed import Feed
 from rookery.consumer.settings import StreamSettings
 from rookery.consumer.shelf import Shelf, Shelves
-from rookery.consumer.source import Answer, Source, Want
+from rookery.consumer.source import PartitionAnswer, RowSource, Want
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import parse, stamp_into
 from rookery.testing.clock import SeededRandom
@@ -37,7 +37,7 @@ class Giants:
 
     async def fetch(
         self, lane: Hashable, wants: Sequence[Want], max_bytes: int, wait_ms: int
-    ) -> list[Answer]:
+    ) -> list[PartitionAnswer]:
         del max_bytes, wait_ms
         self.asked.append((lane, [want.place.partition for want in wants]))
         await asyncio.sleep(0)
@@ -45,16 +45,20 @@ class Giants:
         batch = bytearray(BATCH)
         stamp_into(batch, first.offset, 0)
         answers = [
-            Answer(first.place, first.offset, memoryview(batch), [parse(batch)], (), 100, 100)
+            PartitionAnswer(
+                first.place, first.offset, memoryview(batch), [parse(batch)], (), 100, 100
+            )
         ]
-        return answers + [Answer(one.place, one.offset, high_watermark=100) for one in others]
+        return answers + [
+            PartitionAnswer(one.place, one.offset, high_watermark=100) for one in others
+        ]
 
 
 @asynccontextmanager
 async def fed(source: Giants, shelves: Shelves) -> AsyncIterator[None]:
     """Have the shelves filled until nothing more is asked for."""
     settings = StreamSettings(memory=MEMORY)
-    feed = Feed(cast("Source", source), shelves, settings, SystemClock(), SeededRandom(1))
+    feed = Feed(cast("RowSource", source), shelves, settings, SystemClock(), SeededRandom(1))
     running = asyncio.create_task(feed.run())
     try:
         fetches = -1

@@ -20,7 +20,7 @@ from rookery.consumer.faults import Undecodable
 from rookery.consumer.settings import DecoderSpec
 from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
-from rookery.decode.registry import Registry, RegistrySettings
+from rookery.decode.registry import RegistrySettings, SchemaRegistry
 from rookery.errors import Unavailable
 from rookery.testing.kafkalogs import NOON, Logs, packed
 from rookery.testing.registry import RegistryServer
@@ -44,8 +44,8 @@ class Sample:
     reason: str
 
 
-def a_registry(server: RegistryServer) -> Registry:
-    return Registry(RegistrySettings(server.url, attempts=1, backoff_ms=1))
+def a_registry(server: RegistryServer) -> SchemaRegistry:
+    return SchemaRegistry(RegistrySettings(server.url, attempts=1, backoff_ms=1))
 
 
 def avro_value(schema_id: int, schema: Any, **fields: Any) -> bytes:

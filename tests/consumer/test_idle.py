@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from rookery.consumer.engine import Engine
+from rookery.consumer.engine import StreamEngine
 from rookery.consumer.feed import Feed
-from rookery.consumer.opening import Range
-from rookery.consumer.output import Shape
+from rookery.consumer.opening import PartitionRange
+from rookery.consumer.output import BatchShape
 from rookery.consumer.settings import StreamSettings
 from rookery.consumer.shelf import Shelves
-from rookery.consumer.source import Answer, Source, Want
+from rookery.consumer.source import PartitionAnswer, RowSource, Want
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import parse, stamp_into
 from rookery.testing.clock import ManualClock, SeededRandom
@@ -36,7 +36,7 @@ class Brokers:
 
     async def fetch(
         self, _lane: Hashable, wants: Sequence[Want], _max_bytes: int, _wait_ms: int
-    ) -> list[Answer]:
+    ) -> list[PartitionAnswer]:
         [want] = wants
         if want.offset:
             await asyncio.Event().wait()
@@ -44,17 +44,19 @@ class Brokers:
         stamp_into(batch, 0, 0)
         header = parse(batch)
         high = self._high_watermark
-        return [Answer(want.place, 0, memoryview(batch), [header], (), high, 1)]
+        return [PartitionAnswer(want.place, 0, memoryview(batch), [header], (), high, 1)]
 
 
 @asynccontextmanager
-async def reading(source: Brokers, settings: StreamSettings) -> AsyncIterator[Engine]:
+async def reading(source: Brokers, settings: StreamSettings) -> AsyncIterator[StreamEngine]:
     """Have everything fetched that two partitions have."""
     clock, shelves = ManualClock(), Shelves(1 << 20)
-    engine = Engine(shelves, Shape(settings, ["t"]), settings, clock, 1 << 60, is_live=True)
+    engine = StreamEngine(
+        shelves, BatchShape(settings, ["t"]), settings, clock, 1 << 60, is_live=True
+    )
     engine.committer = cast("Any", None)  # nothing is committed here
-    engine.join_all([Range(TopicPartition("t", number), 0, 1) for number in range(2)])
-    feed = Feed(cast("Source", source), shelves, settings, clock, SeededRandom(1))
+    engine.join_all([PartitionRange(TopicPartition("t", number), 0, 1) for number in range(2)])
+    feed = Feed(cast("RowSource", source), shelves, settings, clock, SeededRandom(1))
     running = asyncio.create_task(feed.run())
     try:
         for _ in range(1000):
@@ -68,7 +70,7 @@ async def reading(source: Brokers, settings: StreamSettings) -> AsyncIterator[En
             await running
 
 
-def partitions(engine: Engine) -> list[Any]:
+def partitions(engine: StreamEngine) -> list[Any]:
     """Return the partitions of all rows that may go now."""
     found: list[Any] = []
     for _ in range(10):

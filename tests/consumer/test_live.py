@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 import rookery
 from rookery.consumer.batch import Batch
-from rookery.consumer.faults import TopicDeleted
+from rookery.consumer.faults import TopicGone
 from rookery.testing.kafkalogs import NOON, Logs, rows
 
 WITHIN_MS = 60_000
@@ -140,7 +140,7 @@ def test_a_deleted_topic_ends_the_stream_after_its_rows(topics: Logs) -> None:
         polled(stream, 1)
         admin.delete_topics([topic])[topic].result(60)
         until = monotonic() + WITHIN_MS / 1000
-        with pytest.raises(TopicDeleted) as caught:
+        with pytest.raises(TopicGone) as caught:
             _poll_until(stream, until)
 
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == (topic, 0, 1)

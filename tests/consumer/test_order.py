@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rookery.consumer.arrow import Numbers
 from rookery.consumer.checkpoint import NO_TIME
 from rookery.consumer.keys import keyed, lateness
-from rookery.consumer.merge import NO_BOUND, Merge, Round
+from rookery.consumer.merge import NO_BOUND, Merge, MergeRound
 from tests.consumer.naive import Row, in_order, placed
 
 TIMES = st.one_of(st.none(), st.integers(0, 30), st.integers(0, 3))
@@ -23,7 +23,7 @@ def numbers(values: list[int | None]) -> Numbers:
     return np.array([NO_TIME if one is None else one for one in values], np.int64)
 
 
-def rows_of(round_: Round[tuple[int, Numbers]] | None) -> list[tuple[int, int, int]]:
+def rows_of(round_: MergeRound[tuple[int, Numbers]] | None) -> list[tuple[int, int, int]]:
     """Return key, partition and offset of the rows of a round, in order."""
     if round_ is None:
         return []

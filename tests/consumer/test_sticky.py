@@ -5,19 +5,19 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.consumer.sticky import Claim, assign
+from rookery.consumer.sticky import MemberClaim, assign
 from rookery.model.partition import TopicPartition as Place
 
 COUNTS = st.dictionaries(st.sampled_from("abc"), st.integers(1, 9), min_size=1)
 NAMES = st.lists(st.sampled_from(["m1", "m2", "m3", "m4", "m5"]), min_size=1, unique=True)
 
 
-def settled(counts: dict[str, int], members: dict[str, Claim]) -> dict[str, Claim]:
+def settled(counts: dict[str, int], members: dict[str, MemberClaim]) -> dict[str, MemberClaim]:
     """Let members join again, having done as they were told, until nothing moves."""
     for generation in range(10):
         given_now = assign(counts, members)
         told = {
-            name: Claim(claim.topics, frozenset(given_now[name]), generation)
+            name: MemberClaim(claim.topics, frozenset(given_now[name]), generation)
             for name, claim in members.items()
         }
         if all(told[name].owned == claim.owned for name, claim in members.items()):
@@ -26,7 +26,7 @@ def settled(counts: dict[str, int], members: dict[str, Claim]) -> dict[str, Clai
     raise AssertionError(f"it does not come to rest: {members}")
 
 
-def owned(members: dict[str, Claim]) -> list[Place]:
+def owned(members: dict[str, MemberClaim]) -> list[Place]:
     return sorted(place for claim in members.values() for place in claim.owned)
 
 
@@ -36,7 +36,7 @@ def test_all_is_given_and_nothing_twice(
     counts: dict[str, int], names: list[str], data: st.DataObject
 ) -> None:
     topics = st.frozensets(st.sampled_from("abcd"), min_size=1)
-    members = {name: Claim(data.draw(topics)) for name in names}
+    members = {name: MemberClaim(data.draw(topics)) for name in names}
 
     found = settled(counts, members)
 
@@ -54,8 +54,8 @@ def test_who_comes_and_goes_moves_no_more_than_must_be(
     counts: dict[str, int], before: list[str], after: list[str]
 ) -> None:
     topics = frozenset(counts)
-    first = settled(counts, {name: Claim(topics) for name in before})
-    joining = {name: first.get(name, Claim(topics)) for name in after}
+    first = settled(counts, {name: MemberClaim(topics) for name in before})
+    joining = {name: first.get(name, MemberClaim(topics)) for name in after}
 
     step = assign(counts, joining)
     second = settled(counts, joining)
@@ -75,7 +75,7 @@ def test_who_comes_and_goes_moves_no_more_than_must_be(
 
 def test_of_two_claims_the_later_counts() -> None:
     place, both = Place("a", 0), frozenset("a")
-    late, early = Claim(both, frozenset({place}), 7), Claim(both, frozenset({place}), 5)
+    late, early = MemberClaim(both, frozenset({place}), 7), MemberClaim(both, frozenset({place}), 5)
 
     assert assign({"a": 1}, {"x": early, "y": late}) == {"x": set(), "y": {place}}
     # Of two that are alike neither counts: both may keep it for a moment, and one shall have it.
@@ -83,6 +83,6 @@ def test_of_two_claims_the_later_counts() -> None:
 
 
 def test_what_does_not_exist_any_more_is_given_to_nobody() -> None:
-    claim = Claim(frozenset({"a", "gone"}), frozenset({Place("gone", 0), Place("a", 5)}), 3)
+    claim = MemberClaim(frozenset({"a", "gone"}), frozenset({Place("gone", 0), Place("a", 5)}), 3)
 
     assert assign({"a": 1}, {"x": claim}) == {"x": {Place("a", 0)}}

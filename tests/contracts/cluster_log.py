@@ -10,16 +10,16 @@ import pytest
 import pytest_asyncio
 
 from rookery.cluster.open import open_log
-from rookery.cluster.port import MAX_ENTRY_BYTES, ClusterLog, Entry, Trimmed
+from rookery.cluster.port import MAX_ENTRY_BYTES, ClusterLog, EntriesTrimmed, LogEntry
 from rookery.errors import Conflict, Unavailable
-from rookery.testing.cluster import Fault, FaultyLog
+from rookery.testing.cluster import AppendFault, FaultyLog
 
 Opener = Callable[[], ClusterLog]
 
 
-async def read_all(log: ClusterLog, after: int = 0, max_bytes: int = 4096) -> list[Entry]:
+async def read_all(log: ClusterLog, after: int = 0, max_bytes: int = 4096) -> list[LogEntry]:
     """Read to the log's end in small steps."""
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     while entries := await log.read(after, max_bytes):
         found += entries
         after = entries[-1].number
@@ -66,7 +66,7 @@ class ClusterLogContract:
         log = opened()
         numbers = [await log.append(b"%d" % index) for index in range(100)]
         assert numbers == list(range(1, 101))
-        assert await read_all(log) == [Entry(n, b"%d" % (n - 1)) for n in numbers]
+        assert await read_all(log) == [LogEntry(n, b"%d" % (n - 1)) for n in numbers]
 
     async def test_appends_that_wait_together_keep_their_order(self, opened: Opener) -> None:
         log = opened()
@@ -107,8 +107,8 @@ class ClusterLogContract:
     async def test_a_slow_reader_misses_nothing(self, opened: Opener) -> None:
         writer, reader = opened(), opened()
 
-        async def follow() -> list[Entry]:
-            found: list[Entry] = []
+        async def follow() -> list[LogEntry]:
+            found: list[LogEntry] = []
             while len(found) < 300:
                 after = found[-1].number if found else 0
                 await reader.wait(after)
@@ -205,7 +205,7 @@ class ClusterLogContract:
         appending.cancel()
         await asyncio.gather(appending, return_exceptions=True)
         number = await log.append(b"surely")
-        assert (await read_all(log))[-1] == Entry(number, b"surely")
+        assert (await read_all(log))[-1] == LogEntry(number, b"surely")
 
     # Trimming.
 
@@ -223,7 +223,7 @@ class ClusterLogContract:
         assert len(await reader.read(0, 1)) == 1
         await writer.trim(6)
         for after in range(5):
-            with pytest.raises(Trimmed) as caught:
+            with pytest.raises(EntriesTrimmed) as caught:
                 await reader.read(after)
             assert caught.value.floor == 5
 
@@ -241,7 +241,7 @@ class ClusterLogContract:
                 await reader.wait(after)
                 try:
                     entries = await reader.read(after, 20)
-                except Trimmed as error:
+                except EntriesTrimmed as error:
                     after = error.floor
                     continue
                 assert [e.number for e in entries] == list(
@@ -280,28 +280,28 @@ class ClusterLogContract:
         await log.trim(6)
         assert (await log.head(), await log.floor()) == (5, 5)
         assert await log.read(5) == []
-        with pytest.raises(Trimmed):
+        with pytest.raises(EntriesTrimmed):
             await log.read(4)
         await log.close()
         again = opened()
         assert (await again.head(), await again.floor()) == (5, 5)
         assert await again.append(b"next") == 6
-        assert await again.read(5) == [Entry(6, b"next")]
+        assert await again.read(5) == [LogEntry(6, b"next")]
 
     # Faults.
 
     async def test_an_entry_whose_answer_is_lost_is_found_by_reading(self, opened: Opener) -> None:
         log = FaultyLog(opened())
         await log.append(b"before")
-        log.order(Fault.LOST_ANSWER)
+        log.order(AppendFault.LOST_ANSWER)
         with pytest.raises(Unavailable):
             await log.append(b"mine")
-        assert Entry(2, b"mine") in await read_all(log)
+        assert LogEntry(2, b"mine") in await read_all(log)
         assert await log.append(b"after") == 3
 
     async def test_an_entry_that_was_not_sent_is_not_found(self, opened: Opener) -> None:
         log = FaultyLog(opened())
-        log.order(Fault.NOT_SENT)
+        log.order(AppendFault.NOT_SENT)
         with pytest.raises(Unavailable):
             await log.append(b"mine")
         assert await read_all(log) == []
@@ -332,7 +332,7 @@ class ClusterLogContract:
         await log.begin_after(1_000_000_007)
         assert await log.head() == await log.floor() == 1_000_000_007
         assert await log.read(1_000_000_007) == []
-        with pytest.raises(Trimmed):
+        with pytest.raises(EntriesTrimmed):
             await log.read(0)
         other = opened()
         assert await other.head() == await other.floor() == 1_000_000_007

@@ -10,7 +10,7 @@ import pytest
 
 from rookery.errors import Conflict
 from rookery.store.open import open_store
-from rookery.store.port import MAX_KEY_BYTES, MAX_PART_BYTES, Buffer, NotFound, Store, Stored
+from rookery.store.port import MAX_KEY_BYTES, MAX_PART_BYTES, Buffer, NotFound, Store, StoredObject
 
 
 class StoreContract:
@@ -99,11 +99,11 @@ class StoreContract:
         for key in ("t/1/b", "t/1/a", "t/10/a", "t-1/a", "u"):
             await store.create(key, [key.encode()])
         assert await store.list() == [
-            Stored("t-1/a", 5),
-            Stored("t/1/a", 5),
-            Stored("t/1/b", 5),
-            Stored("t/10/a", 6),
-            Stored("u", 1),
+            StoredObject("t-1/a", 5),
+            StoredObject("t/1/a", 5),
+            StoredObject("t/1/b", 5),
+            StoredObject("t/10/a", 6),
+            StoredObject("u", 1),
         ]
         assert [s.key for s in await store.list("t/1")] == ["t/1/a", "t/1/b", "t/10/a"]
         assert [s.key for s in await store.list("t/1/")] == ["t/1/a", "t/1/b"]
@@ -137,8 +137,8 @@ class StoreContract:
     async def test_every_topic_name_is_a_part(self, store: Store, topic: str) -> None:
         key = f"cluster=1/{topic}/0/segment-00000000000000000000.kfs"
         await store.create(key, [b"x"])
-        assert await store.list(f"cluster=1/{topic}/") == [Stored(key, 1)]
-        assert await store.list("cluster=1/") == [Stored(key, 1)]
+        assert await store.list(f"cluster=1/{topic}/") == [StoredObject(key, 1)]
+        assert await store.list("cluster=1/") == [StoredObject(key, 1)]
         assert await store.read(key) == b"x"
         await store.delete(key)
         assert await store.list() == []
@@ -155,7 +155,7 @@ class StoreContract:
         assert await store.read_version("floor") == (b"22", second)
         await store.replace("floor", b"333", second)
         assert await store.read("floor") == b"333"
-        assert await store.list() == [Stored("floor", 3)]
+        assert await store.list() == [StoredObject("floor", 3)]
 
     async def test_an_older_version_is_not_replaced(self, store: Store) -> None:
         await store.create("floor", [b"1"])

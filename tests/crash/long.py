@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from rookery.testing.backends import KINDS, Backend
+from rookery.testing.backends import KINDS, ServerBackend
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.brokers import BRISK, Hosts
 from tests.crash.hosts import BLOWS, wait_until_clean
@@ -52,7 +52,7 @@ def _strike_one(args: argparse.Namespace, folder: Path) -> int:
 
 def _strike_hosts(args: argparse.Namespace, folder: Path) -> int:
     with (
-        Backend(args.backend) as backend,
+        ServerBackend(args.backend) as backend,
         Hosts(
             3,
             store=backend.store("ordeal"),

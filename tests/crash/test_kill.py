@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.testing.backends import KINDS, Backend
+from rookery.testing.backends import KINDS, ServerBackend
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.brokers import BRISK, Hosts
 from tests.crash.hosts import BLOWS, wait_until_clean
@@ -33,7 +33,7 @@ def test_acknowledged_records_survive_kill_9(tmp_path: Path, workers: int) -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_acknowledged_records_in_a_store_survive_kill_9(tmp_path: Path, kind: str) -> None:
     with (
-        Backend(kind) as backend,
+        ServerBackend(kind) as backend,
         Hosts(
             3,
             store=backend.store("ordeal"),

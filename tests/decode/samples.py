@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from rookery.decode.open import open_decoder
-from rookery.decode.port import Decoded, Decoder, DecoderSettings
+from rookery.decode.port import Decoder, DecodeResult, DecoderSettings
 
 
 def column(*values: bytes | None) -> pa.Array[Any]:
@@ -20,7 +20,7 @@ def opened(name: str, **settings: Any) -> Decoder:
     return open_decoder(name, DecoderSettings(**settings))
 
 
-def decoded(decoder: Decoder, values: Sequence[bytes | None]) -> Decoded:
+def decoded(decoder: Decoder, values: Sequence[bytes | None]) -> DecodeResult:
     """Decode, and check what every decoder promises."""
     found = decoder.decode(column(*values))
     assert found.values.type == decoder.type
@@ -36,7 +36,7 @@ def decoded(decoder: Decoder, values: Sequence[bytes | None]) -> Decoded:
     return found
 
 
-def reasons(found: Decoded) -> dict[int, str]:
+def reasons(found: DecodeResult) -> dict[int, str]:
     return {bad.row: bad.reason for bad in found.bad}
 
 

@@ -20,7 +20,7 @@ from rookery.decode import _avro, avrocolumns, avrofallback, avroschema
 from rookery.decode.avrocolumns import KernelTranslation, open_translation
 from rookery.decode.avrofallback import FastavroTranslation
 from rookery.decode.avroplan import plan
-from rookery.decode.port import Decoded
+from rookery.decode.port import DecodeResult
 from rookery.decode.rows import to_list
 from rookery.errors import ConfigError
 from rookery.records.varint import zigzag
@@ -47,19 +47,19 @@ def written(schema: Any, *values: Any) -> list[bytes]:
     return found
 
 
-def by_kernel(writer: Any, reader: Any, values: list[bytes]) -> Decoded:
+def by_kernel(writer: Any, reader: Any, values: list[bytes]) -> DecodeResult:
     types = avroschema.parse(json.dumps(writer)), avroschema.parse(json.dumps(reader))
     found = KernelTranslation(plan(*types), _avro.Program).run(column(*values))
     found.values.validate(full=True)
     return found
 
 
-def by_fastavro(writer: Any, reader: Any, values: list[bytes]) -> Decoded:
+def by_fastavro(writer: Any, reader: Any, values: list[bytes]) -> DecodeResult:
     types = avroschema.parse(json.dumps(writer)), avroschema.parse(json.dumps(reader))
     return FastavroTranslation(plan(*types)).run(column(*values))
 
 
-def both(writer: Any, reader: Any, values: list[bytes]) -> Decoded:
+def both(writer: Any, reader: Any, values: list[bytes]) -> DecodeResult:
     """Decode by both; what the kernel can read, fastavro reads as well and as the same."""
     compiled, other = by_kernel(writer, reader, values), by_fastavro(writer, reader, values)
     damaged = reasons(compiled)

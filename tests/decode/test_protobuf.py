@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.decode.registry import Registry, RegistrySettings
+from rookery.decode.registry import RegistrySettings, SchemaRegistry
 from rookery.errors import ConfigError
 from rookery.testing.registry import RegistryServer
 from tests.decode.samples import decoded, mutated, opened, reasons
@@ -195,7 +195,7 @@ def test_messages_are_told_by_their_indexes(server: RegistryServer) -> None:
     old, new = registered(server, file()), registered(server, file(more=True))
     newer = message_class(file(more=True))
     other = message_class(file(), "shop.Other")
-    registry = Registry(RegistrySettings(server.url))
+    registry = SchemaRegistry(RegistrySettings(server.url))
     made = opened("protobuf", registry=registry, subject="orders-value", message="shop.Order")
     values = [
         framed(old, b"\x02\x02", Order(id=1)),
@@ -222,7 +222,7 @@ def test_messages_are_told_by_their_indexes(server: RegistryServer) -> None:
 def test_the_first_message_has_a_short_index(server: RegistryServer) -> None:
     schema_id = registered(server, file())
     other = message_class(file(), "shop.Other")
-    made = opened("protobuf", registry=Registry(server.url), subject="orders-value")
+    made = opened("protobuf", registry=SchemaRegistry(server.url), subject="orders-value")
     found = decoded(
         made, [framed(schema_id, b"\x00", other(x=4)), framed(schema_id, b"\x02\x00", other(x=5))]
     )
@@ -239,7 +239,7 @@ def test_imports_come_from_references(server: RegistryServer) -> None:
     text = base64.b64encode(user.SerializeToString()).decode()
     used = [{"name": "shop/orders.proto", "subject": "orders-value", "version": 1}]
     schema_id = server.register("u-value", text, "PROTOBUF", used)
-    made = opened("protobuf", registry=Registry(server.url), subject="u-value")
+    made = opened("protobuf", registry=SchemaRegistry(server.url), subject="u-value")
     inner = Order(id=8).SerializeToString()
     value = struct.pack(">bI", 0, schema_id) + b"\x00\x0a" + bytes([len(inner)]) + inner
     assert decoded(made, [value]).values[0].as_py()["order"]["id"] == 8
@@ -273,7 +273,7 @@ def test_a_field_of_another_type_is_read_whole_or_not_at_all(
 ) -> None:
     written = registered(server, single(writer))
     registered(server, single(reader))
-    made = opened("protobuf", registry=Registry(server.url), subject="orders-value")
+    made = opened("protobuf", registry=SchemaRegistry(server.url), subject="orders-value")
     thing = message_class(single(writer), "shop.Thing")(x=value)
     found = decoded(made, [framed(written, b"\x00", thing)])
 
@@ -289,7 +289,7 @@ def test_a_field_of_another_type_is_read_whole_or_not_at_all(
 def test_a_list_is_not_read_as_its_last_value(server: RegistryServer) -> None:
     written = registered(server, single(FIELD.TYPE_STRING, 3))
     registered(server, single(FIELD.TYPE_STRING))
-    made = opened("protobuf", registry=Registry(server.url), subject="orders-value")
+    made = opened("protobuf", registry=SchemaRegistry(server.url), subject="orders-value")
     thing = message_class(single(FIELD.TYPE_STRING, 3), "shop.Thing")(x=["a", "b"])
 
     [bad] = decoded(made, [framed(written, b"\x00", thing)]).bad

@@ -15,7 +15,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from rookery.decode.registry import Registry, RegistrySettings, UnknownSchema
+from rookery.decode.registry import RegistrySettings, SchemaRegistry, UnknownSchema
 from rookery.decode.rows import to_list
 from rookery.errors import ConfigError, Unavailable
 from rookery.security.tls import ClientTls, KeyPair
@@ -40,8 +40,8 @@ def server() -> Iterator[RegistryServer]:
         yield made
 
 
-def client(server: RegistryServer, **settings: Any) -> Registry:
-    return Registry(RegistrySettings(server.url, backoff_ms=1, **settings))
+def client(server: RegistryServer, **settings: Any) -> SchemaRegistry:
+    return SchemaRegistry(RegistrySettings(server.url, backoff_ms=1, **settings))
 
 
 def framed(schema_id: int, schema: Any, value: Any) -> bytes:
@@ -88,7 +88,7 @@ def test_it_tries_again_and_then_says_unavailable(server: RegistryServer) -> Non
 def test_nobody_there_is_unavailable_and_not_the_datas_fault(server: RegistryServer) -> None:
     with RegistryServer() as gone:
         url = gone.url
-    registry = Registry(RegistrySettings(url, attempts=2, backoff_ms=1))
+    registry = SchemaRegistry(RegistrySettings(url, attempts=2, backoff_ms=1))
     decoder = opened("avro", schema='"int"', registry=registry)
     with pytest.raises(Unavailable, match="schema registry"):
         decoder.decode(column(b"\0\0\0\0\1x"))
@@ -103,7 +103,7 @@ def test_answers_are_bounded(server: RegistryServer) -> None:
 @pytest.mark.parametrize("url", ["localhost:8081", "file:///etc/passwd", "ftp://x", ""])
 def test_only_http(url: str) -> None:
     with pytest.raises(ConfigError, match="schema registry"):
-        Registry(url)
+        SchemaRegistry(url)
 
 
 def test_basic_authentication() -> None:
@@ -190,16 +190,16 @@ def test_a_password_in_the_address_is_used_and_never_shown() -> None:
         schema_id = server.register("s", json.dumps(FIRST))
         url = server.url.replace("://", "://me:p%40ss%20word@")
         settings = RegistrySettings(url, attempts=1)
-        assert json.loads(Registry(settings).schema(schema_id).text) == FIRST
+        assert json.loads(SchemaRegistry(settings).schema(schema_id).text) == FIRST
         assert (settings.url, settings.username) == (server.url, "me")
         assert "p@ss" not in repr(settings)
         wrong = RegistrySettings(server.url.replace("://", "://me:geheim@"), attempts=1)
         with pytest.raises(ConfigError, match="check username and password") as refused:
-            Registry(wrong).schema(schema_id)
+            SchemaRegistry(wrong).schema(schema_id)
     with pytest.raises(Unavailable) as gone:
-        Registry(wrong).schema(schema_id)
+        SchemaRegistry(wrong).schema(schema_id)
     with pytest.raises(ConfigError, match="write http://host") as other:
-        Registry("ftp://me:geheim@host")
+        SchemaRegistry("ftp://me:geheim@host")
     for error in (refused, gone, other):
         assert "geheim" not in str(error.value)
     with pytest.raises(ConfigError, match="no URL"):

@@ -12,7 +12,7 @@ import pytest
 from rookery.decode import decoders
 from rookery.decode.open import names, open_decoder
 from rookery.decode.port import MAX_REASON, DecoderSettings, bad_row
-from rookery.decode.registry import Registry
+from rookery.decode.registry import SchemaRegistry
 from rookery.decode.rows import to_list
 from rookery.errors import ConfigError
 from tests.decode.samples import column, decoded, mutated, opened, reasons
@@ -132,7 +132,7 @@ def test_damaged_arrow_streams_never_raise() -> None:
 
 
 def test_settings_travel() -> None:
-    settings = DecoderSettings("id long", Registry("http://localhost:1"), "s", 3)
+    settings = DecoderSettings("id long", SchemaRegistry("http://localhost:1"), "s", 3)
     again = pickle.loads(pickle.dumps(settings))
     assert again.registry.settings == settings.registry.settings  # type: ignore[union-attr]
     assert (again.schema, again.subject, again.version) == ("id long", "s", 3)

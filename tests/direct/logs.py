@@ -14,15 +14,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.broker.settings import BrokerSettings
-from rookery.cluster.port import Trimmed
-from rookery.cluster.state.partition import Kind, Partition
+from rookery.cluster.port import EntriesTrimmed
+from rookery.cluster.state.partition import Partition, RowKind
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.offsets import LATEST, Position, Subscription
-from rookery.direct.place import Place
-from rookery.direct.plan import Gap, OffsetRange, PlannedRange, Planner
+from rookery.direct.offsets import LATEST, DirectSubscription, Position
+from rookery.direct.place import ClusterAddress
+from rookery.direct.plan import Gap, OffsetRange, PlannedRange, ReadPlanner
 from rookery.direct.read import RangeReader
 from rookery.log.settings import CompactionSettings, RewriteSettings
-from rookery.records.reading import Reading
+from rookery.records.reading import ReadSettings
 from rookery.testing.served import ServedBroker
 from rookery.testing.wait import wait_until
 
@@ -58,7 +58,9 @@ class Cluster:
     def __init__(self, folder: Path, *, store: str | None = None, is_local: bool = False) -> None:
         self.folder = folder / "data"
         self.store = "" if is_local else store or f"file://{folder / 'store'}"
-        self.place = Place(data=str(self.folder)) if is_local else Place(store=self.store)
+        self.place = (
+            ClusterAddress(data=str(self.folder)) if is_local else ClusterAddress(store=self.store)
+        )
 
     @contextmanager
     def broker(self, **settings: Any) -> Iterator[ServedBroker]:
@@ -91,14 +93,14 @@ class Cluster:
 
 
 def _is_rewritten(partition: Partition) -> bool:
-    return bool(partition.kinds) and all(kind & Kind.SEGMENT for kind in partition.kinds)
+    return bool(partition.kinds) and all(kind & RowKind.SEGMENT for kind in partition.kinds)
 
 
 def _is_trimmed(broker: ServedBroker, entry: int) -> bool:
     """Whether the cluster log of a broker begins after an entry."""
     try:
         broker.do(broker.broker.backing.cluster_log.read(entry - 1, 1))
-    except Trimmed:
+    except EntriesTrimmed:
         return True
     return False
 
@@ -199,7 +201,7 @@ def wanted(
     is_committed: bool = True,
 ) -> list[OffsetRange]:
     """Resolve both ends of topics."""
-    subjects = Subscription(topics=topics or ("t",)).find(log.log.state)
+    subjects = DirectSubscription(topics=topics or ("t",)).find(log.log.state)
     start, end = start or Position(), end or Position(LATEST)
     begins = log.run(start.resolve(log.log, subjects, is_committed=is_committed))
     ends = log.run(end.resolve(log.log, subjects, is_committed=is_committed))
@@ -208,18 +210,20 @@ def wanted(
 
 def planned(log: BlockingLog, *topics: str, **ends: Any) -> list[PlannedRange]:
     """Plan topics; all that is wanted must be there."""
-    planner = Planner(log.log, is_committed=ends.get("is_committed", True))
+    planner = ReadPlanner(log.log, is_committed=ends.get("is_committed", True))
     found = log.run(planner.plan(wanted(log, *topics, **ends)))
     assert not planner.gaps
     return found
 
 
-def read(place: Place, ranges: Sequence[PlannedRange], gaps: list[Gap] | None = None) -> list[Seen]:
+def read(
+    place: ClusterAddress, ranges: Sequence[PlannedRange], gaps: list[Gap] | None = None
+) -> list[Seen]:
     """Read planned ranges."""
     reader = RangeReader(place)
     try:
         noted = [] if gaps is None else gaps
-        return seen(reader.columns(ranges, Reading(), noted.extend))
+        return seen(reader.columns(ranges, ReadSettings(), noted.extend))
     finally:
         reader.close()
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from rookery.cluster.events.sinks import SinkCommitted, SinkPartStaged
 from rookery.cluster.state.outcome import Outcome
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import commit
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.wire.message import Message
 from tests.direct.sinking import rows, stage
 
@@ -62,8 +62,8 @@ def arm(log: DirectLog, step: str) -> None:
 
 async def main(store: str, step: str, batch_id: int) -> bool:
     """Write a batch of several objects; return whether it was there already."""
-    batch = Batch("sink", "query", batch_id)
-    async with DirectLog.open(Place(store=store)) as log:
+    batch = SinkBatch("sink", "query", batch_id)
+    async with DirectLog.open(ClusterAddress(store=store)) as log:
         arm(log, step)
         sent = [rows(1000, batch_id * ROWS + start) for start in range(0, ROWS, 1000)]
         objects = await stage(log, *sent, batch=batch, object_bytes=64 * 1024)

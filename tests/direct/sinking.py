@@ -11,26 +11,26 @@ from rookery.clock import SystemClock
 from rookery.cluster.events.brokers import (
     BrokerLeft,
     ClusterCreated,
-    ConfigChange,
     ProcessRegistered,
+    SettingChange,
 )
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import Commit, commit
-from rookery.direct.layout import Packing
+from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
-from rookery.direct.staging import StagedObject, Staging
+from rookery.direct.place import ClusterAddress
+from rookery.direct.staging import RowStager, UploadedObject
 from rookery.formats.keys import CLUSTER
 from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import Fault
+from rookery.log.fsck.fault import LogFault
 from rookery.log.fsck.sources import Sources
 from rookery.log.origin import Handles
 from rookery.records.columns import decode
-from rookery.records.reading import Fetched, Reading
+from rookery.records.reading import PartitionBatches, ReadSettings
 
-BATCH = Batch("sink", "query", 0)
+BATCH = SinkBatch("sink", "query", 0)
 
 
 class Read(NamedTuple):
@@ -42,13 +42,13 @@ class Read(NamedTuple):
     timestamp: int
 
 
-async def make_cluster(folder: Path) -> Place:
+async def make_cluster(folder: Path) -> ClusterAddress:
     """Make a cluster whose store and log lie in a folder."""
     (folder / "store").mkdir(parents=True)
-    return await make_cluster_at(Place(store=f"file://{folder / 'store'}"))
+    return await make_cluster_at(ClusterAddress(store=f"file://{folder / 'store'}"))
 
 
-async def make_cluster_at(place: Place) -> Place:
+async def make_cluster_at(place: ClusterAddress) -> ClusterAddress:
     """Make a cluster where there is none yet."""
     handles = Handles(place.origin())
     replica = Replica(handles.cluster_log, SystemClock())
@@ -64,7 +64,7 @@ async def make_cluster_at(place: Place) -> Place:
 
 async def make_topic(log: DirectLog, name: str = "t", partitions: int = 4, **configs: str) -> None:
     """Make a topic; in the settings' names, `_` stands for a dot."""
-    changes = [ConfigChange(name=key.replace("_", "."), value=configs[key]) for key in configs]
+    changes = [SettingChange(name=key.replace("_", "."), value=configs[key]) for key in configs]
     event = TopicCreated(
         topic_id=name.encode().ljust(16, b"\1"), name=name, partitions=partitions,
         replication_factor=1, configs=changes,
@@ -83,10 +83,10 @@ def rows(count: int, start: int = 0, **columns: Any) -> pa.RecordBatch:
 
 
 async def stage(
-    log: DirectLog, *batches: pa.RecordBatch, batch: Batch = BATCH, **packing: Any
-) -> list[StagedObject]:
+    log: DirectLog, *batches: pa.RecordBatch, batch: SinkBatch = BATCH, **packing: Any
+) -> list[UploadedObject]:
     """Stage rows as one writer."""
-    staging = Staging(log, batch, Packing(**{"topic": "t"} | packing))
+    staging = RowStager(log, batch, PackSettings(**{"topic": "t"} | packing))
     await staging.start()
     for one in batches:
         await staging.add(one)
@@ -94,7 +94,7 @@ async def stage(
 
 
 async def write(
-    log: DirectLog, *batches: pa.RecordBatch, batch: Batch = BATCH, **packing: Any
+    log: DirectLog, *batches: pa.RecordBatch, batch: SinkBatch = BATCH, **packing: Any
 ) -> Commit:
     """Stage rows and commit them."""
     objects = await stage(log, *batches, batch=batch, **packing)
@@ -105,13 +105,13 @@ async def read_partition(log: DirectLog, partition: int, topic: str = "t") -> li
     """Read one partition, row by row."""
     state = await log.barrier()
     found = state.topics.by_name[topic].partitions[partition]
-    reading = Reading(columns=("key", "value", "timestamp"))
+    reading = ReadSettings(columns=("key", "value", "timestamp"))
     records: list[Read] = []
     for index in range(len(found.base_offsets)):
         row = found.row(index)
         data = await log.read(row.object_id, row.position, row.size)
         offset = row.base_offset
-        for batch in decode([Fetched(topic, partition, bytes(data))], reading):
+        for batch in decode([PartitionBatches(topic, partition, bytes(data))], reading):
             keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
             times = batch.column("timestamp").cast(pa.int64()).to_pylist()
             for key, value, time in zip(keys, values, times, strict=True):
@@ -134,7 +134,7 @@ async def values_of(log: DirectLog, topic: str = "t") -> list[bytes]:
     return sorted(one.value or b"" for part in await read_topic(log, topic) for one in part)
 
 
-async def faults(place: Place) -> list[Fault]:
+async def faults(place: ClusterAddress) -> list[LogFault]:
     """Check everything, and return what is wrong."""
     handles = Handles(place.origin())
     try:

@@ -15,11 +15,11 @@ from rookery.cluster.events.sinks import SinkCommitted
 from rookery.cluster.events.topics import TopicDeleted
 from rookery.cluster.state import sinkrules
 from rookery.cluster.state.outcome import Outcome
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct import commit as commits
 from rookery.direct.commit import commit, forget, last_commit
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.direct.staging import abort
 from rookery.errors import ConfigError, Conflict, Gone, Unavailable
 from rookery.formats.keys import object_key
@@ -27,7 +27,7 @@ from rookery.log import snapshots
 from rookery.log.bins import ObjectBin
 from rookery.log.fsck.sources import Sources
 from rookery.log.origin import Handles
-from rookery.log.recovery.recover import Plan, append_unplaced, carry_out, check_lost, plan
+from rookery.log.recovery.recover import RecoveryPlan, append_unplaced, carry_out, check_lost, plan
 from rookery.log.sweeper import Sweeper
 from rookery.testing.clock import ManualClock
 from tests.direct.sinking import (
@@ -44,23 +44,23 @@ from tests.direct.sinking import (
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> Place:
+async def place(tmp_path: Path) -> ClusterAddress:
     return await make_cluster(tmp_path)
 
 
 @pytest.fixture
-async def log(place: Place) -> AsyncIterator[DirectLog]:
+async def log(place: ClusterAddress) -> AsyncIterator[DirectLog]:
     async with DirectLog.open(place) as opened:
         await make_topic(opened)
         yield opened
 
 
-async def ids(log: DirectLog, *batches: Any, batch: Batch = BATCH) -> list[int]:
+async def ids(log: DirectLog, *batches: Any, batch: SinkBatch = BATCH) -> list[int]:
     return [one.object_id for one in await stage(log, *batches, batch=batch)]
 
 
 async def test_a_batch_that_is_committed_again_says_so_and_leaves_nothing(
-    log: DirectLog, place: Place
+    log: DirectLog, place: ClusterAddress
 ) -> None:
     first, again = await ids(log, rows(100)), await ids(log, rows(100))
     assert (await commit(log, BATCH, first)).records == 100
@@ -72,21 +72,21 @@ async def test_a_batch_that_is_committed_again_says_so_and_leaves_nothing(
     assert not await faults(place)
 
 
-@pytest.mark.parametrize("batch", [Batch("sink", "other", 0), Batch("sink", "other", 6)])
-async def test_another_query_is_told_how_to_take_over(log: DirectLog, batch: Batch) -> None:
-    await write(log, rows(10), batch=Batch("sink", "query", 5))
+@pytest.mark.parametrize("batch", [SinkBatch("sink", "other", 0), SinkBatch("sink", "other", 6)])
+async def test_another_query_is_told_how_to_take_over(log: DirectLog, batch: SinkBatch) -> None:
+    await write(log, rows(10), batch=SinkBatch("sink", "query", 5))
     objects = await ids(log, rows(10), batch=batch)
     with pytest.raises(Conflict, match=r"query 'query' \(up to its batch 5\).*takeOver=true"):
         await commit(log, batch, objects)
     assert len(await values_of(log)) == 10
     assert (await commit(log, batch, objects, takes_over=True)).records == 10
-    later = Batch("sink", "query", 6)
+    later = SinkBatch("sink", "query", 6)
     with pytest.raises(Conflict, match="takeOver"):
         await commit(log, later, await ids(log, rows(1), batch=later))
 
 
 async def test_an_earlier_batch_is_told_how_to_take_over(log: DirectLog) -> None:
-    await write(log, rows(10), batch=Batch("sink", "query", 5))
+    await write(log, rows(10), batch=SinkBatch("sink", "query", 5))
     objects = await ids(log, rows(10))
     with pytest.raises(Conflict, match=r"has batch 5 already, so batch 0 .* takeOver=true"):
         await commit(log, BATCH, objects)
@@ -96,7 +96,7 @@ async def test_an_earlier_batch_is_told_how_to_take_over(log: DirectLog) -> None
 async def test_the_offsets_of_the_source_are_kept_with_the_batch(log: DirectLog) -> None:
     assert await last_commit(log, "sink") is None
     await commit(log, BATCH, await ids(log, rows(1)), source_offsets='{"t": 5}')
-    later = Batch("sink", "query", 7)
+    later = SinkBatch("sink", "query", 7)
     await commit(log, later, [], source_offsets='{"t": 9}')
     found = await last_commit(log, "sink")
     assert found is not None
@@ -107,7 +107,7 @@ async def test_the_offsets_of_the_source_are_kept_with_the_batch(log: DirectLog)
 
 
 async def test_abort_after_a_commit_that_seemed_to_fail_loses_nothing(
-    log: DirectLog, place: Place, monkeypatch: pytest.MonkeyPatch
+    log: DirectLog, place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objects = await ids(log, rows(50))
     real = log.propose
@@ -139,7 +139,7 @@ async def test_a_commit_that_comes_after_its_abort_is_refused(log: DirectLog) ->
 
 
 async def test_objects_of_several_writers_go_in_the_order_given(
-    log: DirectLog, place: Place
+    log: DirectLog, place: ClusterAddress
 ) -> None:
     async with DirectLog.open(place) as other:
         late = await ids(other, rows(1000, 1000))
@@ -164,15 +164,17 @@ async def test_a_deleted_topic_and_bounds_are_told(
             log, BATCH, objects, source_offsets="ä" * (sinkrules.MAX_SOURCE_OFFSETS // 2 + 1)
         )
     with pytest.raises(ConfigError, match="at most 255 characters"):
-        await commit(log, Batch("s" * 256, "q", 0), objects)
+        await commit(log, SinkBatch("s" * 256, "q", 0), objects)
     with pytest.raises(ConfigError, match="must not be negative"):
-        await commit(log, Batch("s", "q", -1), objects)
+        await commit(log, SinkBatch("s", "q", -1), objects)
     await log.propose([TopicDeleted(topic_id=log.state.topics.by_name["t"].id)])
     with pytest.raises(Gone, match="a topic was deleted meanwhile"):
         await commit(log, BATCH, objects)
 
 
-async def test_a_writer_that_was_taken_for_dead_joins_again(log: DirectLog, place: Place) -> None:
+async def test_a_writer_that_was_taken_for_dead_joins_again(
+    log: DirectLog, place: ClusterAddress
+) -> None:
     objects = await ids(log, rows(20))
     async with DirectLog.open(place) as other:
         await other.barrier()
@@ -206,23 +208,25 @@ async def stored(log: DirectLog) -> set[int]:
     return set(await bins.found())
 
 
-async def test_only_what_is_committed_or_staged_is_kept(log: DirectLog, place: Place) -> None:
+async def test_only_what_is_committed_or_staged_is_kept(
+    log: DirectLog, place: ClusterAddress
+) -> None:
     """A batch under way survives the sweeper, although its writers are gone."""
     committed = await ids(log, rows(10))
     await commit(log, BATCH, committed)
     async with DirectLog.open(place) as other:
-        staged = await ids(other, rows(10), batch=Batch("sink", "query", 1))
+        staged = await ids(other, rows(10), batch=SinkBatch("sink", "query", 1))
         orphan = (await other.numbers())()
         await other.store.create(object_key(orphan), [b"never named"])
     await sweep(log)
     assert await stored(log) == {*committed, *staged}
-    await commit(log, Batch("sink", "query", 1), staged)
+    await commit(log, SinkBatch("sink", "query", 1), staged)
     assert len(await values_of(log)) == 20
     assert not await faults(place)
 
 
 async def test_what_nobody_ever_commits_is_swept(
-    log: DirectLog, place: Place, monkeypatch: pytest.MonkeyPatch
+    log: DirectLog, place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sinkrules, "MAX_STAGED_MS", 1)
     await ids(log, rows(10))
@@ -235,7 +239,7 @@ async def test_what_nobody_ever_commits_is_swept(
 # The cluster log is lost.
 
 
-async def lose_and_rebuild(place: Place) -> Plan:
+async def lose_and_rebuild(place: ClusterAddress) -> RecoveryPlan:
     """Delete the cluster log, and do what `rookery recover --append-unplaced` does."""
     opened = Handles(place.origin())
     for item in await opened.store.list("_rookery/log/"):
@@ -255,9 +259,9 @@ async def lose_and_rebuild(place: Place) -> Plan:
 
 @pytest.mark.parametrize("has_snapshot", [False, True])
 async def test_a_lost_cluster_log_comes_back_with_offsets_and_sinks(
-    place: Place, has_snapshot: bool
+    place: ClusterAddress, has_snapshot: bool
 ) -> None:
-    later, never = Batch("sink", "query", 1), Batch("sink", "query", 2)
+    later, never = SinkBatch("sink", "query", 1), SinkBatch("sink", "query", 2)
     async with DirectLog.open(place) as log:
         await make_topic(log)
         await write(log, rows(300))

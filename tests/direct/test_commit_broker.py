@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import Commit, commit
 from rookery.direct.log import DirectLog
 from rookery.testing.served import ServedBroker
@@ -46,7 +46,7 @@ def consume(
         consumer.close()
 
 
-async def wrote(cluster: Cluster, batch: Batch, *sent: pa.RecordBatch) -> Commit:
+async def wrote(cluster: Cluster, batch: SinkBatch, *sent: pa.RecordBatch) -> Commit:
     async with DirectLog.open(cluster.place) as log:
         return await write(log, *sent, batch=batch)
 
@@ -97,7 +97,7 @@ def test_producers_and_sinks_share_partitions(tmp_path: Path) -> None:
             producing = [pool.submit(produce, one, name) for name, one in
                          enumerate((broker, other))]  # fmt: skip
             for number in range(5):
-                asyncio.run(wrote(cluster, Batch("sink", "q", number), rows(400, number * 400)))
+                asyncio.run(wrote(cluster, SinkBatch("sink", "q", number), rows(400, number * 400)))
             stop.set()
             for one in producing:
                 one.result(60)
@@ -123,7 +123,7 @@ def test_what_was_committed_is_rewritten_like_all_else(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t", 2)
-    asyncio.run(wrote(cluster, Batch("sink", "q", 0), rows(20_000)))
+    asyncio.run(wrote(cluster, SinkBatch("sink", "q", 0), rows(20_000)))
     before = read_all(cluster)
     cluster.rewrite()
     assert read_all(cluster) == before
@@ -135,7 +135,7 @@ def test_a_broker_that_starts_later_knows_what_is_staged(tmp_path: Path) -> None
     cluster = Cluster(tmp_path)
     with cluster.broker() as broker:
         create(broker, "t")
-    batch = Batch("sink", "q", 0)
+    batch = SinkBatch("sink", "q", 0)
 
     async def stage_rows() -> list[int]:
         async with DirectLog.open(cluster.place) as log:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from tests.direct.sinkchild import ROWS, STEPS, main
 from tests.direct.sinking import faults, make_cluster, make_topic, read_topic, values_of
 from tests.direct.test_commit import stored, sweep
 
 
-def kill(place: Place, step: str, batch_id: int) -> None:
+def kill(place: ClusterAddress, step: str, batch_id: int) -> None:
     """Run the writer in a process of its own, and see it die."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.direct.sinkchild", place.store, step, str(batch_id)],

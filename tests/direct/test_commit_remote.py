@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import commit, last_commit
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
-from rookery.testing.backends import Backend
+from rookery.direct.place import ClusterAddress
+from rookery.testing.backends import ServerBackend
 from tests.direct.sinking import (
     BATCH,
     faults,
@@ -24,13 +24,13 @@ from tests.direct.sinking import (
 
 
 @pytest.fixture(params=["store", "etcd"])
-def place(request: pytest.FixtureRequest, backend: Backend) -> Place:
+def place(request: pytest.FixtureRequest, backend: ServerBackend) -> ClusterAddress:
     name = f"commit-{request.param}"
     cluster = backend.cluster(name) if request.param == "etcd" else ""
-    return Place(store=backend.store(name), cluster=cluster)
+    return ClusterAddress(store=backend.store(name), cluster=cluster)
 
 
-async def test_writers_on_several_hosts_are_committed_together(place: Place) -> None:
+async def test_writers_on_several_hosts_are_committed_together(place: ClusterAddress) -> None:
     await make_cluster_at(place)
     async with DirectLog.open(place) as driver:
         await make_topic(driver)
@@ -54,5 +54,5 @@ async def test_writers_on_several_hosts_are_committed_together(place: Place) -> 
         assert await values_of(log) == sorted(b"v%d" % number for number in range(6000))
         found = await last_commit(log, "sink")
         assert found is not None
-        assert Batch("sink", *found[:2]) == BATCH
+        assert SinkBatch("sink", *found[:2]) == BATCH
     assert not await faults(place)

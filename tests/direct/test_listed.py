@@ -10,13 +10,13 @@ import pytest
 
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.offsets import Position
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Corrupt
 from rookery.formats.keys import segment_key
 from rookery.formats.segment import SegmentFooter, SegmentHeader
 from rookery.records.columns import encode
 from rookery.records.crc import checksum
-from rookery.records.writing import Writing
+from rookery.records.writing import WriteSettings
 from rookery.store.open import open_store
 from tests.direct.logs import planned, read
 
@@ -24,13 +24,13 @@ from tests.direct.logs import planned, read
 def segment(base: int, count: int) -> bytes:
     """Write a segment as KafScale does: header, batches, footer."""
     rows = pa.record_batch({"value": [b"v%d" % (base + i) for i in range(count)]})
-    data = b"".join(encode(rows, Writing(base_offset=base, timestamp_ms=7)))
+    data = b"".join(encode(rows, WriteSettings(base_offset=base, timestamp_ms=7)))
     header = SegmentHeader(base, count, 7).pack()
     return header + data + SegmentFooter(checksum(data), base + count - 1).pack()
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> ClusterAddress:
     """Return a bucket with two topics, and things that are none of ours."""
 
     async def write() -> None:
@@ -42,10 +42,12 @@ def place(tmp_path: Path) -> Place:
         await store.close()
 
     asyncio.run(write())
-    return Place(store=f"file://{tmp_path}/bucket", namespace="production", layout="kafscale")
+    return ClusterAddress(
+        store=f"file://{tmp_path}/bucket", namespace="production", layout="kafscale"
+    )
 
 
-def test_segments_are_found_and_read(place: Place) -> None:
+def test_segments_are_found_and_read(place: ClusterAddress) -> None:
     with BlockingLog(place) as log:
         assert [one.name for one in log.log.state.topics] == ["t", "u"]
         ranges = planned(log)
@@ -58,7 +60,7 @@ def test_segments_are_found_and_read(place: Place) -> None:
     assert all(row.value == b"v%d" % row.offset for row in rows)
 
 
-def test_it_is_read_by_offsets_and_not_written(place: Place) -> None:
+def test_it_is_read_by_offsets_and_not_written(place: ClusterAddress) -> None:
     with BlockingLog(place) as log:
         with pytest.raises(ConfigError, match="have no times"):
             planned(log, start=Position(time_ms=5))
@@ -66,7 +68,9 @@ def test_it_is_read_by_offsets_and_not_written(place: Place) -> None:
             log.run(log.log.numbers())
 
 
-def test_new_segments_are_seen_and_broken_ones_refused(place: Place, tmp_path: Path) -> None:
+def test_new_segments_are_seen_and_broken_ones_refused(
+    place: ClusterAddress, tmp_path: Path
+) -> None:
     async def add(base: int, data: bytes) -> None:
         store = open_store(f"file://{tmp_path}/bucket")
         await store.create(segment_key("production", "u", 0, base), [data])

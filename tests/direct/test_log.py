@@ -9,14 +9,17 @@ import pytest
 from rookery.cluster.events.pins import TopicPinned
 from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.testing.wait import wait_until
 from tests.direct.logs import Cluster, create, read_all, send, values
 
 
 def test_nothing_there_is_an_error_and_makes_nothing(tmp_path: Path) -> None:
-    for place in (Place(store=f"file://{tmp_path}/none"), Place(data=f"{tmp_path}/none")):
+    for place in (
+        ClusterAddress(store=f"file://{tmp_path}/none"),
+        ClusterAddress(data=f"{tmp_path}/none"),
+    ):
         with pytest.raises(ConfigError, match="there is no"):
             BlockingLog(place)
     assert not list(tmp_path.iterdir())
@@ -25,7 +28,7 @@ def test_nothing_there_is_an_error_and_makes_nothing(tmp_path: Path) -> None:
 async def test_a_store_without_a_cluster_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     with pytest.raises(ConfigError, match="no cluster has its log there"):
-        async with DirectLog.open(Place(store=f"file://{tmp_path}/store")):
+        async with DirectLog.open(ClusterAddress(store=f"file://{tmp_path}/store")):
             pass
 
 

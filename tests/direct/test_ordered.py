@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 from rookery.direct import latest, ordered
-from rookery.direct.intime import Piece, in_time
+from rookery.direct.intime import TimedPiece, in_time
 from rookery.direct.latest import KeyShare
 from rookery.direct.ordered import Reached, SpanShare
-from rookery.direct.plan import Gap, PlannedRange, Planner
+from rookery.direct.plan import Gap, PlannedRange, ReadPlanner
 from rookery.direct.read import RangeReader, plan_again
 from rookery.errors import Corrupt
 from rookery.records.batch import parse, restamp_into
-from rookery.records.reading import COLUMNS, Reading
+from rookery.records.reading import COLUMNS, ReadSettings
 from rookery.records.record import Record, build
 from rookery.testing.served import ServedBroker
 from tests.broker.raw import raw
@@ -101,7 +101,7 @@ class Spans:
         return seen(found)
 
     def read(self, one: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return self._reader.columns([one], Reading(columns=tuple(names), max_rows=64), no_gaps)
+        return self._reader.columns([one], ReadSettings(columns=tuple(names), max_rows=64), no_gaps)
 
     def plan(self, one: PlannedRange, begin: int, end: int) -> PlannedRange | None:
         self.again.append(begin)
@@ -138,7 +138,7 @@ def test_who_begins_again_behind_a_span_has_the_rest(cluster: Cluster, most: int
                 one.offsets._replace(begin=spans.reached.get((one.topic, one.partition), one.begin))
                 for one in whole
             ]
-            rest = log.run(Planner(log.log).plan(wanted))
+            rest = log.run(ReadPlanner(log.log).plan(wanted))
             shares = log.run(ordered.shares(log.log, rest, 40, clock=clock))[:most]
             if not shares:
                 break
@@ -156,13 +156,13 @@ def test_little_is_in_memory_while_partitions_are_put_in_order() -> None:
     ]
     loaded, yielded, ahead = 0, 0, []
 
-    def pieces(number: int, clocks: list[int]) -> Iterator[Piece]:
+    def pieces(number: int, clocks: list[int]) -> Iterator[TimedPiece]:
         nonlocal loaded
         for at in range(0, len(clocks), 20):
             some = clocks[at : at + 20]
             loaded += len(some)
             ids = [number * 1000 + at + place for place in range(len(some))]
-            yield Piece(pa.record_batch({"id": pa.array(ids, pa.int64())}), np.array(some))
+            yield TimedPiece(pa.record_batch({"id": pa.array(ids, pa.int64())}), np.array(some))
 
     found: list[int | None] = []
     for batch in in_time([pieces(*one) for one in enumerate(partitions)], ["id"], 20 * 20 * 8):
@@ -189,7 +189,7 @@ def test_the_last_record_of_every_key_stays(cluster: Cluster, count: int) -> Non
         for one in ranges
         for index in range(count)
         for row in seen(
-            latest.latest(reader.columns([one], Reading(), no_gaps), KeyShare(index, count))
+            latest.latest(reader.columns([one], ReadSettings(), no_gaps), KeyShare(index, count))
         )
     ]
     reader.close()

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from rookery.clock import SystemClock, Time
-from rookery.cluster.events.brokers import ConfigChange
+from rookery.cluster.events.brokers import SettingChange
 from rookery.cluster.events.topics import TopicCreated
 from rookery.direct.grouped import publish
 from rookery.direct.pins import Pins
@@ -117,7 +117,7 @@ def test_pins_of_more_topics_than_an_entry_holds(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with cluster.broker():
         pass
-    compacted = [ConfigChange(name="cleanup.policy", value="compact")]
+    compacted = [SettingChange(name="cleanup.policy", value="compact")]
     topics: list[Message] = [
         TopicCreated(
             topic_id=number.to_bytes(16, "big"),

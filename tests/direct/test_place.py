@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rookery.direct.place import Place, check_host, host_mark
+from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.errors import ConfigError
-from rookery.log.origin import Origin
+from rookery.log.origin import LogLocation
 
 SECRET = "s3://bucket/logs?secret_access_key=geheim"  # noqa: S105 (nobody's)
 
@@ -23,8 +23,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_options_name_a_place_and_others_are_left_alone() -> None:
-    place = Place.of({"store": "file:///x", "namespace": "n", "subscribe": "t"})
-    assert place == Place(store="file:///x", namespace="n")
+    place = ClusterAddress.of({"store": "file:///x", "namespace": "n", "subscribe": "t"})
+    assert place == ClusterAddress(store="file:///x", namespace="n")
     origin = place.origin()
     assert origin.cluster_url == "store:file:///x?namespace=n"
 
@@ -33,41 +33,43 @@ def test_a_store_can_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     url = (tmp_path / "my store").as_uri()
     for path in (str(tmp_path / "my store"), "my store"):
-        place = Place.of({"store": path})
-        assert place == Place(store=url)
+        place = ClusterAddress.of({"store": path})
+        assert place == ClusterAddress(store=url)
         assert place.origin().cluster_url == f"store:{url}?namespace=default"
-        assert Origin(store=path).store_url == url
+        assert LogLocation(store=path).store_url == url
 
 
 def test_a_configured_name_says_where_the_log_is(config: Path) -> None:
     config.write_text(f'[clusters.prod-eu]\nstore = "{SECRET}"\ncluster = "etcd://h:2379"\n')
-    origin = Place(cluster="prod-eu").origin()
+    origin = ClusterAddress(cluster="prod-eu").origin()
     assert (origin.store, origin.cluster) == (SECRET, "etcd://h:2379")
 
 
 def test_the_environment_can_name_a_cluster(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text("")
     monkeypatch.setenv("ROOKERY_CLUSTERS_PROD_STORE", SECRET)
-    assert Place(cluster="prod").origin().store == SECRET
+    assert ClusterAddress(cluster="prod").origin().store == SECRET
 
 
 def test_secrets_stay_at_home(config: Path) -> None:
     config.write_text(f'[clusters.prod]\nstore = "{SECRET}"\n')
-    place = Place(cluster="prod")
+    place = ClusterAddress(cluster="prod")
     assert b"geheim" not in pickle.dumps(place)
-    assert "geheim" not in repr(Place(store=SECRET)) + repr(Place(store=SECRET).origin())
+    assert "geheim" not in repr(ClusterAddress(store=SECRET)) + repr(
+        ClusterAddress(store=SECRET).origin()
+    )
 
 
 def test_a_name_that_is_not_configured_is_refused(config: Path) -> None:
     config.write_text('[clusters.prod]\nstore = "file:///x"\n')
     with pytest.raises(ConfigError, match=r"cluster 'prot' is not configured.*did you mean prod"):
-        Place(cluster="prot").origin()
+        ClusterAddress(cluster="prot").origin()
 
 
 def test_an_unknown_key_of_a_cluster_is_refused_with_its_line(config: Path) -> None:
     config.write_text('[clusters.prod]\nstore = "file:///x"\nstores = "y"\n')
     with pytest.raises(ConfigError, match=r"clusters.prod.stores: unknown.*rookery.toml:3"):
-        Place(cluster="prod").origin()
+        ClusterAddress(cluster="prod").origin()
 
 
 @pytest.mark.parametrize(
@@ -81,13 +83,13 @@ def test_an_unknown_key_of_a_cluster_is_refused_with_its_line(config: Path) -> N
 )
 def test_none_and_two_places_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
-        Place.of(options).origin()
+        ClusterAddress.of(options).origin()
 
 
 def test_a_folder_is_read_on_its_own_host_alone(tmp_path: Path) -> None:
     (tmp_path / "cluster.sqlite").touch()
-    place = Place(data=str(tmp_path))
+    place = ClusterAddress(data=str(tmp_path))
     check_host(place, host_mark(place))
     with pytest.raises(ConfigError, match="a file of the driver's host"):
         check_host(place, "another-boot/1/2")
-    assert host_mark(Place(store="file:///x")) == ""
+    assert host_mark(ClusterAddress(store="file:///x")) == ""

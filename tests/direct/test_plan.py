@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rookery.cluster.state.partition import Row
-from rookery.direct.plan import MIB, Cutting, PlannedRange, Planner
+from rookery.direct.plan import MIB, PlannedRange, ReadPlanner, TaskSize
 from tests.direct.logs import Cluster, create, planned, read, read_all, send, values
 
 
@@ -23,15 +23,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     return cluster
 
 
-def tasks(cluster: Cluster, cutting: Cutting) -> list[list[PlannedRange]]:
+def tasks(cluster: Cluster, cutting: TaskSize) -> list[list[PlannedRange]]:
     with cluster.log as log:
         ranges = planned(log)
-        return log.run(Planner(log.log).tasks(ranges, cutting))
+        return log.run(ReadPlanner(log.log).tasks(ranges, cutting))
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 40])
 def test_tasks_have_all_records_once_and_in_order(cluster: Cluster, count: int) -> None:
-    found = tasks(cluster, Cutting(cores=1, min_tasks=count))
+    found = tasks(cluster, TaskSize(cores=1, min_tasks=count))
     assert [row for task in found for row in read(cluster.place, task)] == read_all(cluster)
     ranges = [one for task in found for one in task]
     assert all(
@@ -43,11 +43,11 @@ def test_tasks_have_all_records_once_and_in_order(cluster: Cluster, count: int) 
 
 
 def test_small_partitions_share_a_task(cluster: Cluster) -> None:
-    assert len(tasks(cluster, Cutting(cores=8))) == 1
+    assert len(tasks(cluster, TaskSize(cores=8))) == 1
 
 
 def test_no_task_has_more_records_than_it_may(cluster: Cluster) -> None:
-    found = tasks(cluster, Cutting(max_records=700))
+    found = tasks(cluster, TaskSize(max_records=700))
     counts = [sum(one.end - one.begin for one in task) for task in found]
     assert max(counts) <= 700
     assert sum(counts) == 6_000
@@ -69,7 +69,7 @@ def test_a_part_of_a_range_has_the_rows_that_it_needs() -> None:
     [(0, 1), (MIB, 1), (40 * MIB, 3), (400 * MIB, 4), (2_000 * MIB, 16), (2_100 * MIB, 20)],
 )
 def test_tasks_are_neither_small_nor_many(size: int, count: int) -> None:
-    assert Cutting(cores=4).tasks(size) == count
+    assert TaskSize(cores=4).tasks(size) == count
 
 
 def test_a_plan_does_not_need_the_rows_of_others(cluster: Cluster, tmp_path: Path) -> None:

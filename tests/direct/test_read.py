@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from rookery.direct.offsets import LATEST, Position, Subscription
-from rookery.direct.plan import Cutting, Gap, PlannedRange, Planner
+from rookery.direct.offsets import LATEST, DirectSubscription, Position
+from rookery.direct.plan import Gap, PlannedRange, ReadPlanner, TaskSize
 from rookery.errors import Corrupt
-from rookery.log.files import Missing
+from rookery.log.files import MissingJournal
 from rookery.log.settings import RewriteSettings
 from rookery.records import _columns_twin, columns
 from rookery.store.meter import READ_BYTES
@@ -118,8 +118,8 @@ def test_what_a_producer_commits_after_an_abort_is_read(cluster: Cluster) -> Non
     # Each piece tells by itself: that of a task, and of a segment.
     cluster.rewrite()
     with cluster.log as log:
-        planner = Planner(log.log)
-        shares = log.run(planner.tasks(planned(log), Cutting(max_records=7)))
+        planner = ReadPlanner(log.log)
+        shares = log.run(planner.tasks(planned(log), TaskSize(max_records=7)))
     assert len(shares) > 20
     assert [row for share in shares for row in read(cluster.place, share)] == rows
 
@@ -170,7 +170,7 @@ def test_what_retention_took_is_a_gap(cluster: Cluster) -> None:
         [done] = admin.delete_records([TopicPartition("t", 0, 300)]).values()
         done.result(30)
     with cluster.log as log:
-        planner = Planner(log.log)
+        planner = ReadPlanner(log.log)
         ranges = log.run(planner.plan(before))
     assert planner.gaps == [Gap("t", 0, 0, 300, "the log begins at 300")]
     assert [row.offset for row in read(cluster.place, ranges)] == list(range(300, 500))
@@ -212,10 +212,10 @@ def test_a_plan_by_an_old_state_is_made_anew(cluster: Cluster) -> None:
         start = Position(time_ms=BASE + 1_500)
 
         async def resolve() -> dict[tuple[bytes, int], int]:
-            subjects = Subscription(topics=("t",)).find(log.log.state)
+            subjects = DirectSubscription(topics=("t",)).find(log.log.state)
             return await start.resolve(log.log, subjects, is_committed=True)
 
-        with pytest.raises(Missing, match="was trimmed"):
+        with pytest.raises(MissingJournal, match="was trimmed"):
             log.run(resolve())
         assert [*log.run(log.log.plan(resolve)).values()] == [1_500]
 

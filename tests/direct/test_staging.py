@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from rookery.client.partition import partition_of
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import commit
-from rookery.direct.layout import Packing
+from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
-from rookery.direct.staging import Staging, abort
+from rookery.direct.place import ClusterAddress
+from rookery.direct.staging import RowStager, abort
 from rookery.errors import ApiError, ConfigError
 from rookery.formats.keys import object_key
 from rookery.formats.manifest import read_head
@@ -36,18 +36,18 @@ from tests.direct.sinking import (
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> Place:
+async def place(tmp_path: Path) -> ClusterAddress:
     return await make_cluster(tmp_path)
 
 
 @pytest.fixture
-async def log(place: Place) -> AsyncIterator[DirectLog]:
+async def log(place: ClusterAddress) -> AsyncIterator[DirectLog]:
     async with DirectLog.open(place) as opened:
         yield opened
 
 
 async def test_rows_lie_where_javas_producer_would_put_them_in_their_order(
-    log: DirectLog, place: Place
+    log: DirectLog, place: ClusterAddress
 ) -> None:
     await make_topic(log)
     # Many small batches into many small objects, several of them under way at a time.
@@ -61,7 +61,7 @@ async def test_rows_lie_where_javas_producer_would_put_them_in_their_order(
     assert not await faults(place)
 
 
-async def test_nothing_can_be_read_before_the_commit(log: DirectLog, place: Place) -> None:
+async def test_nothing_can_be_read_before_the_commit(log: DirectLog, place: ClusterAddress) -> None:
     await make_topic(log)
     objects = await stage(log, rows(10))
     assert await values_of(log) == []
@@ -115,7 +115,7 @@ async def test_rows_without_keys_stick_together_and_go_round(log: DirectLog) -> 
     assert all(300 < len(part) < 700 for part in parts)
     assert all(part == sorted(part) for part in parts)
     # A few stay together.
-    await write(log, rows(50, key=pa.nulls(50, pa.binary())), batch=Batch("sink", "query", 1))
+    await write(log, rows(50, key=pa.nulls(50, pa.binary())), batch=SinkBatch("sink", "query", 1))
     grown = [len(after) - len(part)
              for after, part in zip(await read_topic(log), parts, strict=True)]  # fmt: skip
     assert sorted(grown) == [0, 0, 0, 50]
@@ -139,28 +139,28 @@ async def test_rows_go_to_the_topics_they_name(log: DirectLog) -> None:
     for partition, records in enumerate(await read_topic(log, "b")):
         assert all(partition_of(one.key or b"", 3) == partition for one in records)
     # The option has the last word, as in Spark's own sink.
-    await write(log, rows(9, topic=["b"] * 9), topic="a", batch=Batch("other", "query", 0))
+    await write(log, rows(9, topic=["b"] * 9), topic="a", batch=SinkBatch("other", "query", 0))
     assert len(await values_of(log, "a")) == 75
     with pytest.raises(ApiError, match="1 rows have no topic"):
-        await stage(log, rows(2, topic=["a", None]), topic="", batch=Batch("x", "q", 0))
+        await stage(log, rows(2, topic=["a", None]), topic="", batch=SinkBatch("x", "q", 0))
 
 
 async def test_a_topic_must_be_there_or_be_asked_for(log: DirectLog) -> None:
     with pytest.raises(ApiError, match="there is no topic 't'; create it, or set createTopic"):
         await stage(log, rows(1))
-    staging = Staging(log, BATCH, Packing(topic="t"), create_partitions=3)
+    staging = RowStager(log, BATCH, PackSettings(topic="t"), create_partitions=3)
     await staging.start()
     assert len(log.state.topics.by_name["t"].partitions) == 3
     for name, count, fault in (("..", 1, "no topic name"), ("x", 10_001, "from 1 to 10000")):
-        staging = Staging(log, BATCH, Packing(topic=name), create_partitions=count)
+        staging = RowStager(log, BATCH, PackSettings(topic=name), create_partitions=count)
         with pytest.raises((ApiError, ConfigError), match=fault):
             await staging.start()
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_compression(log: DirectLog, place: Place, codec: str) -> None:
+async def test_compression(log: DirectLog, place: ClusterAddress, codec: str) -> None:
     await make_topic(log, partitions=1)
-    [plain] = await stage(log, rows(5000), batch=Batch("plain", "q", 0))
+    [plain] = await stage(log, rows(5000), batch=SinkBatch("plain", "q", 0))
     done = await write(log, rows(5000), compression=codec)
     assert done.records == 5000
     data = await read_partition(log, 0)
@@ -187,7 +187,7 @@ async def test_times_are_the_rows_or_now_or_the_logs(log: DirectLog) -> None:
     assert before <= given.timestamp <= log.clock.now_ms()
     await make_topic(log, "late", 1, message_timestamp_type="LogAppendTime")
     sent = rows(2, timestamp=times)
-    await write(log, sent, topic="late", batch=Batch("other", "query", 0))
+    await write(log, sent, topic="late", batch=SinkBatch("other", "query", 0))
     row = log.state.topics.by_name["late"].partitions[0].row(0)
     assert row.is_append_time
     assert row.max_timestamp >= before
@@ -234,7 +234,7 @@ async def test_batches_are_as_large_as_the_topic_takes(log: DirectLog) -> None:
     ],
 )
 async def test_a_record_larger_than_a_batch_has_one_of_its_own(
-    log: DirectLog, place: Place, size: int, configs: dict[str, str], codec: str
+    log: DirectLog, place: ClusterAddress, size: int, configs: dict[str, str], codec: str
 ) -> None:
     await make_topic(log, partitions=1, **configs)
     values = [b"a", b"b" * size, b"c", b"d"]
@@ -298,7 +298,7 @@ async def test_text_and_headers_are_taken(log: DirectLog) -> None:
 
 
 async def test_many_partitions_of_an_object_are_staged_in_parts(
-    log: DirectLog, place: Place
+    log: DirectLog, place: ClusterAddress
 ) -> None:
     await make_topic(log, partitions=4500)
     named = pa.array([number % 4500 for number in range(9000)], pa.int32())
@@ -319,9 +319,9 @@ async def test_a_large_batch_of_rows_is_cut(log: DirectLog) -> None:
     assert sum(one.rows for one in told) == 3000
 
 
-async def test_what_is_aborted_is_condemned(log: DirectLog, place: Place) -> None:
+async def test_what_is_aborted_is_condemned(log: DirectLog, place: ClusterAddress) -> None:
     await make_topic(log)
-    staging = Staging(log, BATCH, Packing(topic="t", object_bytes=64 * 1024))
+    staging = RowStager(log, BATCH, PackSettings(topic="t", object_bytes=64 * 1024))
     await staging.start()
     await staging.add(rows(20_000))
     objects = set(log.state.sinks.staged)
@@ -337,7 +337,7 @@ async def test_a_committed_batch_is_not_written_again(log: DirectLog) -> None:
     await make_topic(log)
     await write(log, rows(10))
     before = await log.store.list("_rookery/objects/")
-    staging = Staging(log, BATCH, Packing(topic="t"))
+    staging = RowStager(log, BATCH, PackSettings(topic="t"))
     await staging.start()
     assert staging.is_repeated
     await staging.add(rows(10))
@@ -356,4 +356,4 @@ async def test_a_committed_batch_is_not_written_again(log: DirectLog) -> None:
 )
 def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        Packing(**settings)
+        PackSettings(**settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from rookery.formats.times import AbortedTransaction, LeaderEpoch, Origin
+from rookery.formats.times import SegmentAbort, SegmentEpoch, SegmentOrigin
 from tests.formats import byhand
 
 BATCHES: Final = [
@@ -22,9 +22,9 @@ SEGMENT: Final = byhand.segment(1000, 1012, 6, 1_767_225_600_000, BATCHES)
 # After three messages: the second batch ends with the fifth, so the third one has the entry.
 INDEX: Final = byhand.index(3, [(1000, POSITIONS[0]), (1009, POSITIONS[2])])
 
-ORIGIN: Final = Origin("default", "birds", bytes(range(16)), 2, 7, 9)
-ABORTED: Final = AbortedTransaction(77, 990, 1003)
-EPOCHS: Final = (LeaderEpoch(3, 400), LeaderEpoch(4, 1008))
+ORIGIN: Final = SegmentOrigin("default", "birds", bytes(range(16)), 2, 7, 9)
+ABORTED: Final = SegmentAbort(77, 990, 1003)
+EPOCHS: Final = (SegmentEpoch(3, 400), SegmentEpoch(4, 1008))
 
 _ORIGIN: Final = (
     bytes(range(16))  # topic id

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import Corrupt
 from rookery.formats.index import Index, parse_index
-from rookery.formats.layout import Block, Layout, Span
+from rookery.formats.layout import BlockSpan, SegmentBlock, SegmentLayout
 from rookery.formats.segment import SegmentFooter, SegmentHeader, parse_footer, parse_header
 from rookery.formats.segmentwriter import SegmentWriter
 from rookery.formats.times import parse_times
@@ -19,22 +19,24 @@ from tests.formats import byhand, golden
 WHOLE = 1 << 31
 
 
-def _timed() -> Layout:
-    return Layout.from_times(parse_times(golden.TIMES), "a.kfs")
+def _timed() -> SegmentLayout:
+    return SegmentLayout.from_times(parse_times(golden.TIMES), "a.kfs")
 
 
-def _indexed(segment: bytes = golden.DENSE, index: bytes = golden.DENSE_INDEX) -> Layout:
+def _indexed(segment: bytes = golden.DENSE, index: bytes = golden.DENSE_INDEX) -> SegmentLayout:
     header, footer = parse_header(segment), parse_footer(segment)
-    return Layout.from_index(parse_index(index), header, footer, len(segment), "a.kfs")
+    return SegmentLayout.from_index(parse_index(index), header, footer, len(segment), "a.kfs")
 
 
-def _read(layout: Layout, data: bytes | bytearray, span: Span | None) -> list[BatchHeader]:
+def _read(
+    layout: SegmentLayout, data: bytes | bytearray, span: BlockSpan | None
+) -> list[BatchHeader]:
     assert span is not None
     return _open(layout, span, data[span.position : span.position + span.size])
 
 
 def _open(
-    layout: Layout, span: Span, data: bytes | bytearray, *, is_thorough: bool = False
+    layout: SegmentLayout, span: BlockSpan, data: bytes | bytearray, *, is_thorough: bool = False
 ) -> list[BatchHeader]:
     found = rewrite(data, layout.expect(span, is_thorough=is_thorough))
     if found.damage is not None:
@@ -82,7 +84,7 @@ def test_times_are_searched_by_what_each_block_reaches() -> None:
     for offset, time in enumerate((50, 20, 70, 60)):
         writer.add(byhand.batch(offset, [b"x"], time))
     files = writer.finish(golden.ORIGIN, 3, 1)
-    layout = Layout.from_times(parse_times(files.times), "a.kfs")
+    layout = SegmentLayout.from_times(parse_times(files.times), "a.kfs")
 
     found = [layout.find_time(time, 1) for time in (50, 51, 70)]
     behind = [layout.find_time(time, 1, start=1) for time in (20, 50, 71)]
@@ -98,7 +100,7 @@ def test_without_a_times_file_any_block_may_hold_any_time() -> None:
 def test_an_empty_segment_has_nothing_to_read() -> None:
     files = SegmentWriter(5).finish(golden.ORIGIN, 9, 1)
     data = b"".join(files.parts)
-    timed = Layout.from_times(parse_times(files.times), "a.kfs")
+    timed = SegmentLayout.from_times(parse_times(files.times), "a.kfs")
     indexed = _indexed(data, files.index)
 
     for layout in (timed, indexed):
@@ -195,7 +197,7 @@ def test_a_file_shorter_than_its_ends_is_refused() -> None:
     header, footer = parse_header(golden.DENSE), parse_footer(golden.DENSE)
 
     with pytest.raises(Corrupt):
-        Layout.from_index(parse_index(golden.DENSE_INDEX), header, footer, 40, "a.kfs")
+        SegmentLayout.from_index(parse_index(golden.DENSE_INDEX), header, footer, 40, "a.kfs")
 
 
 def test_another_segment_is_not_opened_as_this_one() -> None:
@@ -220,7 +222,7 @@ def test_every_record_is_reached_from_every_offset(
     files = writer.finish(golden.ORIGIN, last, 1)
     data = b"".join(files.parts)
     bases = [one.base for one in byhand.read_segment(data).batches]
-    timed = Layout.from_times(parse_times(files.times), "a.kfs")
+    timed = SegmentLayout.from_times(parse_times(files.times), "a.kfs")
 
     for layout in (timed, _indexed(data, files.index)):
         for offset in range(last + 1):
@@ -249,7 +251,7 @@ def test_a_batch_that_was_bad_when_it_was_written_is_found_by_a_thorough_look() 
     bad = bytearray(byhand.batch(0, [b"value"], 50))
     bad[-2] ^= 1
     ends = (SegmentHeader(0, 1, 0), SegmentFooter(0, 0))
-    layout = Layout("a.kfs", ends, [Block(0, 32, len(bad), 50, checksum(bad))])
+    layout = SegmentLayout("a.kfs", ends, [SegmentBlock(0, 32, len(bad), 50, checksum(bad))])
     span = layout.find(0, len(bad))
     assert span is not None
 

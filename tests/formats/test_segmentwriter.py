@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from rookery.errors import Corrupt
 from rookery.formats import segmentwriter
 from rookery.formats.segment import MAX_MESSAGES, MAX_SEGMENT_BYTES, verify_segment
-from rookery.formats.segmentwriter import SegmentFiles, SegmentWriter
-from rookery.formats.times import AbortedTransaction, LeaderEpoch, parse_times
+from rookery.formats.segmentwriter import FinishedSegment, SegmentWriter
+from rookery.formats.times import SegmentAbort, SegmentEpoch, parse_times
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader, parse
 from tests.formats import byhand, golden
 
 
-def _finish(writer: SegmentWriter, last: int) -> SegmentFiles:
+def _finish(writer: SegmentWriter, last: int) -> FinishedSegment:
     return writer.finish(golden.ORIGIN, last, 1)
 
 
@@ -97,13 +97,13 @@ def test_only_what_belongs_to_the_segment_is_kept() -> None:
     writer = SegmentWriter(100)
     writer.add(byhand.batch(100, [b"x"], 1))
     aborted = [
-        AbortedTransaction(1, 90, 200),
-        AbortedTransaction(2, 80, 99),
-        AbortedTransaction(3, 80, 100),
-        AbortedTransaction(4, 109, 300),
-        AbortedTransaction(5, 110, 300),
+        SegmentAbort(1, 90, 200),
+        SegmentAbort(2, 80, 99),
+        SegmentAbort(3, 80, 100),
+        SegmentAbort(4, 109, 300),
+        SegmentAbort(5, 110, 300),
     ]
-    epochs = [LeaderEpoch(n, start) for n, start in enumerate((0, 50, 100, 105, 110))]
+    epochs = [SegmentEpoch(n, start) for n, start in enumerate((0, 50, 100, 105, 110))]
 
     files = writer.finish(golden.ORIGIN, 109, 1, aborted=aborted, epochs=epochs)
 
@@ -114,10 +114,10 @@ def test_only_what_belongs_to_the_segment_is_kept() -> None:
 
 def test_the_epoch_that_a_segment_begins_in_is_kept() -> None:
     files = SegmentWriter(100).finish(
-        golden.ORIGIN, 109, 1, epochs=[LeaderEpoch(0, 0), LeaderEpoch(1, 50)]
+        golden.ORIGIN, 109, 1, epochs=[SegmentEpoch(0, 0), SegmentEpoch(1, 50)]
     )
 
-    assert parse_times(files.times).epochs == [LeaderEpoch(1, 50)]
+    assert parse_times(files.times).epochs == [SegmentEpoch(1, 50)]
 
 
 @pytest.mark.parametrize("at", range(len(golden.BATCHES[0])))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rookery.errors import Corrupt
 from rookery.formats.sections import MUST_KNOW, pack_sections, parse_sections
 from rookery.formats.times import (
-    AbortedTransaction,
-    LeaderEpoch,
-    Origin,
+    SegmentAbort,
+    SegmentEpoch,
+    SegmentOrigin,
     parse_times,
 )
 from tests.formats import byhand, golden
@@ -150,18 +150,18 @@ def test_blocks_must_fill_the_segment(rows: list[tuple[int, int]], words: str) -
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 NAMES = st.text("abcXYZ019._-", min_size=1, max_size=249)
 ORIGINS = st.builds(
-    Origin, NAMES, NAMES, st.binary(min_size=16, max_size=16), st.integers(0, (1 << 31) - 1),
+    SegmentOrigin, NAMES, NAMES, st.binary(min_size=16, max_size=16), st.integers(0, (1 << 31) - 1),
     st.integers(1, (1 << 39) - 1), st.integers(0, (1 << 24) - 1),
 )  # fmt: skip
 
 
 @given(
     ORIGINS,
-    st.lists(st.builds(AbortedTransaction, INT64, INT64, INT64)),
-    st.lists(st.builds(LeaderEpoch, st.integers(0, (1 << 31) - 1), INT64)),
+    st.lists(st.builds(SegmentAbort, INT64, INT64, INT64)),
+    st.lists(st.builds(SegmentEpoch, st.integers(0, (1 << 31) - 1), INT64)),
 )
 def test_what_is_written_is_read_back(
-    origin: Origin, aborted: list[AbortedTransaction], epochs: list[LeaderEpoch]
+    origin: SegmentOrigin, aborted: list[SegmentAbort], epochs: list[SegmentEpoch]
 ) -> None:
     times = replace(parse_times(golden.TIMES), origin=origin, aborted=aborted, epochs=epochs)
 

@@ -13,7 +13,7 @@ from random import Random
 from struct import Struct
 from typing import NamedTuple
 
-from rookery.cluster.entry import EVENTS, Writer, read_entry, read_events, write_entry
+from rookery.cluster.entry import EVENTS, EntryAuthor, read_entry, read_events, write_entry
 from rookery.cluster.events.groups import GroupChanged
 from rookery.cluster.events.imports import SegmentsImported
 from rookery.cluster.events.log import RowsLost
@@ -69,7 +69,7 @@ def _rare_entry(state: State, random: Random) -> bytes:
     """Return an entry of events that histories do not have."""
     incarnation = random.choice(sorted(state.brokers.sequences))
     sequence = state.brokers.sequences[incarnation] + 1
-    writer = Writer(incarnation, sequence, 1_700_000_000_000, state.applied, state.digest)
+    writer = EntryAuthor(incarnation, sequence, 1_700_000_000_000, state.applied, state.digest)
     return write_entry(writer, [_rare_event(state, random) for _ in range(3)])
 
 

@@ -14,7 +14,7 @@ import pytest
 from rookery import jobs
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.log.settings import RewriteSettings
 from rookery.records.record import Record
 from rookery.testing.brokers import Host
@@ -74,12 +74,12 @@ class _Producing:
 @contextmanager
 def _cluster(
     tmp_path: Path, topic: str, flags: tuple[str, ...] = _ALONE, **configs: str
-) -> Iterator[tuple[Host, Place]]:
+) -> Iterator[tuple[Host, ClusterAddress]]:
     store = tmp_path / "store"
     store.mkdir()
     with Host(tmp_path / "host", store=f"file://{store}", flags=flags) as host:
         asyncio.run(_create(host.bootstrap, topic, configs))
-        yield host, Place(store=f"file://{store}")
+        yield host, ClusterAddress(store=f"file://{store}")
 
 
 async def _create(bootstrap: str, topic: str, configs: dict[str, str]) -> None:
@@ -163,7 +163,7 @@ def test_merge_beside_producers(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_victim")
-def test_a_compaction_that_is_killed_goes_on(place: Place) -> None:
+def test_a_compaction_that_is_killed_goes_on(place: ClusterAddress) -> None:
     create(place, "t", 12, cleanup_policy="compact")
     fill(place, "t", [rows(6_000, start) for start in range(0, 24_000, 6_000)])
     before = contents(place, "t")

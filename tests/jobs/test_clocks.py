@@ -13,7 +13,7 @@ from rookery.clock import SystemClock
 from rookery.cluster.events.brokers import BrokerBeat, BrokerRegistered
 from rookery.cluster.replica import Replica
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.jobs.clocks import trusted_now
 from rookery.log.origin import Handles
@@ -39,7 +39,7 @@ class _Late:
 
 
 @asynccontextmanager
-async def broker(place: Place, ahead_ms: int, node_id: int = 1) -> AsyncIterator[Replica]:
+async def broker(place: ClusterAddress, ahead_ms: int, node_id: int = 1) -> AsyncIterator[Replica]:
     """Have a broker registered, whose clock is off by so much; it does not leave in order."""
     handles = Handles(place.origin())
     clock = ManualClock(SystemClock().now_ms() + ahead_ms)
@@ -61,21 +61,21 @@ async def beat(replica: Replica) -> None:
         await asyncio.sleep(0.02)
 
 
-async def ask(place: Place) -> int:
+async def ask(place: ClusterAddress) -> int:
     async with DirectLog.open(place, "tests") as log:
         return await trusted_now(log, _SILENCE_MS)
 
 
 @pytest.mark.parametrize("ahead_ms", [0, 9_000, -9_000])
 async def test_a_clock_that_is_near_those_of_brokers_is_trusted(
-    place: Place, ahead_ms: int
+    place: ClusterAddress, ahead_ms: int
 ) -> None:
     before = SystemClock().now_ms()
     async with broker(place, ahead_ms):
         assert before <= await ask(place) <= SystemClock().now_ms()
 
 
-async def test_a_clock_far_ahead_of_live_brokers_is_refused(place: Place) -> None:
+async def test_a_clock_far_ahead_of_live_brokers_is_refused(place: ClusterAddress) -> None:
     async with broker(place, -8 * _DAY_MS) as replica:
         beating = asyncio.create_task(beat(replica))
         with pytest.raises(ConfigError, match=r"seconds ahead of that of the brokers.*nothing was"):
@@ -83,19 +83,19 @@ async def test_a_clock_far_ahead_of_live_brokers_is_refused(place: Place) -> Non
         beating.cancel()
 
 
-async def test_most_brokers_have_it(place: Place) -> None:
+async def test_most_brokers_have_it(place: ClusterAddress) -> None:
     async with broker(place, _DAY_MS), broker(place, 0, 2), broker(place, 100, 3):
         assert await ask(place) <= SystemClock().now_ms()
 
 
-async def test_old_stamps_of_brokers_that_are_dead_say_nothing(place: Place) -> None:
+async def test_old_stamps_of_brokers_that_are_dead_say_nothing(place: ClusterAddress) -> None:
     before = SystemClock().now_ms()
     async with broker(place, -8 * _DAY_MS):
         pass
     assert await ask(place) >= before
 
 
-async def test_without_brokers_a_log_may_have_been_at_rest(place: Place) -> None:
+async def test_without_brokers_a_log_may_have_been_at_rest(place: ClusterAddress) -> None:
     later = DirectLog(place, "tests", _Late(8 * _DAY_MS))  # type: ignore[arg-type] # plain ints
     await later.start()
     try:
@@ -104,7 +104,7 @@ async def test_without_brokers_a_log_may_have_been_at_rest(place: Place) -> None
         await later.close()
 
 
-def test_nothing_is_deleted_by_a_clock_that_is_behind(place: Place) -> None:
+def test_nothing_is_deleted_by_a_clock_that_is_behind(place: ClusterAddress) -> None:
     create(place, "t", 1, retention_bytes="1000")
     create(place, "c", 1, cleanup_policy="compact")
     fill(place, "t", [rows(500, start) for start in range(0, 2_000, 500)])
@@ -123,7 +123,7 @@ def test_nothing_is_deleted_by_a_clock_that_is_behind(place: Place) -> None:
     assert contents(place, "t") == before
 
 
-def test_nothing_is_deleted_by_a_clock_behind_the_last_entry(place: Place) -> None:
+def test_nothing_is_deleted_by_a_clock_behind_the_last_entry(place: ClusterAddress) -> None:
     async def work() -> None:
         behind = DirectLog(place, "tests", _Late(-60_000))  # type: ignore[arg-type] # plain ints
         await behind.start()

@@ -13,10 +13,10 @@ from rookery.client.client import Client
 from rookery.client.fetch import FetchSettings, Isolation
 from rookery.client.settings import ClientSettings
 from rookery.client.transactions import TransactionalWriter
-from rookery.direct.layout import Packing
-from rookery.direct.place import Place
+from rookery.direct.layout import PackSettings
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
-from rookery.jobs import Copying, Run
+from rookery.jobs import CopyRequest, JobRun
 from rookery.jobs.kafkaprogress import read_map
 from rookery.model.partition import TopicPartition
 from rookery.records.record import Record
@@ -28,20 +28,22 @@ from tests.jobs.world import check_clean, contents, create, fill
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PACKING = Packing(object_bytes=64 * 1024, batch_bytes=4096)
+_PACKING = PackSettings(object_bytes=64 * 1024, batch_bytes=4096)
 _COMMITTED = FetchSettings(isolation=Isolation.READ_COMMITTED)
 
 
-def test_copy_into_another_cluster(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+def test_copy_into_another_cluster(
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
+) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
     create(place, "a", 2, retention_ms="-1")
     create(place, "b", 3)
     for topic in ("a", "b"):
         fill(place, topic, [rows(200, start) for start in range(0, 2_000, 200)])
-    copying = Copying(("a", "b"), "eu.", "", str(tmp_path / "map"), _PACKING, 30_000)
-    half = jobs.copy(spark, place, target, copying, Run(dry_run=True)).plan.bytes // 2
+    copying = CopyRequest(("a", "b"), "eu.", "", str(tmp_path / "map"), _PACKING, 30_000)
+    half = jobs.copy(spark, place, target, copying, JobRun(dry_run=True)).plan.bytes // 2
 
-    first = jobs.copy(spark, place, target, copying, Run(max_bytes=half))
+    first = jobs.copy(spark, place, target, copying, JobRun(max_bytes=half))
     fill(place, "a", [rows(100, 2_000)])
     second = jobs.copy(spark, place, target, copying)
 
@@ -55,16 +57,18 @@ def test_copy_into_another_cluster(spark: SparkSession, place: Place, tmp_path: 
     check_map(tmp_path / "map", maps, copies)
     check_clean(target)
     with pytest.raises(ConfigError, match="onto itself"):
-        jobs.copy(spark, place, place, Copying(("a",)))
+        jobs.copy(spark, place, place, CopyRequest(("a",)))
 
 
-def test_large_records_are_copied(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+def test_large_records_are_copied(
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
+) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
     create(place, "large", 1, max_message_bytes="30000000")
     large = [b"a", bytes(1_040_000), b"b", bytes(9_000_000), b"c"]
     fill(place, "large", [rows(5, value=large)])
 
-    report = jobs.copy(spark, place, target, Copying(("large",)))
+    report = jobs.copy(spark, place, target, CopyRequest(("large",)))
     fill(place, "large", [rows(1, value=[bytes(17 << 20)])])
 
     assert report.is_right, report.problems
@@ -72,18 +76,18 @@ def test_large_records_are_copied(spark: SparkSession, place: Place, tmp_path: P
     with pytest.raises(
         ConfigError, match=r"jobs take no record of more than 16777216 bytes.*set 5"
     ):
-        jobs.copy(spark, place, target, Copying(("large",)))
+        jobs.copy(spark, place, target, CopyRequest(("large",)))
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
 def test_copy_into_a_kafka(
-    spark: SparkSession, place: Place, kafka: KafkaServer, is_exact: bool
+    spark: SparkSession, place: ClusterAddress, kafka: KafkaServer, is_exact: bool
 ) -> None:
     create(place, "t", 2)
     fill(place, "t", [rows(500, start) for start in range(0, 4_000, 500)])
     settings = ClientSettings(bootstrap=kafka.bootstrap)
     prefix = "exact." if is_exact else "loose."
-    copying = Copying(("t",), prefix, f"copy-{is_exact}", slice_bytes=20_000)
+    copying = CopyRequest(("t",), prefix, f"copy-{is_exact}", slice_bytes=20_000)
 
     first = jobs.copy_to_kafka(spark, place, settings, copying, is_exact=is_exact)
     fill(place, "t", [rows(100, 4_000)])
@@ -108,12 +112,12 @@ def test_copy_into_a_kafka(
 
 
 def test_what_a_killed_copy_left_open_is_never_seen(
-    spark: SparkSession, place: Place, kafka: KafkaServer
+    spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
 ) -> None:
     create(place, "t", 1)
     fill(place, "t", [rows(1_000)])
     settings = ClientSettings(bootstrap=kafka.bootstrap)
-    copying = Copying(("t",), "killed.", "copy-killed", slice_bytes=20_000)
+    copying = CopyRequest(("t",), "killed.", "copy-killed", slice_bytes=20_000)
     asyncio.run(_leave_open(kafka.bootstrap))
 
     report = jobs.copy_to_kafka(spark, place, settings, copying)

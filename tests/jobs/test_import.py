@@ -12,10 +12,10 @@ import pytest
 
 from rookery import jobs
 from rookery.clock import SystemClock
-from rookery.direct.layout import Packing
-from rookery.direct.place import Place
+from rookery.direct.layout import PackSettings
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Conflict
-from rookery.jobs import Files, Import, Run
+from rookery.jobs import FileImport, ImportFiles, JobRun
 from tests.direct.sinking import read_partition
 from tests.jobs.killing import kill_after_progress, run_job
 from tests.jobs.world import check_clean, contents, create, with_log
@@ -23,20 +23,20 @@ from tests.jobs.world import check_clean, contents, create, with_log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PACKING = Packing(object_bytes=64 * 1024, batch_bytes=4096)
+_PACKING = PackSettings(object_bytes=64 * 1024, batch_bytes=4096)
 
 
 def test_json_lines_become_values_in_their_order(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     lines = [json.dumps({"user": f"u{n % 7}", "n": n, "at": 1_000 + n}) for n in range(3_000)]
     for part in range(3):
         some = lines[part * 1_000 : (part + 1) * 1_000]
         (tmp_path / f"part-{part}.json").write_text("\n".join(some) + "\n")
-    files = Files(str(tmp_path / "part-*.json"), "json", key="user", timestamp="at")
-    into = Import("events", 1, packing=_PACKING, slice_bytes=60_000)
+    files = ImportFiles(str(tmp_path / "part-*.json"), "json", key="user", timestamp="at")
+    into = FileImport("events", 1, packing=_PACKING, slice_bytes=60_000)
 
-    dry = jobs.import_files(spark, place, files, into, Run(dry_run=True))
+    dry = jobs.import_files(spark, place, files, into, JobRun(dry_run=True))
     report = jobs.import_files(spark, place, files, into)
 
     assert dry.plan.bytes == sum(path.stat().st_size for path in tmp_path.glob("part-*"))
@@ -59,7 +59,9 @@ def test_json_lines_become_values_in_their_order(
         jobs.import_files(spark, place, files, into)
 
 
-def test_parquet_rows_become_records(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+def test_parquet_rows_become_records(
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
+) -> None:
     create(place, "t", 3)
     folder = tmp_path / "in"
     folder.mkdir()
@@ -75,19 +77,23 @@ def test_parquet_rows_become_records(spark: SparkSession, place: Place, tmp_path
     )
     pq.write_table(table, folder / "a.parquet", row_group_size=100)
 
-    files = Files(str(folder), timestamp="when")
-    report = jobs.import_files(spark, place, files, Import("t", packing=_PACKING))
+    files = ImportFiles(str(folder), timestamp="when")
+    report = jobs.import_files(spark, place, files, FileImport("t", packing=_PACKING))
 
     assert report.is_right, report.problems
     rows = [json.loads(value or b"") for _, _, _, value in contents(place, "t")]
     assert sorted(row["id"] for row in rows) == list(range(500))
     assert {row["amount"] for row in rows} == {n / 4 for n in range(500)}
     with pytest.raises(ConfigError, match="no column nothing"):
-        jobs.import_files(spark, place, Files(str(folder), key="nothing"), Import("t", name="x"))
+        jobs.import_files(
+            spark, place, ImportFiles(str(folder), key="nothing"), FileImport("t", name="x")
+        )
     with pytest.raises(ConfigError, match="cannot be read"):
-        jobs.import_files(spark, place, Files(str(tmp_path / "none")), Import("t", name="y"))
+        jobs.import_files(
+            spark, place, ImportFiles(str(tmp_path / "none")), FileImport("t", name="y")
+        )
     with pytest.raises(ConfigError, match="max_bytes"):
-        jobs.import_files(spark, place, files, Import("t", name="z"), Run(max_bytes=10))
+        jobs.import_files(spark, place, files, FileImport("t", name="z"), JobRun(max_bytes=10))
 
 
 _TIMES = [1_700_000_000_123_456, None, 1_700_000_001_000_000]
@@ -95,7 +101,7 @@ _TIMES = [1_700_000_000_123_456, None, 1_700_000_001_000_000]
 
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
 def test_times_are_stored_as_they_are_proved(
-    spark: SparkSession, place: Place, tmp_path: Path, kind: str
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path, kind: str
 ) -> None:
     create(place, "t", 1, message_timestamp_type=kind)
     times = pa.array(_TIMES, pa.timestamp("us", "UTC"))
@@ -105,10 +111,10 @@ def test_times_are_stored_as_they_are_proved(
     began = SystemClock().now_ms()
 
     for files in (
-        Files(str(tmp_path / "1.parquet")),
-        Files(str(tmp_path / "lines.json"), "json", timestamp="at"),
+        ImportFiles(str(tmp_path / "1.parquet")),
+        ImportFiles(str(tmp_path / "lines.json"), "json", timestamp="at"),
     ):
-        report = jobs.import_files(spark, place, files, Import("t", packing=_PACKING))
+        report = jobs.import_files(spark, place, files, FileImport("t", packing=_PACKING))
         assert report.is_right, report.problems
         assert report.before == report.after
 
@@ -119,7 +125,7 @@ def test_times_are_stored_as_they_are_proved(
 
 
 def test_columns_that_only_some_files_have_are_kept(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     for day in (1, 2):
         (tmp_path / f"day=0{day}").mkdir()
@@ -127,8 +133,8 @@ def test_columns_that_only_some_files_have_are_kept(
     pq.write_table(pa.table({"id": [2], "new": ["x"]}), tmp_path / "day=02" / "b.parquet")
 
     def rows_of(topic: str, path: str, **columns: str) -> list[object]:
-        files = Files(path, **columns)  # type: ignore[arg-type] # the columns are text
-        report = jobs.import_files(spark, place, files, Import(topic, 1, packing=_PACKING))
+        files = ImportFiles(path, **columns)  # type: ignore[arg-type] # the columns are text
+        report = jobs.import_files(spark, place, files, FileImport(topic, 1, packing=_PACKING))
         assert report.is_right, report.problems
         return [(key, json.loads(value or b"")) for _, _, key, value in contents(place, topic)]
 
@@ -142,7 +148,7 @@ def test_columns_that_only_some_files_have_are_kept(
 
 
 def test_files_that_do_not_go_together_are_refused(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     tables = {
         "types": [pa.table({"id": [1]}), pa.table({"id": ["one"]})],
@@ -161,12 +167,14 @@ def test_files_that_do_not_go_together_are_refused(
         ("folders", "in folders of other names"),
     ):
         with pytest.raises(ConfigError, match=told):
-            jobs.import_files(spark, place, Files(str(tmp_path / folder)), Import(folder, 1))
+            jobs.import_files(
+                spark, place, ImportFiles(str(tmp_path / folder)), FileImport(folder, 1)
+            )
         assert not contents(place, folder)
 
 
 @pytest.mark.usefixtures("own_victim")
-def test_an_import_that_is_killed_goes_on(place: Place, tmp_path: Path) -> None:
+def test_an_import_that_is_killed_goes_on(place: ClusterAddress, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     lines = [json.dumps({"n": n, "text": "x" * 50}) for n in range(20_000)]
@@ -190,16 +198,18 @@ def test_an_import_that_is_killed_goes_on(place: Place, tmp_path: Path) -> None:
 
 
 def test_a_topic_that_is_not_there_is_told_of_before_anything_is_read(
-    spark: SparkSession, place: Place
+    spark: SparkSession, place: ClusterAddress
 ) -> None:
     with pytest.raises(ConfigError, match=r"no topic 'events'.*--create-partitions"):
-        jobs.import_files(spark, place, Files("/nowhere"), Import("events"), Run(dry_run=True))
+        jobs.import_files(
+            spark, place, ImportFiles("/nowhere"), FileImport("events"), JobRun(dry_run=True)
+        )
 
 
 def test_files_of_another_format_are_told_of(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     (tmp_path / "lines.json").write_text('{"id": 1}\n')
-    files = Files(str(tmp_path / "lines.json"))
+    files = ImportFiles(str(tmp_path / "lines.json"))
     with pytest.raises(ConfigError, match=r"lines.json.* no Parquet file.*--format json"):
-        jobs.import_files(spark, place, files, Import("events", 1))
+        jobs.import_files(spark, place, files, FileImport("events", 1))

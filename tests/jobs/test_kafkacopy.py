@@ -17,12 +17,11 @@ from rookery.client.configs import ResourceType
 from rookery.client.fetch import FetchSettings, Isolation
 from rookery.client.settings import ClientSettings
 from rookery.client.transactions import TransactionalWriter
-from rookery.direct.layout import Packing
-from rookery.direct.place import Place
+from rookery.direct.layout import PackSettings
+from rookery.direct.place import ClusterAddress
 from rookery.errors import Conflict, Error
-from rookery.jobs import Copying, Run
-from rookery.jobs.kafkaprogress import Reached, progress_rows, read_map
-from rookery.jobs.kafkaprogress import Run as Moved
+from rookery.jobs import CopyRequest, JobRun
+from rookery.jobs.kafkaprogress import CopiedRun, CopyPosition, progress_rows, read_map
 from rookery.jobs.kafkatask import cut, spans
 from rookery.model.partition import TopicPartition
 from rookery.testing.broker import BrokerProcess
@@ -53,13 +52,15 @@ def _values(kafka: KafkaServer, topic: str, partition: int = 0) -> list[bytes | 
 # Large records.
 
 
-def test_large_records_are_copied(spark: SparkSession, place: Place, kafka: KafkaServer) -> None:
+def test_large_records_are_copied(
+    spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
+) -> None:
     create(place, "large", 1)
     large = [b"a", bytes(1_040_000), b"b", bytes(5_000_000), b"c"]
     batch = rows(5, value=large)
     with_log(place, lambda log: write(log, batch, topic="large", compression="zstd"))
-    plain = Copying(("large",), "plain.", "plain")
-    packed = Copying(("large",), "packed.", "packed", packing=Packing(compression="zstd"))
+    plain = CopyRequest(("large",), "plain.", "plain")
+    packed = CopyRequest(("large",), "packed.", "packed", packing=PackSettings(compression="zstd"))
 
     where = "topic large partition 0: the record at offset 3 is too large for topic plain.large"
     with pytest.raises(Error, match=f"{where} there: .*; raise its max.message.bytes"):
@@ -75,10 +76,10 @@ def test_large_records_are_copied(spark: SparkSession, place: Place, kafka: Kafk
 
 
 def test_many_gaps_are_noted_in_many_records(kafka: KafkaServer) -> None:
-    runs = [Moved(3 * n, 2 * n, 2) for n in range(111_848)]  # every third offset is gone
-    noted = progress_rows(Reached(3 * 111_848, 223_696, target="id"), runs)
+    runs = [CopiedRun(3 * n, 2 * n, 2) for n in range(111_848)]  # every third offset is gone
+    noted = progress_rows(CopyPosition(3 * 111_848, 223_696, target="id"), runs)
 
-    async def write_and_read() -> list[Moved]:
+    async def write_and_read() -> list[CopiedRun]:
         async with Client(kafka.bootstrap) as client:
             new = NewTopic(name="gaps", partitions=1, configs={"max.message.bytes": "300000"})
             await client.admin.create_topics([new])
@@ -98,7 +99,10 @@ def test_many_gaps_are_noted_in_many_records(kafka: KafkaServer) -> None:
 
 
 def test_what_lies_together_is_read_back_at_once() -> None:
-    assert spans([Moved(0, 5, 2), Moved(9, 7, 1), Moved(10, 20, 5)]) == [(5, 7), (20, 24)]
+    assert spans([CopiedRun(0, 5, 2), CopiedRun(9, 7, 1), CopiedRun(10, 20, 5)]) == [
+        (5, 7),
+        (20, 24),
+    ]
     assert spans([]) == []
 
 
@@ -115,13 +119,15 @@ def test_slices_are_no_larger_than_they_may_be() -> None:
     assert all(table.nbytes <= 500 for table in tables if table.num_rows > 1)
 
 
-def test_a_small_budget_gets_on(spark: SparkSession, place: Place, kafka: KafkaServer) -> None:
+def test_a_small_budget_gets_on(
+    spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
+) -> None:
     create(place, "b", 6)
     fill(place, "b", [rows(600, start) for start in range(0, 3_000, 600)])
-    copying = Copying(("b",), "small.", "small")
+    copying = CopyRequest(("b",), "small.", "small")
 
     def copy(max_bytes: int = 0, *, dry_run: bool = False) -> Any:
-        run = Run(max_bytes=max_bytes, dry_run=dry_run)
+        run = JobRun(max_bytes=max_bytes, dry_run=dry_run)
         return jobs.copy_to_kafka(spark, place, _settings(kafka), copying, run)
 
     whole = copy(dry_run=True).plan.bytes
@@ -157,22 +163,27 @@ def test_what_was_aborted_is_passed_once(
 
     with BrokerProcess(tmp_path / "data") as broker:
         asyncio.run(fill_and_abort(broker.bootstrap))
-    place, copying = Place(data=str(tmp_path / "data")), Copying(("ab",), "past.", "past")
+    place, copying = (
+        ClusterAddress(data=str(tmp_path / "data")),
+        CopyRequest(("ab",), "past.", "past"),
+    )
 
     report = jobs.copy_to_kafka(spark, place, _settings(kafka), copying)
-    plan = jobs.copy_to_kafka(spark, place, _settings(kafka), copying, Run(dry_run=True)).plan
+    plan = jobs.copy_to_kafka(spark, place, _settings(kafka), copying, JobRun(dry_run=True)).plan
 
     assert report.is_right, report.problems
     assert _values(kafka, "past.ab") == [b"kept"]
     assert plan.bytes == 0
 
 
-def test_a_dry_run_makes_nothing(spark: SparkSession, place: Place, kafka: KafkaServer) -> None:
+def test_a_dry_run_makes_nothing(
+    spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
+) -> None:
     create(place, "dry", 2)
     fill(place, "dry", [rows(100)])
 
     plan = jobs.copy_to_kafka(
-        spark, place, _settings(kafka), Copying(("dry",), "dry.", "dry"), Run(dry_run=True)
+        spark, place, _settings(kafka), CopyRequest(("dry",), "dry.", "dry"), JobRun(dry_run=True)
     ).plan
 
     async def topics() -> list[str]:
@@ -187,7 +198,7 @@ def test_a_dry_run_makes_nothing(spark: SparkSession, place: Place, kafka: Kafka
 
 
 def test_a_copy_has_the_settings_of_its_topic(
-    spark: SparkSession, place: Place, kafka: KafkaServer
+    spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
 ) -> None:
     create(
         place, "set", 1, cleanup_policy="compact", retention_ms="-1", max_message_bytes="20000",
@@ -196,7 +207,9 @@ def test_a_copy_has_the_settings_of_its_topic(
     )  # fmt: skip
     fill(place, "set", [rows(1_000, value=[bytes(100)] * 1_000)])
 
-    report = jobs.copy_to_kafka(spark, place, _settings(kafka), Copying(("set",), "own.", "own"))
+    report = jobs.copy_to_kafka(
+        spark, place, _settings(kafka), CopyRequest(("set",), "own.", "own")
+    )
 
     async def configs() -> dict[str, str | None]:
         async with Client(kafka.bootstrap) as client:
@@ -213,13 +226,15 @@ def test_a_copy_has_the_settings_of_its_topic(
 # Whose copy it is.
 
 
-def test_a_name_is_of_one_copy_only(spark: SparkSession, place: Place, kafka: KafkaServer) -> None:
+def test_a_name_is_of_one_copy_only(
+    spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
+) -> None:
     create(place, "n", 1)
     fill(place, "n", [rows(100)])
-    one, other = Copying(("n",), "one.", "same"), Copying(("n",), "other.", "same")
+    one, other = CopyRequest(("n",), "one.", "same"), CopyRequest(("n",), "other.", "same")
 
     jobs.copy_to_kafka(spark, place, _settings(kafka), one)
-    for run in (Run(dry_run=True), Run()):
+    for run in (JobRun(dry_run=True), JobRun()):
         with pytest.raises(Conflict, match=r"copies to one.n, not to other.n: choose another name"):
             jobs.copy_to_kafka(spark, place, _settings(kafka), other, run)
     again = jobs.copy_to_kafka(spark, place, _settings(kafka), one)
@@ -229,11 +244,11 @@ def test_a_name_is_of_one_copy_only(spark: SparkSession, place: Place, kafka: Ka
 
 
 def test_a_copy_that_was_deleted_is_made_anew(
-    spark: SparkSession, place: Place, kafka: KafkaServer
+    spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
 ) -> None:
     create(place, "del", 1)
     fill(place, "del", [rows(100)])
-    copying = Copying(("del",), "anew.", "anew")
+    copying = CopyRequest(("del",), "anew.", "anew")
     jobs.copy_to_kafka(spark, place, _settings(kafka), copying)
 
     async def delete() -> None:
@@ -241,7 +256,7 @@ def test_a_copy_that_was_deleted_is_made_anew(
             await client.delete_topic("anew.del")
 
     asyncio.run(delete())
-    plan = jobs.copy_to_kafka(spark, place, _settings(kafka), copying, Run(dry_run=True)).plan
+    plan = jobs.copy_to_kafka(spark, place, _settings(kafka), copying, JobRun(dry_run=True)).plan
     report = jobs.copy_to_kafka(spark, place, _settings(kafka), copying)
 
     assert plan.bytes > 0
@@ -253,7 +268,7 @@ def test_a_copy_that_was_deleted_is_made_anew(
 
 
 def test_a_map_in_files_is_refused_before_spark_is_started(
-    place: Place, capsys: pytest.CaptureFixture[str]
+    place: ClusterAddress, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["job", "copy", "t", "--store", place.store, "--to-kafka", "127.0.0.1:1"]
 
@@ -263,7 +278,7 @@ def test_a_map_in_files_is_refused_before_spark_is_started(
 
 
 def test_a_kafka_that_asks_who_we_are(
-    place: Place, kafka_secure: KafkaServer, tmp_path: Path
+    place: ClusterAddress, kafka_secure: KafkaServer, tmp_path: Path
 ) -> None:
     create(place, "safe", 1)
     fill(place, "safe", [rows(100)])

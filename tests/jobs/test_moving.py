@@ -14,29 +14,29 @@ import pytest
 from rookery import jobs
 from rookery.client.partition import partition_of
 from rookery.direct.commit import forget
-from rookery.direct.layout import Packing
+from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
-from rookery.jobs import Into, Run
+from rookery.jobs import Into, JobRun
 from tests.direct.sinking import read_topic, rows
 from tests.jobs.world import Rows, check_clean, contents, create, fill, state_of, with_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PACKING = Packing(object_bytes=64 * 1024, batch_bytes=4096)
+_PACKING = PackSettings(object_bytes=64 * 1024, batch_bytes=4096)
 
 
 def test_repartition_keeps_every_key_in_order(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     create(place, "t", 3, retention_ms="-1")
     fill(place, "t", [rows(300, start) for start in range(0, 9_000, 300)])
     fill(place, "t", [pa.record_batch({"value": [b"none %d" % n for n in range(50)]})])
     into = Into("wide", 7, str(tmp_path / "map"), _PACKING, slice_bytes=60_000)
 
-    dry = jobs.repartition(spark, place, "t", into, Run(dry_run=True))
+    dry = jobs.repartition(spark, place, "t", into, JobRun(dry_run=True))
     assert state_of(place, lambda state: "wide" not in state.topics.by_name)
     report = jobs.repartition(spark, place, "t", into)
 
@@ -55,14 +55,14 @@ def test_repartition_keeps_every_key_in_order(
 
 
 def test_repartition_goes_on_with_what_was_written_since(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     create(place, "t", 2)
     fill(place, "t", [rows(200, start) for start in range(0, 2_000, 200)])
     into = Into("u", 3, str(tmp_path / "map"), _PACKING, slice_bytes=20_000)
-    budget = jobs.repartition(spark, place, "t", into, Run(dry_run=True)).plan.bytes // 2
+    budget = jobs.repartition(spark, place, "t", into, JobRun(dry_run=True)).plan.bytes // 2
 
-    first = jobs.repartition(spark, place, "t", into, Run(max_bytes=budget))
+    first = jobs.repartition(spark, place, "t", into, JobRun(max_bytes=budget))
     # The last slice was committed, and its map lost: as if it was killed in between.
     max((tmp_path / "map").glob("*.parquet")).unlink()
     fill(place, "t", [rows(1_000, 2_000)])
@@ -78,7 +78,9 @@ def test_repartition_goes_on_with_what_was_written_since(
     check_map(tmp_path / "map", {"t": contents(place, "t")}, {"u": after})
 
 
-def test_repartition_refuses_topics_that_have_records(spark: SparkSession, place: Place) -> None:
+def test_repartition_refuses_topics_that_have_records(
+    spark: SparkSession, place: ClusterAddress
+) -> None:
     create(place, "t", 2)
     create(place, "full", 2)
     create(place, "other", 5)
@@ -93,7 +95,7 @@ def test_repartition_refuses_topics_that_have_records(spark: SparkSession, place
 
 
 def test_replay_is_in_the_order_of_the_consumer(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     create(place, "b", 2)
     create(place, "a", 3)
@@ -108,9 +110,9 @@ def test_replay_is_in_the_order_of_the_consumer(
             stamps = pa.array([one + shift for one in some], pa.timestamp("ms", "UTC"))
             fill(place, topic, [rows(500, start, timestamp=stamps)])
     into = Into("all", 1, str(tmp_path / "map"), _PACKING, slice_bytes=40_000)
-    size = jobs.replay(spark, place, ["b", "a"], into, Run(dry_run=True)).plan.bytes
+    size = jobs.replay(spark, place, ["b", "a"], into, JobRun(dry_run=True)).plan.bytes
 
-    first = jobs.replay(spark, place, ["b", "a"], into, Run(max_bytes=size // 2))
+    first = jobs.replay(spark, place, ["b", "a"], into, JobRun(max_bytes=size // 2))
     fill(place, "a", [rows(10, 99_000)])  # too late: the job was begun without it
     second = jobs.replay(spark, place, ["b", "a"], into)
 
@@ -129,7 +131,7 @@ def test_replay_is_in_the_order_of_the_consumer(
     check_clean(place)
 
 
-def test_two_runs_of_a_job_do_not_write_twice(spark: SparkSession, place: Place) -> None:
+def test_two_runs_of_a_job_do_not_write_twice(spark: SparkSession, place: ClusterAddress) -> None:
     create(place, "t", 1)
     fill(place, "t", [rows(500)])
     jobs.repartition(spark, place, "t", Into("u", 2))
@@ -171,7 +173,7 @@ def check_map(folder: Path, sources: dict[str, Rows], targets: dict[str, Rows]) 
         assert was[origin] == is_now[line["topic"], line["partition"], line["offset"]]
 
 
-def expected(place: Place, topics: list[str]) -> list[tuple[bytes | None, bytes | None]]:
+def expected(place: ClusterAddress, topics: list[str]) -> list[tuple[bytes | None, bytes | None]]:
     """Sort by (running maximum, topic, partition, offset), the plain way."""
     keyed = []
     for number, topic in enumerate(topics):
@@ -184,7 +186,7 @@ def expected(place: Place, topics: list[str]) -> list[tuple[bytes | None, bytes 
 
 
 async def _timed(
-    place: Place, topic: str
+    place: ClusterAddress, topic: str
 ) -> list[tuple[int, int, int, bytes | None, bytes | None]]:
     async with DirectLog.open(place, "tests") as log:
         found = await read_topic(log, topic)

@@ -10,7 +10,7 @@ import pytest
 
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place, host_mark
+from rookery.direct.place import ClusterAddress, host_mark
 from rookery.jobs import compaction, merging
 from rookery.jobs.proof import Proof
 from rookery.log.plan import MergeJob, range_of
@@ -18,10 +18,10 @@ from rookery.log.settings import RewriteSettings
 from tests.direct.sinking import rows
 from tests.jobs.world import check_clean, contents, create, fill, last_by_key, state_of, with_log
 
-Others = Callable[[Place], None]
+Others = Callable[[ClusterAddress], None]
 
 
-def _compact_task(place: Place) -> compaction._Task:
+def _compact_task(place: ClusterAddress) -> compaction._Task:
     def task(state: Any) -> compaction._Task:
         topic = state.topics.by_name["t"]
         bound = topic.partitions[0].next_offset
@@ -32,7 +32,7 @@ def _compact_task(place: Place) -> compaction._Task:
     return state_of(place, task)
 
 
-def _merge_task(place: Place) -> merging._Task:
+def _merge_task(place: ClusterAddress) -> merging._Task:
     def job(state: Any) -> MergeJob:
         topic = state.topics.by_name["t"]
         partition = topic.partitions[0]
@@ -42,14 +42,14 @@ def _merge_task(place: Place) -> merging._Task:
     return merging._Task(place, host_mark(place), state_of(place, job), settings, has_proof=True)
 
 
-def _compact_further(place: Place) -> None:
+def _compact_further(place: ClusterAddress) -> None:
     """Compact as a caretaker does that has seen more records."""
     fill(place, "t", [rows(300, 5_000)])
     task = _compact_task(place)
     assert with_log(place, lambda log: compaction._clean(log, task))
 
 
-def _delete_some(place: Place) -> None:
+def _delete_some(place: ClusterAddress) -> None:
     async def work(log: DirectLog) -> None:
         topic = log.state.topics.by_name["t"]
         await log.propose([LogStartMoved(topic_id=topic.id, partition=0, offset=300)])
@@ -57,7 +57,7 @@ def _delete_some(place: Place) -> None:
     with_log(place, work)
 
 
-def _delete_all(place: Place) -> None:
+def _delete_all(place: ClusterAddress) -> None:
     async def work(log: DirectLog) -> None:
         await log.propose([TopicDeleted(topic_id=log.state.topics.by_name["t"].id)])
 
@@ -88,7 +88,7 @@ def _interrupt(
     ],
 )
 def test_a_compaction_that_others_interfere_with(
-    place: Place, monkeypatch: pytest.MonkeyPatch, others: Others, told: str
+    place: ClusterAddress, monkeypatch: pytest.MonkeyPatch, others: Others, told: str
 ) -> None:
     create(place, "t", 1, cleanup_policy="compact")
     fill(place, "t", [rows(300), rows(300, 300)])
@@ -112,7 +112,7 @@ def test_a_compaction_that_others_interfere_with(
     ],
 )
 def test_a_merge_that_others_interfere_with(
-    place: Place, monkeypatch: pytest.MonkeyPatch, others: Others, told: str
+    place: ClusterAddress, monkeypatch: pytest.MonkeyPatch, others: Others, told: str
 ) -> None:
     create(place, "t", 1, cleanup_policy="compact")
     fill(place, "t", [rows(300), rows(300, 300)])
@@ -128,7 +128,7 @@ def test_a_merge_that_others_interfere_with(
 
 
 @pytest.mark.parametrize("others", [_delete_some, _delete_all, _compact_further])
-def test_a_merge_whose_rows_are_gone_is_left(place: Place, others: Others) -> None:
+def test_a_merge_whose_rows_are_gone_is_left(place: ClusterAddress, others: Others) -> None:
     create(place, "t", 1, cleanup_policy="compact")
     fill(place, "t", [rows(300), rows(300, 300)])
     task = _merge_task(place)
@@ -140,7 +140,7 @@ def test_a_merge_whose_rows_are_gone_is_left(place: Place, others: Others) -> No
     assert done.before == done.after
 
 
-def test_a_compaction_that_is_left_alone_is_compared(place: Place) -> None:
+def test_a_compaction_that_is_left_alone_is_compared(place: ClusterAddress) -> None:
     create(place, "t", 1, cleanup_policy="compact")
     fill(place, "t", [rows(300), rows(300, 300)])
     before = last_by_key(contents(place, "t"))

@@ -16,11 +16,11 @@ from rookery import jobs
 from rookery.client.client import Client
 from rookery.client.settings import ClientSettings
 from rookery.cluster.events.topics import PartitionsAdded, TopicCreated, TopicDeleted
-from rookery.direct.layout import Packing
+from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Conflict
-from rookery.jobs import Copying, Files, Import, Into, Report
+from rookery.jobs import CopyRequest, FileImport, ImportFiles, Into, JobReport
 from rookery.testing.kafka import KafkaServer
 from tests.direct.sinking import make_cluster, rows
 from tests.jobs.test_copy import _map, _read
@@ -30,10 +30,10 @@ from tests.jobs.world import contents, create, fill, with_log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PACKING = Packing(object_bytes=64 * 1024, batch_bytes=4096)
+_PACKING = PackSettings(object_bytes=64 * 1024, batch_bytes=4096)
 
 
-def delete(place: Place, topic: str) -> None:
+def delete(place: ClusterAddress, topic: str) -> None:
     async def work(log: DirectLog) -> None:
         state = await log.barrier()
         await log.propose([TopicDeleted(topic_id=state.topics.by_name[topic].id)])
@@ -41,7 +41,7 @@ def delete(place: Place, topic: str) -> None:
     with_log(place, work)
 
 
-def replace(place: Place, topic: str, partitions: int) -> None:
+def replace(place: ClusterAddress, topic: str, partitions: int) -> None:
     """Delete a topic, and create another of its name."""
     delete(place, topic)
 
@@ -58,7 +58,7 @@ def replace(place: Place, topic: str, partitions: int) -> None:
     with_log(place, work)
 
 
-def grow(place: Place, topic: str, partitions: int) -> None:
+def grow(place: ClusterAddress, topic: str, partitions: int) -> None:
     async def work(log: DirectLog) -> None:
         state = await log.barrier()
         found = state.topics.by_name[topic]
@@ -67,20 +67,22 @@ def grow(place: Place, topic: str, partitions: int) -> None:
     with_log(place, work)
 
 
-def values(place: Place, topic: str) -> list[bytes | None]:
+def values(place: ClusterAddress, topic: str) -> list[bytes | None]:
     return sorted((value for *_, value in contents(place, topic)), key=str)
 
 
-def _jobs(spark: SparkSession, place: Place, target: Place) -> dict[str, Callable[[], Report]]:
+def _jobs(
+    spark: SparkSession, place: ClusterAddress, target: ClusterAddress
+) -> dict[str, Callable[[], JobReport]]:
     return {
         "u": lambda: jobs.repartition(spark, place, "t", Into("u", 3, "", _PACKING)),
         "in-order": lambda: jobs.replay(spark, place, ["t"], Into("in-order", 1, "", _PACKING)),
-        "copied.t": lambda: jobs.copy(spark, place, target, Copying(("t",), "copied.")),
+        "copied.t": lambda: jobs.copy(spark, place, target, CopyRequest(("t",), "copied.")),
     }
 
 
 def test_a_source_that_is_another_by_now_is_refused(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
     create(place, "t", 2)
@@ -99,7 +101,7 @@ def test_a_source_that_is_another_by_now_is_refused(
 
 
 def test_a_target_that_is_gone_is_filled_anew(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
     create(place, "t", 2)
@@ -117,31 +119,33 @@ def test_a_target_that_is_gone_is_filled_anew(
 
 
 def test_a_source_that_was_restored_from_an_old_copy_is_refused(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
     create(place, "t", 1)
     fill(place, "t", [rows(200)])
     shutil.copytree(tmp_path / "cluster", tmp_path / "backup")
     fill(place, "t", [rows(300, 200)])
-    assert jobs.copy(spark, place, target, Copying(("t",))).facts["rows"] == 500
+    assert jobs.copy(spark, place, target, CopyRequest(("t",))).facts["rows"] == 500
     shutil.rmtree(tmp_path / "cluster")
     shutil.copytree(tmp_path / "backup", tmp_path / "cluster")
     fill(place, "t", [rows(100, 1_000)])
 
     with pytest.raises(Conflict, match="t-0 ends at offset 300, and was read to 500"):
-        jobs.copy(spark, place, target, Copying(("t",)))
+        jobs.copy(spark, place, target, CopyRequest(("t",)))
 
 
 def test_files_are_imported_again_into_a_topic_that_is_new(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     (tmp_path / "files").mkdir()
     pq.write_table(pa.table({"value": [b"a", b"b"]}), tmp_path / "files" / "1.parquet")
     create(place, "t", 2)
 
-    def run() -> Report:
-        return jobs.import_files(spark, place, Files(str(tmp_path / "files")), Import("t"))
+    def run() -> JobReport:
+        return jobs.import_files(
+            spark, place, ImportFiles(str(tmp_path / "files")), FileImport("t")
+        )
 
     assert run().facts["rows"] == 2
     assert run().slices == 0
@@ -151,7 +155,7 @@ def test_files_are_imported_again_into_a_topic_that_is_new(
 
 
 def test_a_map_of_an_earlier_target_is_not_added_to(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     create(place, "t", 2)
     fill(place, "t", [rows(200)])
@@ -167,15 +171,15 @@ def test_a_map_of_an_earlier_target_is_not_added_to(
 
 
 def test_copies_in_a_kafka_know_their_topics(
-    spark: SparkSession, place: Place, kafka: KafkaServer
+    spark: SparkSession, place: ClusterAddress, kafka: KafkaServer
 ) -> None:
     settings = ClientSettings(bootstrap=kafka.bootstrap)
-    copying = Copying(("a", "b"), "known.", "copy-known", slice_bytes=20_000)
+    copying = CopyRequest(("a", "b"), "known.", "copy-known", slice_bytes=20_000)
     for topic in ("a", "b"):
         create(place, topic, 2)
         fill(place, topic, [rows(200)])
 
-    def run() -> Report:
+    def run() -> JobReport:
         return jobs.copy_to_kafka(spark, place, settings, copying)
 
     def check() -> None:

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from rookery import jobs
-from rookery.direct.layout import Packing
+from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import Conflict
-from rookery.jobs import Into, Report, Run
+from rookery.jobs import Into, JobReport, JobRun
 from rookery.jobs.progress import Ledger
-from rookery.jobs.report import Step
+from rookery.jobs.report import JobStep
 from tests.direct.sinking import rows
 from tests.jobs.test_moving import expected
 from tests.jobs.world import check_clean, contents, create, fill, state_of, with_log
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _BASE = 1_700_000_000_000
-_PACKING = Packing(object_bytes=64 * 1024, batch_bytes=4096)
+_PACKING = PackSettings(object_bytes=64 * 1024, batch_bytes=4096)
 
 
 class _KilledError(Exception):
     """As if the job was killed."""
 
 
-def _kill(_: Step) -> None:
+def _kill(_: JobStep) -> None:
     raise _KilledError
 
 
@@ -42,12 +42,12 @@ def _timed(times: Sequence[int], start: int = 0, **columns: object) -> pa.Record
     return rows(len(times), start, timestamp=stamps, **columns)
 
 
-def _values(place: Place, topic: str) -> list[bytes | None]:
+def _values(place: ClusterAddress, topic: str) -> list[bytes | None]:
     return [value for *_, value in contents(place, topic)]
 
 
 def test_nothing_is_lost_if_the_source_is_compacted_between_two_runs(
-    spark: SparkSession, place: Place
+    spark: SparkSession, place: ClusterAddress
 ) -> None:
     create(place, "t", 1, cleanup_policy="compact")
     some = [(10, b"a"), (100, b"b"), (50, b"c"), (110, b"b"), (120, b"d")]
@@ -56,7 +56,7 @@ def test_nothing_is_lost_if_the_source_is_compacted_between_two_runs(
     into = Into("in-order", 1, "", _PACKING, slice_bytes=1)
 
     with pytest.raises(_KilledError):
-        jobs.replay(spark, place, ["t"], into, Run(progress=_kill))
+        jobs.replay(spark, place, ["t"], into, JobRun(progress=_kill))
     jobs.compact(spark, place, ["t"])
     assert len(contents(place, "t")) == len(some) - 1, "the one with the highest time is gone"
     report = jobs.replay(spark, place, ["t"], into)
@@ -66,7 +66,7 @@ def test_nothing_is_lost_if_the_source_is_compacted_between_two_runs(
     assert jobs.replay(spark, place, ["t"], into).slices == 0
 
 
-def test_a_position_without_offsets_is_refused(spark: SparkSession, place: Place) -> None:
+def test_a_position_without_offsets_is_refused(spark: SparkSession, place: ClusterAddress) -> None:
     create(place, "t", 1)
     fill(place, "t", [_timed([1, 2])])
 
@@ -79,7 +79,9 @@ def test_a_position_without_offsets_is_refused(spark: SparkSession, place: Place
         jobs.replay(spark, place, ["t"], Into("in-order"))
 
 
-def _check_in_small_slices(report: Report, place: Place, folder: Path, most: int) -> None:
+def _check_in_small_slices(
+    report: JobReport, place: ClusterAddress, folder: Path, most: int
+) -> None:
     assert report.is_right, report.problems
     found = [(key, value) for _, _, key, value in contents(place, "all")]
     assert found == expected(place, ["t"])
@@ -91,7 +93,7 @@ def _check_in_small_slices(report: Report, place: Place, folder: Path, most: int
 
 
 def test_what_comes_behind_a_time_far_ahead_is_cut_by_offsets(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     create(place, "t", 2)
     fill(place, "t", [_timed([0, 50_000_000], 9_000)])
@@ -100,7 +102,7 @@ def test_what_comes_behind_a_time_far_ahead_is_cut_by_offsets(
     into = Into("all", 1, str(tmp_path / "map"), _PACKING, slice_bytes=12_000)
 
     with pytest.raises(_KilledError):
-        jobs.replay(spark, place, ["t"], into, Run(progress=_kill))
+        jobs.replay(spark, place, ["t"], into, JobRun(progress=_kill))
     # It ended between a slice and its map.
     max((tmp_path / "map").glob("*.parquet")).unlink()
     report = jobs.replay(spark, place, ["t"], into)
@@ -110,7 +112,7 @@ def test_what_comes_behind_a_time_far_ahead_is_cut_by_offsets(
 
 
 def test_many_records_of_one_time_are_cut_by_offsets(
-    spark: SparkSession, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rookery.jobs.cutting._SLICE_OFFSETS", 500)
     monkeypatch.setattr("rookery.jobs.cutting._TASK_OFFSETS", 200)

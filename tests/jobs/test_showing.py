@@ -11,13 +11,13 @@ import pytest
 
 from rookery.cli.main import main
 from rookery.cli.options.values import size
-from rookery.cli.output.jobs import Showing, plan_text, report_text
+from rookery.cli.output.jobs import JobDisplay, plan_text, report_text
 from rookery.errors import ConfigError, Conflict, Corrupt, Error, Unavailable
 from rookery.jobs.offsetmap import mapped, packed
 from rookery.jobs.proof import Proof, prove
-from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
-from rookery.jobs.tasks import Failed, outcome
-from rookery.log.files import Missing
+from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
+from rookery.jobs.tasks import TaskFailure, outcome
+from rookery.log.files import MissingJournal
 from rookery.store.prices import Prices
 
 
@@ -36,9 +36,11 @@ def test_what_is_no_size(text: str) -> None:
 
 
 def test_a_dry_run_tells_what_and_how_much() -> None:
-    plan = Plan("merge", (Part("a", 2_000_000),), (Part("b", 5, "later"),), Requests(1000, 2000))
+    plan = JobPlan(
+        "merge", (JobPart("a", 2_000_000),), (JobPart("b", 5, "later"),), Requests(1000, 2000)
+    )
 
-    lines = list(plan_text(Report(plan, is_dry=True)))
+    lines = list(plan_text(JobReport(plan, is_dry=True)))
 
     assert lines == [
         "  would: a, 2.0 MB",
@@ -48,7 +50,7 @@ def test_a_dry_run_tells_what_and_how_much() -> None:
 
 
 def test_a_report_shows_the_proof_and_what_is_wrong() -> None:
-    report = Report(Plan("compact"), done_bytes=10, slices=2, facts={"rows": 1234})
+    report = JobReport(JobPlan("compact"), done_bytes=10, slices=2, facts={"rows": 1234})
     report.before, report.after = Proof(3, 15, exact_keys=2), Proof(2, 15, exact_keys=2)
     report.check()
 
@@ -63,7 +65,9 @@ def test_a_report_shows_the_proof_and_what_is_wrong() -> None:
 
 
 def test_a_report_tells_what_should_be_known_and_nothing_of_keys_that_were_not_looked_at() -> None:
-    report = Report(Plan("expire"), before=Proof(3, 15), after=Proof(3, 15), notes=["others did"])
+    report = JobReport(
+        JobPlan("expire"), before=Proof(3, 15), after=Proof(3, 15), notes=["others did"]
+    )
     report.check()
 
     lines = list(report_text(report, 1.25))
@@ -74,9 +78,9 @@ def test_a_report_tells_what_should_be_known_and_nothing_of_keys_that_were_not_l
 
 
 def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with Showing("scrub", is_json=True, is_quiet=False) as showing:
-        showing.step(Step(5, 10, "half"))
-    showing.report(Report(Plan("scrub"), slices=1))
+    with JobDisplay("scrub", is_json=True, is_quiet=False) as showing:
+        showing.step(JobStep(5, 10, "half"))
+    showing.report(JobReport(JobPlan("scrub"), slices=1))
 
     progress, report = map(json.loads, capsys.readouterr().out.splitlines())
     assert progress == {
@@ -94,18 +98,18 @@ def test_a_place_is_looked_for_before_spark_is_started(capsys: pytest.CaptureFix
 
 def test_a_budget_must_not_be_negative() -> None:
     with pytest.raises(ConfigError, match="max_bytes"):
-        Run(max_bytes=-1)
-    assert Run(max_bytes=10).choose([4, 6, 1]) == 2
-    assert Run().choose([4, 6, 1]) == 3
+        JobRun(max_bytes=-1)
+    assert JobRun(max_bytes=10).choose([4, 6, 1]) == 2
+    assert JobRun().choose([4, 6, 1]) == 3
     with pytest.raises(ConfigError, match=r"merge: max_bytes=10 .* a: allow 11 bytes"):
-        Run(max_bytes=10).check_budget("merge", "a", 11)
-    Run().check_budget("merge", "a", 11)
+        JobRun(max_bytes=10).check_budget("merge", "a", 11)
+    JobRun().check_budget("merge", "a", 11)
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (Missing(1 << 30), Conflict),
+        (MissingJournal(1 << 30), Conflict),
         (Unavailable("x"), Unavailable),
         (Corrupt("x"), Corrupt),
         (ConfigError("x"), ConfigError),
@@ -117,7 +121,7 @@ def test_errors_of_tasks_travel(error: Error, kind: type[Error]) -> None:
 
     found = outcome(fail, 0)
 
-    assert isinstance(found, Failed)
+    assert isinstance(found, TaskFailure)
     assert type(found.error) is kind
     assert str(found.error) == str(error)
 

@@ -16,13 +16,13 @@ from rookery.cli.main import main
 from rookery.cluster.state import sinkrules
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.commit import Commit
-from rookery.direct.layout import Packing
+from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Conflict, Unavailable
-from rookery.jobs import Copying, Files, Import, Into, Report, Run
+from rookery.jobs import CopyRequest, FileImport, ImportFiles, Into, JobReport, JobRun
 from rookery.jobs.progress import Ledger
-from rookery.jobs.report import Step
+from rookery.jobs.report import JobStep
 from rookery.jobs.topics import make_topic
 from tests.direct.sinking import make_cluster, rows
 from tests.jobs.test_moving import check_map
@@ -32,22 +32,22 @@ from tests.jobs.world import contents, create, fill, state_of, with_log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PACKING = Packing(object_bytes=64 * 1024, batch_bytes=4096)
+_PACKING = PackSettings(object_bytes=64 * 1024, batch_bytes=4096)
 
 
-def _once(work: Callable[[], None]) -> Run:
+def _once(work: Callable[[], None]) -> JobRun:
     """Return a run that does something behind its first slice."""
-    told: list[Step] = []
+    told: list[JobStep] = []
 
-    def progress(step: Step) -> None:
+    def progress(step: JobStep) -> None:
         told.append(step)
         if len(told) == 1:
             work()
 
-    return Run(progress=progress)
+    return JobRun(progress=progress)
 
 
-def _filled(place: Place, topic: str = "t", partitions: int = 2) -> None:
+def _filled(place: ClusterAddress, topic: str = "t", partitions: int = 2) -> None:
     create(place, topic, partitions)
     fill(place, topic, [rows(200, start) for start in range(0, 2_000, 200)])
 
@@ -57,12 +57,12 @@ def _into(topic: str) -> Into:
 
 
 def test_a_target_that_is_replaced_during_a_run_is_noticed(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
     _filled(place)
-    copying = Copying(("t",), "c.", packing=_PACKING, slice_bytes=20_000)
-    todo: dict[str, Callable[[Run], Report]] = {
+    copying = CopyRequest(("t",), "c.", packing=_PACKING, slice_bytes=20_000)
+    todo: dict[str, Callable[[JobRun], JobReport]] = {
         "u": lambda run: jobs.repartition(spark, place, "t", _into("u"), run),
         "o": lambda run: jobs.replay(spark, place, ["t"], _into("o"), run),
         "c.t": lambda run: jobs.copy(spark, place, target, copying, run),
@@ -70,17 +70,17 @@ def test_a_target_that_is_replaced_during_a_run_is_noticed(
     for topic, run in todo.items():
         where, count = (target, 2) if topic == "c.t" else (place, 3)
 
-        def replaced(where: Place = where, topic: str = topic, count: int = count) -> None:
+        def replaced(where: ClusterAddress = where, topic: str = topic, count: int = count) -> None:
             replace(where, topic, count)
 
         with pytest.raises(Conflict, match=f"topic {topic} was deleted while this job wrote to it"):
             run(_once(replaced))
-        assert run(Run()).is_right, "it begins anew"
+        assert run(JobRun()).is_right, "it begins anew"
         assert values(where, topic) == values(place, "t")
 
 
 def test_an_import_notices_that_its_topic_is_replaced(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     (tmp_path / "files").mkdir()
     for number in range(4):
@@ -88,32 +88,32 @@ def test_an_import_notices_that_its_topic_is_replaced(
         pq.write_table(table, tmp_path / "files" / f"{number}.parquet")
     create(place, "t", 2)
 
-    def run(how: Run) -> Report:
-        into = Import("t", packing=_PACKING, slice_bytes=1)
-        return jobs.import_files(spark, place, Files(str(tmp_path / "files")), into, how)
+    def run(how: JobRun) -> JobReport:
+        into = FileImport("t", packing=_PACKING, slice_bytes=1)
+        return jobs.import_files(spark, place, ImportFiles(str(tmp_path / "files")), into, how)
 
     with pytest.raises(Conflict, match="topic t was deleted while this job wrote to it"):
         run(_once(lambda: replace(place, "t", 2)))
-    assert run(Run()).facts["rows"] == 4
+    assert run(JobRun()).facts["rows"] == 4
     assert values(place, "t") == [b"0", b"1", b"2", b"3"]
 
 
 def test_who_writes_to_the_target_between_two_slices_is_noticed(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     _filled(place)
     into = Into("u", 3, str(tmp_path / "map"), _PACKING, 20_000)
     foreign = pa.record_batch({"key": [b"k"], "value": [b"foreign"]})
 
-    def run(how: Run | None = None) -> Report:
+    def run(how: JobRun | None = None) -> JobReport:
         return jobs.repartition(spark, place, "t", into, how)
 
-    for how in (_once(lambda: fill(place, "u", [foreign])), Run()):
+    for how in (_once(lambda: fill(place, "u", [foreign])), JobRun()):
         with pytest.raises(Conflict, match="somebody else has written to u"):
             run(how)
 
 
-def test_the_slower_one_of_two_runs_stops(spark: SparkSession, place: Place) -> None:
+def test_the_slower_one_of_two_runs_stops(spark: SparkSession, place: ClusterAddress) -> None:
     _filled(place)
 
     def faster() -> None:
@@ -125,27 +125,27 @@ def test_the_slower_one_of_two_runs_stops(spark: SparkSession, place: Place) -> 
 
 
 def test_a_budget_that_is_too_little_for_anything_is_refused(
-    spark: SparkSession, place: Place
+    spark: SparkSession, place: ClusterAddress
 ) -> None:
     _filled(place)
 
     with pytest.raises(ConfigError, match="max_bytes=10 is too little"):
-        jobs.repartition(spark, place, "t", _into("u"), Run(max_bytes=10))
+        jobs.repartition(spark, place, "t", _into("u"), JobRun(max_bytes=10))
     with pytest.raises(ConfigError, match="max_bytes=10 is too little"):
-        jobs.replay(spark, place, ["t"], _into("o"), Run(max_bytes=10))
+        jobs.replay(spark, place, ["t"], _into("o"), JobRun(max_bytes=10))
     assert jobs.repartition(spark, place, "t", _into("u")).is_right
-    assert jobs.repartition(spark, place, "t", _into("u"), Run(max_bytes=10)).slices == 0
+    assert jobs.repartition(spark, place, "t", _into("u"), JobRun(max_bytes=10)).slices == 0
 
 
 def test_a_copy_knows_the_topics_that_it_was_begun_with(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     target = asyncio.run(make_cluster(tmp_path / "other"))
     for topic in ("a", "b"):
         _filled(place, topic)
 
-    def run(*topics: str) -> Report:
-        return jobs.copy(spark, place, target, Copying(topics, name="mine"))
+    def run(*topics: str) -> JobReport:
+        return jobs.copy(spark, place, target, CopyRequest(topics, name="mine"))
 
     assert run("a").is_right
     assert run("a", "b").facts["rows"] == 2_000
@@ -155,16 +155,16 @@ def test_a_copy_knows_the_topics_that_it_was_begun_with(
 
 
 def test_a_map_is_whole_or_the_job_does_not_go_on(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: ClusterAddress, tmp_path: Path
 ) -> None:
     _filled(place)
 
-    def run(folder: str, how: Run | None = None) -> Report:
+    def run(folder: str, how: JobRun | None = None) -> JobReport:
         into = Into("u", 3, str(tmp_path / folder), _PACKING, 10_000)
         return jobs.repartition(spark, place, "t", into, how)
 
-    half = run("map", Run(dry_run=True)).plan.bytes // 2
-    assert run("map", Run(max_bytes=half)).slices > 1
+    half = run("map", JobRun(dry_run=True)).plan.bytes // 2
+    assert run("map", JobRun(max_bytes=half)).slices > 1
     with pytest.raises(ConfigError, match=r"slice-000000\.parquet .* began with .*/map"):
         run("elsewhere")
     (tmp_path / "map" / "slice-000000.parquet").rename(tmp_path / "kept")
@@ -176,7 +176,7 @@ def test_a_map_is_whole_or_the_job_does_not_go_on(
 
 
 def test_a_new_topic_has_its_settings_from_the_first_moment(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     propose, calls = DirectLog.propose, []
 
@@ -196,7 +196,7 @@ def test_a_new_topic_has_its_settings_from_the_first_moment(
 
 
 @pytest.mark.parametrize("partitions", [10, 6_000])
-def test_positions_of_many_partitions_are_kept(place: Place, partitions: int) -> None:
+def test_positions_of_many_partitions_are_kept(place: ClusterAddress, partitions: int) -> None:
     numbers = {str(index): 10_000_000 + index * 7919 % 65_537 for index in range(partitions)}
     position = {"was": {"t": numbers}, "next": {"t": numbers}, "bases": {"t": numbers}}
 
@@ -212,7 +212,7 @@ def test_positions_of_many_partitions_are_kept(place: Place, partitions: int) ->
 
 
 def test_more_partitions_than_can_be_kept_are_refused_before_anything_is_written(
-    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _filled(place)
     monkeypatch.setattr("rookery.jobs.progress.MAX_SOURCE_OFFSETS", 1_000)
@@ -238,7 +238,7 @@ def test_more_partitions_than_can_be_kept_are_refused_before_anything_is_written
     ],
 )
 def test_numbers_that_make_no_sense_are_refused_by_name(
-    place: Place, flags: list[str], named: str, capsys: pytest.CaptureFixture[str]
+    place: ClusterAddress, flags: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["job", *flags, "--store", place.store]) == 2
 
@@ -246,6 +246,6 @@ def test_numbers_that_make_no_sense_are_refused_by_name(
 
 
 def test_slices_have_bytes() -> None:
-    for make in (lambda: Into("u", slice_bytes=0), lambda: Copying(("t",), slice_bytes=-1)):
+    for make in (lambda: Into("u", slice_bytes=0), lambda: CopyRequest(("t",), slice_bytes=-1)):
         with pytest.raises(ConfigError, match="slice_bytes"):
             make()

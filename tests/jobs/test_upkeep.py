@@ -11,12 +11,12 @@ import pytest
 
 from rookery import jobs
 from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Unavailable
 from rookery.formats.keys import object_key
-from rookery.jobs import Run, expiring, scrubbing
-from rookery.jobs.report import Step
-from rookery.log.fsck.fault import Fault, Kind
+from rookery.jobs import JobRun, expiring, scrubbing
+from rookery.jobs.report import JobStep
+from rookery.log.fsck.fault import FaultKind, LogFault
 from rookery.log.settings import RewriteSettings
 from tests.direct.sinking import rows
 from tests.jobs.test_replaced import delete
@@ -34,14 +34,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_scrub_reads_everything_and_goes_on_where_it_was(spark: SparkSession, place: Place) -> None:
+def test_scrub_reads_everything_and_goes_on_where_it_was(
+    spark: SparkSession, place: ClusterAddress
+) -> None:
     create(place, "t")
     fill(place, "t", [rows(5_000, start) for start in range(0, 50_000, 5_000)])
     total = sum(len(data) for data in _objects(place).values())
 
-    planned = jobs.scrub(spark, place, Run(dry_run=True))
-    steps: list[Step] = []
-    first = jobs.scrub(spark, place, Run(max_bytes=planned.plan.bytes // 2, progress=steps.append))
+    planned = jobs.scrub(spark, place, JobRun(dry_run=True))
+    steps: list[JobStep] = []
+    first = jobs.scrub(
+        spark, place, JobRun(max_bytes=planned.plan.bytes // 2, progress=steps.append)
+    )
     second = jobs.scrub(spark, place)
 
     assert planned.is_dry
@@ -57,12 +61,12 @@ def test_scrub_reads_everything_and_goes_on_where_it_was(spark: SparkSession, pl
         assert report.after is not None
         assert report.after.rows == report.facts["rows"] > 0  # type: ignore[operator]
     # All was scrubbed, so the next one begins anew.
-    assert jobs.scrub(spark, place, Run(dry_run=True)).plan.bytes == planned.plan.bytes
+    assert jobs.scrub(spark, place, JobRun(dry_run=True)).plan.bytes == planned.plan.bytes
     with pytest.raises(ConfigError, match=r"scrub: max_bytes=10 is too little .* allow \d+ bytes"):
-        jobs.scrub(spark, place, Run(max_bytes=10))
+        jobs.scrub(spark, place, JobRun(max_bytes=10))
 
 
-def test_scrub_names_every_damaged_object(spark: SparkSession, place: Place) -> None:
+def test_scrub_names_every_damaged_object(spark: SparkSession, place: ClusterAddress) -> None:
     create(place, "t")
     fill(place, "t", [rows(2_000, start) for start in range(0, 6_000, 2_000)])
     path, data = max(_objects(place).items())
@@ -81,7 +85,7 @@ def test_scrub_names_every_damaged_object(spark: SparkSession, place: Place) -> 
 
 
 def test_what_a_scrub_has_found_is_told_also_if_it_is_killed(
-    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(place, "t")
     fill(place, "t", [rows(500, start) for start in range(0, 3_000, 500)])
@@ -89,11 +93,11 @@ def test_what_a_scrub_has_found_is_told_also_if_it_is_killed(
     path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
     monkeypatch.setattr(scrubbing, "_TASK_BYTES", 1000)
 
-    def end(step: Step) -> None:
+    def end(step: JobStep) -> None:
         raise Unavailable(f"after {step.done_bytes} bytes")
 
     with pytest.raises(Unavailable, match="after"):
-        jobs.scrub(spark, place, Run(progress=end))
+        jobs.scrub(spark, place, JobRun(progress=end))
     path.write_bytes(data)
     second = jobs.scrub(spark, place)
 
@@ -106,7 +110,7 @@ def test_what_a_scrub_has_found_is_told_also_if_it_is_killed(
 
 def test_many_faults_fit_the_place_where_a_scrub_keeps_them() -> None:
     faults = scrubbing._Faults({})
-    faults.add([Fault(Kind.CORRUPT, "k" * 300, "x" * 900)] * 3_000)
+    faults.add([LogFault(FaultKind.CORRUPT, "k" * 300, "x" * 900)] * 3_000)
 
     kept = scrubbing._Faults(faults.position())
 
@@ -115,14 +119,16 @@ def test_many_faults_fit_the_place_where_a_scrub_keeps_them() -> None:
     assert 0 < len(kept.texts) < len(faults.texts) < 3_000
 
 
-def test_compact_keeps_the_last_record_of_every_key(spark: SparkSession, place: Place) -> None:
+def test_compact_keeps_the_last_record_of_every_key(
+    spark: SparkSession, place: ClusterAddress
+) -> None:
     create(place, "t", cleanup_policy="compact")
     batches = [rows(3_000, start) for start in range(0, 12_000, 3_000)]
     gone = pa.record_batch({"key": [b"k1", b"k2"], "value": pa.nulls(2, pa.binary())})
     fill(place, "t", [*batches, gone])
     before = contents(place, "t")
 
-    dry = jobs.compact(spark, place, ["t"], Run(dry_run=True))
+    dry = jobs.compact(spark, place, ["t"], JobRun(dry_run=True))
     assert contents(place, "t") == before
     report = jobs.compact(spark, place, ["t"])
 
@@ -141,17 +147,19 @@ def test_compact_keeps_the_last_record_of_every_key(spark: SparkSession, place: 
     assert jobs.scrub(spark, place, restart=True).facts["records"] == len(after)
 
 
-def test_compact_within_a_budget_ends_after_some_runs(spark: SparkSession, place: Place) -> None:
+def test_compact_within_a_budget_ends_after_some_runs(
+    spark: SparkSession, place: ClusterAddress
+) -> None:
     create(place, "t", 2, cleanup_policy="compact")
     fill(place, "t", [rows(2_000, start) for start in range(0, 20_000, 2_000)])
     before = contents(place, "t")
-    whole = jobs.compact(spark, place, run=Run(dry_run=True)).plan.bytes
+    whole = jobs.compact(spark, place, run=JobRun(dry_run=True)).plan.bytes
     with pytest.raises(ConfigError, match=r"compact: max_bytes=10 .* t-\d: allow \d+ bytes"):
-        jobs.compact(spark, place, run=Run(max_bytes=10))
+        jobs.compact(spark, place, run=JobRun(max_bytes=10))
 
     runs = 0
-    while jobs.compact(spark, place, run=Run(dry_run=True)).plan.bytes and runs < 20:
-        report = jobs.compact(spark, place, run=Run(max_bytes=whole // 3))
+    while jobs.compact(spark, place, run=JobRun(dry_run=True)).plan.bytes and runs < 20:
+        report = jobs.compact(spark, place, run=JobRun(max_bytes=whole // 3))
         assert report.is_right, report.problems
         assert 0 < report.done_bytes <= whole // 3
         runs += 1
@@ -161,7 +169,9 @@ def test_compact_within_a_budget_ends_after_some_runs(spark: SparkSession, place
     check_clean(place)
 
 
-def test_compact_refuses_a_topic_that_is_not_compacted(spark: SparkSession, place: Place) -> None:
+def test_compact_refuses_a_topic_that_is_not_compacted(
+    spark: SparkSession, place: ClusterAddress
+) -> None:
     create(place, "t")
 
     with pytest.raises(ConfigError, match=r"cleanup\.policy"):
@@ -170,7 +180,7 @@ def test_compact_refuses_a_topic_that_is_not_compacted(spark: SparkSession, plac
         jobs.compact(spark, place, ["none"])
 
 
-def test_merge_makes_few_objects_of_many(spark: SparkSession, place: Place) -> None:
+def test_merge_makes_few_objects_of_many(spark: SparkSession, place: ClusterAddress) -> None:
     create(place, "t")
     create(place, "u", 2)
     for topic in ("t", "u"):
@@ -178,7 +188,7 @@ def test_merge_makes_few_objects_of_many(spark: SparkSession, place: Place) -> N
     before = contents(place, "t"), contents(place, "u")
     objects = objects_of(place, "t") | objects_of(place, "u")
 
-    dry = jobs.merge(spark, place, run=Run(dry_run=True))
+    dry = jobs.merge(spark, place, run=JobRun(dry_run=True))
     report = jobs.merge(spark, place)
 
     assert report.is_right, report.problems
@@ -189,22 +199,24 @@ def test_merge_makes_few_objects_of_many(spark: SparkSession, place: Place) -> N
     assert report.after is not None
     assert report.after.rows == 30_000
     check_clean(place)
-    assert not jobs.merge(spark, place, run=Run(dry_run=True)).plan.parts
+    assert not jobs.merge(spark, place, run=JobRun(dry_run=True)).plan.parts
 
 
-def test_merge_within_a_budget_ends_after_some_runs(spark: SparkSession, place: Place) -> None:
+def test_merge_within_a_budget_ends_after_some_runs(
+    spark: SparkSession, place: ClusterAddress
+) -> None:
     create(place, "t", 1)
     fill(place, "t", [rows(500, start) for start in range(0, 10_000, 500)])
     before = contents(place, "t")
     settings = RewriteSettings(
         merge_bytes=30_000, segment_bytes=200_000, segment_min_bytes=100_000, row_bytes=20_000
     )
-    parts = jobs.merge(spark, place, run=Run(dry_run=True), settings=settings).plan.parts
+    parts = jobs.merge(spark, place, run=JobRun(dry_run=True), settings=settings).plan.parts
     assert len(parts) > 2
 
-    first = jobs.merge(spark, place, run=Run(max_bytes=parts[0].bytes), settings=settings)
+    first = jobs.merge(spark, place, run=JobRun(max_bytes=parts[0].bytes), settings=settings)
     with pytest.raises(ConfigError, match=r"merge: max_bytes=10 is too little .* allow \d+ bytes"):
-        jobs.merge(spark, place, run=Run(max_bytes=10), settings=settings)
+        jobs.merge(spark, place, run=JobRun(max_bytes=10), settings=settings)
     second = jobs.merge(spark, place, settings=settings)
 
     assert first.is_right, first.problems
@@ -215,13 +227,13 @@ def test_merge_within_a_budget_ends_after_some_runs(spark: SparkSession, place: 
     check_clean(place)
 
 
-def test_expire_lets_go_of_what_is_too_much(spark: SparkSession, place: Place) -> None:
+def test_expire_lets_go_of_what_is_too_much(spark: SparkSession, place: ClusterAddress) -> None:
     create(place, "t", 1, retention_bytes="20000")
     create(place, "kept", 1)
     fill(place, "t", [rows(500, start) for start in range(0, 5_000, 500)])
     fill(place, "kept", [rows(500)])
 
-    dry = jobs.expire(spark, place, run=Run(dry_run=True))
+    dry = jobs.expire(spark, place, run=JobRun(dry_run=True))
     report = jobs.expire(spark, place)
 
     starts = state_of(
@@ -239,16 +251,16 @@ def test_expire_lets_go_of_what_is_too_much(spark: SparkSession, place: Place) -
     assert jobs.expire(None, place).plan.bytes == 0
 
 
-def test_expire_within_a_budget_ends_after_some_runs(place: Place) -> None:
+def test_expire_within_a_budget_ends_after_some_runs(place: ClusterAddress) -> None:
     for topic in ("t", "u"):
         create(place, topic, 1, retention_bytes="20000")
         fill(place, topic, [rows(500, start) for start in range(0, 5_000, 500)])
-    size = jobs.expire(None, place, ["t"], Run(dry_run=True)).plan.bytes
+    size = jobs.expire(None, place, ["t"], JobRun(dry_run=True)).plan.bytes
 
     with pytest.raises(ConfigError, match=rf"expire: max_bytes=10 .* t-0 .* allow {size} bytes"):
-        jobs.expire(None, place, run=Run(max_bytes=10))
-    first = jobs.expire(None, place, run=Run(max_bytes=size))
-    second = jobs.expire(None, place, run=Run(max_bytes=size))
+        jobs.expire(None, place, run=JobRun(max_bytes=10))
+    first = jobs.expire(None, place, run=JobRun(max_bytes=size))
+    second = jobs.expire(None, place, run=JobRun(max_bytes=size))
 
     for report in (first, second):
         assert report.is_right, report.problems
@@ -259,7 +271,7 @@ def test_expire_within_a_budget_ends_after_some_runs(place: Place) -> None:
 
 
 def test_expire_says_what_others_did_meanwhile(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: ClusterAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for topic in ("t", "u"):
         create(place, topic, 1, retention_bytes="20000")
@@ -280,7 +292,7 @@ def test_expire_says_what_others_did_meanwhile(
     assert report.after.rows == len(contents(place, "t"))
 
 
-def _objects(place: Place) -> dict[Path, bytes]:
+def _objects(place: ClusterAddress) -> dict[Path, bytes]:
     """Return the objects that hold batches, by their files."""
     folder = Path(place.store.removeprefix("file://"))
     names = {Path(object_key(one)).name for one in objects_of(place, "t")}

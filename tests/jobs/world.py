@@ -8,14 +8,14 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.cluster.state.state import State
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
-from rookery.direct.plan import OffsetRange, Planner
+from rookery.direct.place import ClusterAddress
+from rookery.direct.plan import OffsetRange, ReadPlanner
 from rookery.direct.read import RangeReader
-from rookery.log.fsck.fault import Fault
-from rookery.records.reading import Reading
+from rookery.log.fsck.fault import LogFault
+from rookery.records.reading import ReadSettings
 from tests.direct.sinking import faults, make_topic, write
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ Rows = list[tuple[int, int, bytes | None, bytes | None]]
 """Partition, offset, key and value of each record."""
 
 
-def with_log(place: Place, work: Callable[[DirectLog], Awaitable[T]]) -> T:
+def with_log(place: ClusterAddress, work: Callable[[DirectLog], Awaitable[T]]) -> T:
     """Do something with an open log."""
 
     async def run() -> T:
@@ -33,27 +33,31 @@ def with_log(place: Place, work: Callable[[DirectLog], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def create(place: Place, topic: str, partitions: int = 4, **configs: str) -> None:
+def create(place: ClusterAddress, topic: str, partitions: int = 4, **configs: str) -> None:
     """Make a topic; in the settings' names, `_` stands for a dot."""
     with_log(place, lambda log: make_topic(log, topic, partitions, **configs))
 
 
 def fill(
-    place: Place, topic: str, batches: list[pa.RecordBatch], *, object_bytes: int = 64 * 1024
+    place: ClusterAddress,
+    topic: str,
+    batches: list[pa.RecordBatch],
+    *,
+    object_bytes: int = 64 * 1024,
 ) -> None:
     """Write rows, each batch by a commit of its own, as a sink does."""
 
     async def work(log: DirectLog) -> None:
         for number, batch in enumerate(batches):
             await write(
-                log, batch, batch=Batch("", f"fill {number}", number),
+                log, batch, batch=SinkBatch("", f"fill {number}", number),
                 topic=topic, object_bytes=object_bytes,
             )  # fmt: skip
 
     with_log(place, work)
 
 
-def contents(place: Place, topic: str) -> Rows:
+def contents(place: ClusterAddress, topic: str) -> Rows:
     """Return the records of a topic, in the order of partitions and offsets."""
 
     async def plan(log: DirectLog) -> list[OffsetRange]:
@@ -64,12 +68,12 @@ def contents(place: Place, topic: str) -> Rows:
         ]
 
     async def planned(log: DirectLog) -> list:  # type: ignore[type-arg] # of one expression
-        return await Planner(log).plan(await plan(log))
+        return await ReadPlanner(log).plan(await plan(log))
 
     ranges = with_log(place, planned)
     reader = RangeReader(place)
     try:
-        reading = Reading(("partition", "offset", "key", "value"))
+        reading = ReadSettings(("partition", "offset", "key", "value"))
         tables = [batch.to_pydict() for batch in reader.columns(ranges, reading, _no_gaps)]
     finally:
         reader.close()
@@ -97,7 +101,7 @@ def last_by_key(rows: Rows) -> dict[bytes, tuple[int, int, bytes]]:
     }
 
 
-def state_of(place: Place, look: Callable[[State], T]) -> T:
+def state_of(place: ClusterAddress, look: Callable[[State], T]) -> T:
     """Return something of the newest state."""
 
     async def work(log: DirectLog) -> T:
@@ -106,7 +110,7 @@ def state_of(place: Place, look: Callable[[State], T]) -> T:
     return with_log(place, work)
 
 
-def objects_of(place: Place, topic: str) -> set[int]:
+def objects_of(place: ClusterAddress, topic: str) -> set[int]:
     """Return the objects that a topic's rows lie in."""
     return state_of(
         place,
@@ -116,7 +120,7 @@ def objects_of(place: Place, topic: str) -> set[int]:
     )
 
 
-def check_clean(place: Place) -> None:
+def check_clean(place: ClusterAddress) -> None:
     """Check the whole log."""
-    found: list[Fault] = asyncio.run(faults(place))
+    found: list[LogFault] = asyncio.run(faults(place))
     assert not found

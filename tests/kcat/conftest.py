@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rookery.testing.backends import Backend
+from rookery.testing.backends import ServerBackend
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.brokers import Host
 from tests.clients.peers import BOTH, address, serve, serve_objects
@@ -23,7 +23,9 @@ def rookery_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerP
 
 
 @pytest.fixture(scope="session")
-def objects_broker(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def objects_broker(
+    backend: ServerBackend, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Host]:
     with serve_objects(backend, tmp_path_factory.mktemp("kcat")) as broker:
         yield broker
 

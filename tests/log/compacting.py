@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import BatchesCommitted, Extent
 from rookery.cluster.state.partition import Partition
 from rookery.formats.keys import object_id, object_key
 from rookery.formats.segment import verify_segment
@@ -101,7 +101,9 @@ async def send(
     elif where == "object":
         target, payload = object_id(world.broker.incarnation, next(world._objects)), []
         await world.store.create(object_key(target), [data])
-    [outcome] = await world.broker.propose([Committed(object_id=target, extents=[extent])], payload)
+    [outcome] = await world.broker.propose(
+        [BatchesCommitted(object_id=target, extents=[extent])], payload
+    )
     base = outcome.value[0].base_offset
     return [Sent(base + n, one.key, one.value, one.timestamp) for n, one in enumerate(records)]
 

@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 from rookery.cluster.events.brokers import (
     BrokerRegistered,
     ClusterCreated,
-    ConfigChange,
     ProcessRegistered,
+    SettingChange,
 )
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import BatchesCommitted, Extent
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog
@@ -24,7 +24,7 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.formats.keys import STORED, index_key, object_id, object_key, times_key
 from rookery.formats.segment import Segment, verify_segment
 from rookery.formats.times import parse_times
-from rookery.log.files import Files
+from rookery.log.files import JournalFiles
 from rookery.log.journal import Journal
 from rookery.log.newobjects import Proposer
 from rookery.log.objects import EntryReader, Places, key_of
@@ -91,7 +91,7 @@ class World:
         self.store = open_store(store_url)
         self._name = f"memory:{folder}"
         self._folder = folder
-        self.files = Files(folder)
+        self.files = JournalFiles(folder)
         self.processes: list[Process] = []
 
     def log(self) -> ClusterLog:
@@ -127,7 +127,7 @@ class World:
     async def topic(self, partitions: int, *, name: str = "t", **configs: str) -> bytes:
         topic_id = (name * 16)[:16].encode()
         changes = [
-            ConfigChange(name=key.replace("_", "."), value=value) for key, value in configs.items()
+            SettingChange(name=key.replace("_", "."), value=value) for key, value in configs.items()
         ]
         await self.broker.propose(
             [
@@ -181,7 +181,7 @@ class World:
         elif where == "object":
             target, payload = object_id(self.broker.incarnation, next(self._objects)), []
             await self.store.create(object_key(target), parts)
-        await self.broker.propose([Committed(object_id=target, extents=extents)], payload)
+        await self.broker.propose([BatchesCommitted(object_id=target, extents=extents)], payload)
 
     async def seen(self, process: Process) -> dict[tuple[str, int], list[Seen]]:
         """Read everything, as a consumer would."""

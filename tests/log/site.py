@@ -8,21 +8,21 @@ from itertools import count
 from pathlib import Path
 
 from rookery.cluster.events.brokers import ClusterCreated, ProcessRegistered
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import BatchesCommitted, Extent
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.partition import Kind, Partition, Row
-from rookery.cluster.state.state import Appended
+from rookery.cluster.state.partition import Partition, Row, RowKind
+from rookery.cluster.state.state import AppendOutcome
 from rookery.log import snapshots
-from rookery.log.files import Files
+from rookery.log.files import JournalFiles
 from rookery.log.fsck.sources import Bytes, Sources
 from rookery.log.journal import Journal
-from rookery.log.medium import Batch
+from rookery.log.medium import CheckedBatch
 from rookery.log.objects import key_of
-from rookery.log.plan import MergeJob, Range, SegmentJob, range_of
+from rookery.log.plan import MergeJob, RowRange, SegmentJob, range_of
 from rookery.log.rewriter import Rewriter
 from rookery.log.settings import RewriteSettings
 from rookery.log.uploads import Uploads
@@ -38,11 +38,11 @@ _names = count(1)
 
 def batch(
     partition: int = 0, records: int = 1, size: int = 10, topic: bytes = TOPIC, **settings: int
-) -> Batch:
+) -> CheckedBatch:
     """Make a batch of records; the settings are those of `BatchSettings`."""
     made = [Record(None, bytes([65 + n % 26]) * size) for n in range(records)]
     data = memoryview(bytearray(build(made, BatchSettings(**settings))))  # type: ignore[arg-type] # by name
-    return Batch(topic, partition, data, batches.parse(data))
+    return CheckedBatch(topic, partition, data, batches.parse(data))
 
 
 class Writer:
@@ -54,18 +54,18 @@ class Writer:
         self.uploads = Uploads(site.store, replica, site.clock, self.numbers)
         self.journal: Journal | None = None
 
-    async def write(self, *sent: Batch) -> list[Appended]:
+    async def write(self, *sent: CheckedBatch) -> list[AppendOutcome]:
         """Write batches as one object, commit them, and note their offsets."""
         written = await self.uploads.write(sent)
         outcomes = await self._commit(written.object_id, written.position, sent)
         self.uploads.settle(written.object_id, outcomes)
         return outcomes
 
-    async def upload(self, *sent: Batch) -> int:
+    async def upload(self, *sent: CheckedBatch) -> int:
         """Write batches as an object that nobody commits; return its id."""
         return (await self.uploads.write(sent)).object_id
 
-    async def append(self, *sent: Batch) -> list[Appended]:
+    async def append(self, *sent: CheckedBatch) -> list[AppendOutcome]:
         """Write batches to a journal file, and commit them."""
         if self.journal is None:
             assert self.site.folder is not None
@@ -73,19 +73,21 @@ class Writer:
         written = await self.journal.append([one.data for one in sent])
         return await self._commit(written.object_id, written.position, sent)
 
-    async def send(self, *sent: Batch) -> list[Appended]:
+    async def send(self, *sent: CheckedBatch) -> list[AppendOutcome]:
         """Commit batches that ride in the entry itself."""
         return await self._commit(0, 0, sent)
 
-    async def _commit(self, object_id: int, position: int, sent: Sequence[Batch]) -> list[Appended]:
+    async def _commit(
+        self, object_id: int, position: int, sent: Sequence[CheckedBatch]
+    ) -> list[AppendOutcome]:
         extents = []
         for one in sent:
             extents.append(_extent(one, position))
             position += len(one.data)
         payload = [] if object_id else [one.data for one in sent]
-        event = Committed(object_id=object_id, extents=extents)
+        event = BatchesCommitted(object_id=object_id, extents=extents)
         [outcome] = await self.replica.propose([event], payload)
-        found: list[Appended] = outcome.value
+        found: list[AppendOutcome] = outcome.value
         return found
 
 
@@ -97,7 +99,7 @@ class Site:
         self.store = open_store(store)
         self.log: ClusterLog = open_log(f"memory:site-{next(_names)}")
         self.folder = folder
-        self.files = Files(folder) if folder else None
+        self.files = JournalFiles(folder) if folder else None
         self._replicas: list[Replica] = []
         self._journals: list[Writer] = []
 
@@ -206,15 +208,15 @@ def rows(partition: Partition) -> list[Row]:
     return [partition.row(index) for index in range(len(partition.base_offsets))]
 
 
-def _loose(writer: Writer, partition: int) -> Range:
+def _loose(writer: Writer, partition: int) -> RowRange:
     state = writer.replica.state
     found = state.topics.partition(TOPIC, partition)
     assert found is not None
-    first = sum(bool(kind & Kind.SEGMENT) for kind in found.kinds)
+    first = sum(bool(kind & RowKind.SEGMENT) for kind in found.kinds)
     return range_of(state.topics.by_id[TOPIC], found, range(first, len(found.base_offsets)))
 
 
-def _extent(one: Batch, position: int) -> Extent:
+def _extent(one: CheckedBatch, position: int) -> Extent:
     header = one.header
     return Extent(
         topic_id=one.topic_id,

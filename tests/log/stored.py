@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from rookery.cluster.open import open_log
-from rookery.cluster.state.objects import Segment
-from rookery.cluster.state.partition import Kind, Partition, Row
+from rookery.cluster.state.objects import SegmentName
+from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.formats.keys import (
@@ -19,13 +19,13 @@ from rookery.formats.keys import (
     times_key,
 )
 from rookery.formats.segmentwriter import SegmentWriter
-from rookery.formats.times import Origin
+from rookery.formats.times import SegmentOrigin
 from rookery.log.cache import BlockCache
 from rookery.log.objects import Places, key_of
-from rookery.log.reader import Reader
+from rookery.log.reader import LogReader
 from rookery.log.segmentindex import Layouts
 from rookery.log.settings import CacheSettings
-from rookery.log.tail import Key, Slice, Tail
+from rookery.log.tail import Key, Tail, TailSlice
 from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.records.record import Record, build
@@ -84,9 +84,9 @@ class StoredWorld:
         self.layouts = Layouts(self.places, self.cache.read)
         self.reader = self.new_reader()
 
-    def new_reader(self) -> Reader:
+    def new_reader(self) -> LogReader:
         """A reader that remembers nothing of what was read."""
-        return Reader(open_log("memory:"), self.cache, Tail(), layouts=self.layouts)
+        return LogReader(open_log("memory:"), self.cache, Tail(), layouts=self.layouts)
 
     def forget(self) -> None:
         """Begin anew with nothing in memory."""
@@ -112,7 +112,7 @@ class StoredWorld:
         base = self.partition.next_offset
         for row, end in zip(rows, ends, strict=True):
             size = sum(map(len, row))
-            self.add_row(Row(base, end, identity, len(data), size, 100, Kind.FINAL))
+            self.add_row(Row(base, end, identity, len(data), size, 100, RowKind.FINAL))
             data += b"".join(row)
             base = end
         self.store.objects[object_key(identity)] = bytes(data + b"of the next one")
@@ -123,16 +123,16 @@ class StoredWorld:
     ) -> int:
         """Add a segment."""
         identity, base = self.new_id(), self.partition.next_offset
-        self.state.objects.stage(identity, Segment("birds", 0, base, is_plain))
+        self.state.objects.stage(identity, SegmentName("birds", 0, base, is_plain))
         writer = SegmentWriter(base, interval=interval)
         times = [writer.add(one).max_timestamp for one in some]
-        origin = Origin(NAMESPACE, "birds", TOPIC, 0, *split_object_id(identity))
+        origin = SegmentOrigin(NAMESPACE, "birds", TOPIC, 0, *split_object_id(identity))
         files = writer.finish(origin, end - 1, 1)
         key = self.key(identity)
         self.store.objects[key] = b"".join(files.parts)
         self.store.objects[index_key(key)] = files.index
         self.store.objects[times_key(key)] = files.times
-        kind = Kind.FINAL | Kind.SEGMENT
+        kind = RowKind.FINAL | RowKind.SEGMENT
         self.add_row(Row(base, end, identity, 0, files.size, max(times, default=0), kind))
         return identity
 
@@ -144,7 +144,7 @@ class StoredWorld:
         data[at] ^= 0x10
         self.store.objects[key] = bytes(data)
 
-    async def read(self, offset: int, max_bytes: int = 2**20, **options: bool) -> Slice:
+    async def read(self, offset: int, max_bytes: int = 2**20, **options: bool) -> TailSlice:
         return await self.reader.read(KEY, self.partition, offset, max_bytes, **options)
 
     async def offsets(self, offset: int, max_bytes: int = 2**20) -> list[int]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rookery.cluster.state.partition import Kind, Partition, Row
+from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.topics import Topic
 from rookery.formats.keys import STORED, object_id
 from rookery.log.cache import BlockCache
-from rookery.log.opener import Ahead
+from rookery.log.opener import ReadAhead
 from rookery.log.settings import CacheSettings
 
 STEP = 10_000
@@ -28,7 +28,7 @@ class World:
         topic.grow(READERS, [1] * READERS)
         self.partitions: list[Partition] = list(topic.partitions)
         self.rows = [
-            Row(0, 1000, object_id(3, STORED + one), 0, 100 * STEP, 1, Kind.FINAL)
+            Row(0, 1000, object_id(3, STORED + one), 0, 100 * STEP, 1, RowKind.FINAL)
             for one in range(READERS)
         ]
         for partition, row in zip(self.partitions, self.rows, strict=True):
@@ -36,7 +36,7 @@ class World:
             partition.next_offset = row.end_offset
         self.reads: Counter[int] = Counter()
         self.cache = BlockCache(self.read, SETTINGS)
-        self.ahead = Ahead(self.cache, None)
+        self.ahead = ReadAhead(self.cache, None)
 
     async def read(self, identity: int, position: int, size: int) -> bytes:
         self.reads[identity] += 1

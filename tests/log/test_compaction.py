@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from rookery.cluster.state.partition import Kind, Partition
+from rookery.cluster.state.partition import Partition, RowKind
 from rookery.log import snapshots
 from rookery.log.cache import BlockCache
 from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import Kind as FaultKind
+from rookery.log.fsck.fault import FaultKind
 from rookery.log.fsck.sources import Sources
-from rookery.log.reader import Reader
+from rookery.log.reader import LogReader
 from rookery.log.retention import kept_from
 from rookery.log.segmentindex import Layouts
 from rookery.log.settings import RewriteSettings
 from rookery.log.tail import Tail
-from rookery.log.times import Stamped, first_at, highest
+from rookery.log.times import TimedRecord, first_at, highest
 from rookery.records import record as reading
 from rookery.records.compression import CODECS, GZIP
 from rookery.records.record import BatchSettings, Record
@@ -55,7 +55,7 @@ async def test_the_last_record_of_every_key_stays(store: str, tmp_path: Path) ->
         assert await seen(world, process) == latest(sent) + tail
         assert is_clean(process)
         partition = partition_of(process)
-        assert partition.kinds[0] == Kind.FINAL | Kind.SEGMENT
+        assert partition.kinds[0] == RowKind.FINAL | RowKind.SEGMENT
         assert (await body(world, process))[-1][0].last_offset == sent[-1].offset
 
 
@@ -259,7 +259,7 @@ async def test_readers_and_the_check_agree_with_it(tmp_path: Path) -> None:
         expected = await seen(world, process)
         partition = partition_of(process)
         cache = BlockCache(process.places.read, name=process.places.name)
-        reader = Reader(world.log(), cache, Tail(), layouts=Layouts(process.places, cache.read))
+        reader = LogReader(world.log(), cache, Tail(), layouts=Layouts(process.places, cache.read))
         key = (TOPIC, 0)
         for start in range(partition.next_offset):
             left = [one for one in expected if one.offset >= start]
@@ -267,7 +267,7 @@ async def test_readers_and_the_check_agree_with_it(tmp_path: Path) -> None:
         for time in (0, 1_002, 3_003, 3_005, 3_006):
             first = next((one for one in expected if one.timestamp >= time), None)
             found = await first_at(reader, key, partition, time)
-            assert found == (first and Stamped(first.offset, first.timestamp))
+            assert found == (first and TimedRecord(first.offset, first.timestamp))
         latest_one = await highest(reader, key, partition)
         assert latest_one is not None
         assert latest_one.timestamp == 3_005
@@ -276,7 +276,7 @@ async def test_readers_and_the_check_agree_with_it(tmp_path: Path) -> None:
         assert [fault for fault in report.faults if fault.kind is not FaultKind.ORPHANED] == []
 
 
-async def _read(reader: Reader, partition: Partition, offset: int) -> list[Sent]:
+async def _read(reader: LogReader, partition: Partition, offset: int) -> list[Sent]:
     """Read with the broker's reader, a little at a time."""
     found: list[Sent] = []
     start = offset

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rookery.cluster.events.brokers import FeatureLevelRaised
-from rookery.cluster.events.log import Committed, Extent, IdleProducer, ProducersExpired
+from rookery.cluster.events.log import BatchesCommitted, Extent, IdleProducer, ProducersExpired
 from rookery.cluster.events.txns import TransactionEnded, TransactionInitialised
 from rookery.cluster.state.aborted import within
 from rookery.cluster.state.image import read_image, write_image
-from rookery.cluster.state.txns import Writer as Owner
+from rookery.cluster.state.txns import TransactionOwner
 from rookery.formats.keys import times_key
 from rookery.formats.times import parse_times
 from rookery.log.objects import key_of
@@ -37,7 +37,7 @@ TINY = RewriteSettings(segment_bytes=400, merge_bytes=400, row_bytes=400)
 class Producer:
     """A transactional producer of the newer protocol."""
 
-    def __init__(self, world: World, owner: Owner, name: str) -> None:
+    def __init__(self, world: World, owner: TransactionOwner, name: str) -> None:
         self._world, self.owner, self._name = world, owner, name
         self._sequence = 0
 
@@ -64,7 +64,7 @@ class Producer:
             base_sequence=header.base_sequence, joins_transaction=True,
         )  # fmt: skip
         [outcome] = await self._world.broker.propose(
-            [Committed(object_id=0, extents=[extent])], [data]
+            [BatchesCommitted(object_id=0, extents=[extent])], [data]
         )
         assert not outcome.value[0].error
 

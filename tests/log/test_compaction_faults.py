@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.events.log import Committed, Extent, RowsLost
+from rookery.cluster.events.log import BatchesCommitted, Extent, RowsLost
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
 from rookery.errors import Unavailable
 from rookery.log.objects import key_of, keys_of
@@ -210,4 +210,4 @@ async def _commit(world: World, object_id: int, position: int, size: int) -> Non
         topic_id=TOPIC, partition=0, position=position, size=size, records=1, attributes=1,
         max_timestamp=1, producer_id=-1, producer_epoch=-1, base_sequence=-1,
     )  # fmt: skip
-    await world.broker.propose([Committed(object_id=object_id, extents=[extent])])
+    await world.broker.propose([BatchesCommitted(object_id=object_id, extents=[extent])])

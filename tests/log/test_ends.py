@@ -8,24 +8,24 @@ import pytest
 
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.state.groups import pack
-from rookery.cluster.state.outcome import Ended, Marked
-from rookery.log.ends import KEPT_BYTES, Ends
+from rookery.cluster.state.outcome import EndedTransaction, WrittenMarker
+from rookery.log.ends import KEPT_BYTES, TransactionEnds
 
 TOPIC, OTHER = bytes(16), bytes(range(16))
 METADATA = "m" * 4096
 
 
-def ended(producer_id: int, offsets: int = 0) -> Ended:
+def ended(producer_id: int, offsets: int = 0) -> EndedTransaction:
     event = OffsetCommitted(
         topic_id=OTHER, partition=0, offset=7, leader_epoch=2, metadata=METADATA, retention_ms=9
     )
     packed = {(OTHER, partition): pack(event, 5) for partition in range(offsets)}
-    marker = Marked(TOPIC, 1, 10, 12, 3, 5000, is_append_time=True)
-    return Ended(producer_id, 4, True, [marker], {"g": packed} if packed else {})
+    marker = WrittenMarker(TOPIC, 1, 10, 12, 3, 5000, is_append_time=True)
+    return EndedTransaction(producer_id, 4, True, [marker], {"g": packed} if packed else {})
 
 
 def test_an_end_is_told_with_all_that_belongs_to_it() -> None:
-    ends = Ends()
+    ends = TransactionEnds()
     ends.add(77, ended(5, offsets=1))
     [untold] = ends.take()
     numbers = {TOPIC: 0, OTHER: 1}
@@ -41,13 +41,13 @@ def test_an_end_is_told_with_all_that_belongs_to_it() -> None:
 
 
 def test_an_end_of_nothing_needs_not_be_told() -> None:
-    ends = Ends()
-    ends.add(1, Ended(5, 0, True, [], {}))
+    ends = TransactionEnds()
+    ends.add(1, EndedTransaction(5, 0, True, [], {}))
     assert not ends
 
 
 def test_one_object_tells_only_so_much_and_what_comes_back_comes_first() -> None:
-    ends = Ends()
+    ends = TransactionEnds()
     for number in range(10):
         ends.add(number, ended(number, offsets=200))
     first = ends.take()
@@ -61,7 +61,7 @@ def test_one_object_tells_only_so_much_and_what_comes_back_comes_first() -> None
 
 
 def test_one_that_is_larger_than_that_is_told_alone() -> None:
-    ends = Ends()
+    ends = TransactionEnds()
     ends.add(1, ended(1, offsets=2000))
     ends.add(2, ended(2))
     assert [one.entry for one in ends.take()] == [1]
@@ -69,7 +69,7 @@ def test_one_that_is_larger_than_that_is_told_alone() -> None:
 
 
 def test_memory_is_bounded_and_what_is_dropped_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    ends = Ends()
+    ends = TransactionEnds()
     size = 0
     for number in count():
         one = ended(number, offsets=500)

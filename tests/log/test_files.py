@@ -10,7 +10,7 @@ import pytest
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.journal import HEADER_BYTES, journal_header
 from rookery.formats.keys import journal_name, object_id
-from rookery.log.files import Files, Found, Missing, OpenFiles
+from rookery.log.files import FoundJournal, JournalFiles, MissingJournal, OpenFiles
 from rookery.log.settings import FilesSettings
 from tests.log.test_journal import open_paths
 
@@ -23,7 +23,7 @@ def make(folder: Path, number: int, body: bytes) -> int:
 
 async def test_a_range_is_read(tmp_path: Path) -> None:
     identity = make(tmp_path, 0, b"0123456789")
-    files = Files(tmp_path)
+    files = JournalFiles(tmp_path)
     assert await files.read(identity, HEADER_BYTES + 2, 3) == b"234"
     assert await files.read(identity, HEADER_BYTES + 8, 10) == b"89"
     assert await files.read(identity, HEADER_BYTES + 10, 10) == b""
@@ -34,7 +34,7 @@ async def test_a_range_is_read(tmp_path: Path) -> None:
 
 async def test_a_file_may_grow_after_it_was_opened(tmp_path: Path) -> None:
     identity = make(tmp_path, 0, b"0123")
-    files = Files(tmp_path)
+    files = JournalFiles(tmp_path)
     assert await files.read(identity, HEADER_BYTES, 10) == b"0123"
     with (tmp_path / journal_name(identity)).open("ab") as file:
         file.write(b"4567")
@@ -43,9 +43,9 @@ async def test_a_file_may_grow_after_it_was_opened(tmp_path: Path) -> None:
 
 
 async def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    files = Files(tmp_path)
+    files = JournalFiles(tmp_path)
     identity = object_id(1, 0)
-    with pytest.raises(Missing, match=journal_name(identity)) as caught:
+    with pytest.raises(MissingJournal, match=journal_name(identity)) as caught:
         await files.read(identity, 0, 10)
     assert caught.value.object_id == identity
     assert isinstance(caught.value, Conflict)
@@ -55,7 +55,7 @@ async def test_a_missing_file_is_named(tmp_path: Path) -> None:
 async def test_a_stray_file_is_not_read(tmp_path: Path) -> None:
     identity = make(tmp_path, 0, b"0123")
     (tmp_path / journal_name(identity)).rename(tmp_path / journal_name(identity + 1))
-    files = Files(tmp_path)
+    files = JournalFiles(tmp_path)
     with pytest.raises(Corrupt, match="copied or renamed"):
         await files.read(identity + 1, HEADER_BYTES, 4)
     assert not [path for path in open_paths() if path.is_relative_to(tmp_path)]
@@ -65,7 +65,7 @@ async def test_a_stray_file_is_not_read(tmp_path: Path) -> None:
 async def test_a_read_that_the_system_refuses_is_told(tmp_path: Path) -> None:
     identity = object_id(1, 0)
     (tmp_path / journal_name(identity)).mkdir()
-    files = Files(tmp_path)
+    files = JournalFiles(tmp_path)
     with pytest.raises(Unavailable, match=f"position 64 of {tmp_path}/journal-"):
         await files.read(identity, 64, 10)
     await files.close()
@@ -73,7 +73,7 @@ async def test_a_read_that_the_system_refuses_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("position", "size"), [(-1, 4), (0, -1)])
 async def test_nonsense_is_refused(tmp_path: Path, position: int, size: int) -> None:
-    files = Files(tmp_path)
+    files = JournalFiles(tmp_path)
     with pytest.raises(ValueError, match="cannot read"):
         await files.read(object_id(1, 0), position, size)
     await files.close()
@@ -82,14 +82,17 @@ async def test_nonsense_is_refused(tmp_path: Path, position: int, size: int) -> 
 async def test_only_journals_are_found(tmp_path: Path) -> None:
     second, first = make(tmp_path, 9, b"xy"), make(tmp_path, 4, b"")
     (tmp_path / "cluster.sqlite").write_bytes(b"other")
-    files = Files(tmp_path)
-    assert await files.found() == [Found(first, HEADER_BYTES), Found(second, HEADER_BYTES + 2)]
+    files = JournalFiles(tmp_path)
+    assert await files.found() == [
+        FoundJournal(first, HEADER_BYTES),
+        FoundJournal(second, HEADER_BYTES + 2),
+    ]
     await files.close()
 
 
 async def test_a_forgotten_file_is_closed(tmp_path: Path) -> None:
     identity = make(tmp_path, 0, b"0123")
-    files = Files(tmp_path)
+    files = JournalFiles(tmp_path)
     await files.read(identity, HEADER_BYTES, 4)
     assert [path for path in open_paths() if path.is_relative_to(tmp_path)]
     files.forget(identity)
@@ -99,7 +102,7 @@ async def test_a_forgotten_file_is_closed(tmp_path: Path) -> None:
 
 async def test_many_reads_over_few_descriptors_return_the_right_bytes(tmp_path: Path) -> None:
     identities = [make(tmp_path, number, bytes([number]) * 5000) for number in range(12)]
-    files = Files(tmp_path, FilesSettings(threads=8, max_open=2))
+    files = JournalFiles(tmp_path, FilesSettings(threads=8, max_open=2))
     dice = random.Random(4)
 
     async def read() -> None:

@@ -24,9 +24,9 @@ from rookery.formats.keys import (
 from rookery.formats.manifest import read_head
 from rookery.log import snapshots
 from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import Fault, Kind
+from rookery.log.fsck.fault import FaultKind, LogFault
 from rookery.log.fsck.offsets import check_state
-from rookery.log.fsck.progress import Report
+from rookery.log.fsck.progress import CheckReport
 from rookery.log.lostlog import check_not_lost
 from rookery.store.probe import PROBES
 from tests.log.site import TOPIC, Site, Writer, batch
@@ -53,14 +53,14 @@ async def writer(site: Site) -> Writer:
     return writer
 
 
-async def only(site: Site, *, is_quick: bool = False) -> Fault:
+async def only(site: Site, *, is_quick: bool = False) -> LogFault:
     """Return the one fault that there must be."""
     report = await check(site.sources, is_quick=is_quick)
     assert len(report.faults) == 1, report.faults
     return report.faults[0]
 
 
-def describe(report: Report) -> list[tuple[str, str]]:
+def describe(report: CheckReport) -> list[tuple[str, str]]:
     return [(fault.kind, fault.key) for fault in report.faults]
 
 
@@ -91,8 +91,8 @@ async def test_a_missing_object_is_named_with_its_offsets(
     await site.store.delete(key)
     report = await check(site.sources, is_quick=is_quick)
     assert [(one.kind, one.key, one.where) for one in report.faults] == [
-        (Kind.MISSING, key, ("birds", 0, 20, 25)),
-        (Kind.MISSING, key, ("birds", 1, 8, 9)),
+        (FaultKind.MISSING, key, ("birds", 0, 20, 25)),
+        (FaultKind.MISSING, key, ("birds", 1, 8, 9)),
     ]
     assert "restore it from a copy" in report.faults[0].advice
 
@@ -105,10 +105,10 @@ async def test_a_short_object_is_named_for_what_it_lacks(
     data = await site.store.read(key)
     await site.put(key, data[:-1])
     faults = (await check(site.sources, is_quick=is_quick)).faults
-    short = [one for one in faults if one.kind is Kind.SHORT]
+    short = [one for one in faults if one.kind is FaultKind.SHORT]
     assert [one.where for one in short] == [("birds", 1, 8, 9)]
     # A full check reads the manifest too, which knows the object's size.
-    assert {one.kind for one in faults} <= {Kind.SHORT, Kind.CORRUPT}
+    assert {one.kind for one in faults} <= {FaultKind.SHORT, FaultKind.CORRUPT}
 
 
 @pytest.mark.parametrize("ending", [index_key, times_key])
@@ -119,7 +119,7 @@ async def test_a_missing_file_beside_a_segment_is_named(
     key = ending(site.key(writer))
     await site.store.delete(key)
     fault = await only(site, is_quick=is_quick)
-    assert (fault.kind, fault.key, fault.where) == (Kind.MISSING, key, ("birds", 0, 0, 20))
+    assert (fault.kind, fault.key, fault.where) == (FaultKind.MISSING, key, ("birds", 0, 0, 20))
 
 
 async def test_a_flipped_byte_anywhere_is_found(site: Site, writer: Writer) -> None:
@@ -155,7 +155,7 @@ async def test_damage_in_a_segment_is_narrowed_down(site: Site, writer: Writer) 
     await site.damage(key, -40)
     fault = await only(site)
     assert fault.where is not None
-    assert fault.kind is Kind.CORRUPT
+    assert fault.kind is FaultKind.CORRUPT
     assert fault.where.base_offset > 0
     assert fault.where.end_offset == 20
 
@@ -168,14 +168,14 @@ async def test_damage_in_a_journal_is_found(site: Site, writer: Writer, tmp_path
     data[end - 1] ^= 1
     path.write_bytes(data)
     fault = await only(site)
-    assert (fault.kind, fault.key, fault.where) == (Kind.CORRUPT, name, ("birds", 0, 25, 29))
+    assert (fault.kind, fault.key, fault.where) == (FaultKind.CORRUPT, name, ("birds", 0, 25, 29))
 
     data[3] ^= 1
     path.write_bytes(data)
     # Files that are open already are not looked at from their beginning again.
     site.files.forget(object_id(writer.incarnation, 0))  # type: ignore[union-attr] # it has files
     faults = (await check(site.sources)).faults
-    assert {(one.kind, one.key) for one in faults} == {(Kind.CORRUPT, name)}
+    assert {(one.kind, one.key) for one in faults} == {(FaultKind.CORRUPT, name)}
     assert "begins with" in faults[0].text
 
 
@@ -185,7 +185,7 @@ async def test_a_missing_journal_is_named(site: Site, writer: Writer, tmp_path: 
     site.files.forget(object_id(writer.incarnation, 0))  # type: ignore[union-attr] # it has files
     for is_quick in (True, False):
         report = await check(site.sources, is_quick=is_quick)
-        assert describe(report) == [(Kind.MISSING, name)] * 2
+        assert describe(report) == [(FaultKind.MISSING, name)] * 2
 
 
 async def test_payloads_whose_entries_are_gone_are_named(site: Site, writer: Writer) -> None:
@@ -194,7 +194,7 @@ async def test_payloads_whose_entries_are_gone_are_named(site: Site, writer: Wri
     await site.log.trim(last + 1)
     for is_quick in (True, False):
         fault = await only(site, is_quick=is_quick)
-        assert (fault.kind, fault.key) == (Kind.MISSING, f"entry {last}")
+        assert (fault.kind, fault.key) == (FaultKind.MISSING, f"entry {last}")
         assert fault.where == ("birds", 1, 11, 14)
 
 
@@ -213,7 +213,7 @@ async def test_offsets_that_bytes_and_rows_disagree_about_are_found(
 
 def contradictions(writer: Writer) -> list[str]:
     found = list(check_state(writer.replica.state))
-    assert {fault.kind for fault in found} <= {Kind.OFFSETS}
+    assert {fault.kind for fault in found} <= {FaultKind.OFFSETS}
     return [fault.text for fault in found]
 
 
@@ -254,14 +254,18 @@ async def test_lost_rows_are_told_but_are_no_fault(site: Site, writer: Writer) -
     await writer.replica.propose([lost])
     report = await check(site.sources)
     assert report.is_clean
-    assert [(one.kind, one.where) for one in report.notes] == [(Kind.LOST, ("birds", 0, 20, 25))]
+    assert [(one.kind, one.where) for one in report.notes] == [
+        (FaultKind.LOST, ("birds", 0, 20, 25))
+    ]
 
 
 async def test_objects_of_a_live_writer_may_be_in_flight(site: Site, writer: Writer) -> None:
     identity = await writer.upload(batch(0))
     report = await check(site.sources)
     assert report.is_clean
-    assert [(one.kind, one.key) for one in report.notes] == [(Kind.IN_FLIGHT, object_key(identity))]
+    assert [(one.kind, one.key) for one in report.notes] == [
+        (FaultKind.IN_FLIGHT, object_key(identity))
+    ]
 
 
 async def test_objects_of_a_dead_writer_are_orphans(site: Site, writer: Writer) -> None:
@@ -270,9 +274,9 @@ async def test_objects_of_a_dead_writer_are_orphans(site: Site, writer: Writer) 
     await writer.uploads.write([])  # offsets alone; killed before it was condemned
     await writer.replica.propose([BrokerLeft()])
     fault = await only(site)
-    assert (fault.kind, fault.key) == (Kind.ORPHANED, object_key(identity))
+    assert (fault.kind, fault.key) == (FaultKind.ORPHANED, object_key(identity))
     assert "2 batches" in fault.text
-    assert [one.kind for one in (await check(site.sources)).notes] == [Kind.TOLD]
+    assert [one.kind for one in (await check(site.sources)).notes] == [FaultKind.TOLD]
 
     other = await site.writer()
     await other.replica.propose([ObjectsCondemned(object_ids=[identity])])
@@ -286,8 +290,8 @@ async def test_what_nothing_is_called_is_stray(site: Site, writer: Writer) -> No
         await site.store.create(key, [b"x"])
     report = await check(site.sources, is_quick=True)
     assert {(one.kind, one.key) for one in report.faults} == {
-        *((Kind.STRAY, key) for key in stray),
-        (Kind.ORPHANED, orphan),
+        *((FaultKind.STRAY, key) for key in stray),
+        (FaultKind.ORPHANED, orphan),
     }
 
 
@@ -300,7 +304,7 @@ async def test_a_probe_of_the_store_is_no_fault(site: Site, writer: Writer) -> N
 async def test_another_clusters_store_is_not_looked_through(site: Site, writer: Writer) -> None:
     await site.store.create(CLUSTER, [b"another"])
     fault = await only(site)
-    assert (fault.kind, fault.key) == (Kind.LOG, CLUSTER)
+    assert (fault.kind, fault.key) == (FaultKind.LOG, CLUSTER)
     await site.put(CLUSTER, b"c")
     assert (await check(site.sources)).is_clean
 
@@ -309,7 +313,7 @@ async def test_a_snapshot_that_cannot_be_read_is_named(site: Site, writer: Write
     number = await snapshots.save(site.store, writer.replica.state)
     await site.store.create(snapshot_key(number - 1), [b"RKSS nonsense"])
     fault = await only(site)
-    assert (fault.kind, fault.key) == (Kind.SNAPSHOT, snapshot_key(number - 1))
+    assert (fault.kind, fault.key) == (FaultKind.SNAPSHOT, snapshot_key(number - 1))
 
 
 async def test_a_log_that_was_trimmed_beyond_the_snapshots_is_named(
@@ -317,7 +321,7 @@ async def test_a_log_that_was_trimmed_beyond_the_snapshots_is_named(
 ) -> None:
     await site.log.trim(3)
     fault = await only(site)
-    assert fault.kind is Kind.LOG
+    assert fault.kind is FaultKind.LOG
     assert "up to 2 were trimmed" in fault.text
 
 
@@ -325,7 +329,7 @@ async def test_a_log_that_was_lost_is_named(site: Site, writer: Writer) -> None:
     await snapshots.save(site.store, writer.replica.state)
     await site.lose_log()
     fault = await only(site)
-    assert fault.kind is Kind.LOG
+    assert fault.kind is FaultKind.LOG
     assert "rookery recover" in fault.advice
 
 
@@ -335,7 +339,7 @@ async def test_a_lost_log_without_snapshots_is_not_taken_for_a_new_one(
     await check_not_lost(site.log, site.store)
     await site.lose_log()
     fault = await only(site)
-    assert fault.kind is Kind.LOG
+    assert fault.kind is FaultKind.LOG
     assert "is empty, but the store has objects" in fault.text
     with pytest.raises(Corrupt, match="rookery recover"):
         await check_not_lost(site.log, site.store)
@@ -344,7 +348,7 @@ async def test_a_lost_log_without_snapshots_is_not_taken_for_a_new_one(
 async def test_an_entry_that_cannot_be_read_is_named(site: Site, writer: Writer) -> None:
     await site.log.append(b"nonsense")
     fault = await only(site)
-    assert fault.kind is Kind.LOG
+    assert fault.kind is FaultKind.LOG
 
 
 async def test_a_check_while_rows_move_is_clean(site: Site) -> None:

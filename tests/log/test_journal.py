@@ -14,7 +14,7 @@ import pytest
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.formats.journal import HEADER_BYTES, journal_header
 from rookery.formats.keys import journal_name, object_id
-from rookery.log.journal import Journal, Written
+from rookery.log.journal import FlushPosition, Journal
 from rookery.log.settings import Durability, JournalSettings
 from rookery.testing.clock import ManualClock
 from tests.log.faulty import EIO, ENOSPC, FaultyDisk
@@ -42,7 +42,7 @@ async def opened(
         await journal.close()
 
 
-def bytes_at(folder: Path, written: Written) -> bytes:
+def bytes_at(folder: Path, written: FlushPosition) -> bytes:
     data = (folder / journal_name(written.object_id)).read_bytes()
     return data[written.position : written.position + written.size]
 
@@ -51,7 +51,9 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-async def gathered(journal: Journal, disk: FaultyDisk, *appends: list[bytes]) -> list[Written]:
+async def gathered(
+    journal: Journal, disk: FaultyDisk, *appends: list[bytes]
+) -> list[FlushPosition]:
     """Append one thing alone, and the others while it is being written."""
     disk.gate.clear()
     disk.writing.clear()
@@ -67,8 +69,8 @@ async def test_appends_lie_one_after_the_other_behind_the_header(tmp_path: Path)
     async with opened(tmp_path) as journal:
         one = await journal.append([b"ab", bytearray(b"c"), memoryview(b"de")])
         two = await journal.append([b"fgh"])
-    assert one == Written(FIRST, HEADER_BYTES, 5)
-    assert two == Written(FIRST, HEADER_BYTES + 5, 3)
+    assert one == FlushPosition(FIRST, HEADER_BYTES, 5)
+    assert two == FlushPosition(FIRST, HEADER_BYTES + 5, 3)
     content = (tmp_path / journal_name(FIRST)).read_bytes()
     assert content == journal_header(FIRST) + b"abcdefgh"
 
@@ -167,7 +169,7 @@ async def test_a_short_write_is_a_failed_one(tmp_path: Path) -> None:
         await journal.append([b"before"])
         disk.short = [3]
         after = await journal.append([b"after"])
-    assert after == Written(SECOND, HEADER_BYTES, 5)
+    assert after == FlushPosition(SECOND, HEADER_BYTES, 5)
     assert bytes_at(tmp_path, after) == b"after"
     assert disk.on(journal_name(FIRST)).count("fdatasync") == 1
 

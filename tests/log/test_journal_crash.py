@@ -10,7 +10,7 @@ import pytest
 
 from rookery.formats.journal import check_journal_header
 from rookery.formats.keys import journal_name
-from rookery.log.files import Files
+from rookery.log.files import JournalFiles
 from tests.log.crashing import body
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def kill_after(folder: Path, lines: int) -> list[tuple[int, int, int, int, int]]
 @pytest.mark.parametrize("lines", [1, 17, 250, 1500])
 async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, lines: int) -> None:
     places = kill_after(tmp_path, lines)
-    files = Files(tmp_path)
+    files = JournalFiles(tmp_path)
     for identity, position, size, writer, number in places:
         assert await files.read(identity, position, size) == body(writer, number)
     await files.close()

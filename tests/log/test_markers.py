@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from rookery.cluster.state import aborted
-from rookery.cluster.state.partition import MARKER_BYTES, Kind, Partition
+from rookery.cluster.state.partition import MARKER_BYTES, Partition, RowKind
 from rookery.formats.keys import times_key
-from rookery.formats.times import AbortedTransaction, parse_times
+from rookery.formats.times import SegmentAbort, parse_times
 from rookery.log import markers, snapshots
 from rookery.log.cache import BlockCache
 from rookery.log.compaction.compactor import Compactor
 from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import Kind as FaultKind
+from rookery.log.fsck.fault import FaultKind
 from rookery.log.fsck.sources import Bytes
 from rookery.log.objects import Places
-from rookery.log.plan import Planner, SegmentJob
-from rookery.log.reader import Reader
+from rookery.log.plan import RewritePlanner, SegmentJob
+from rookery.log.reader import LogReader
 from rookery.log.recovery.recover import carry_out, plan
 from rookery.log.segmentindex import Layouts
 from rookery.log.settings import CompactionSettings, RewriteSettings
@@ -52,7 +52,7 @@ async def everything(site: Site, writer: Writer, until: int | None = None) -> by
     places = Places(site.files, site.store, lambda: replica.state, "default")
     cache = BlockCache(places.read, None, places.name)
     layouts = Layouts(places, cache.read)
-    reader = Reader(site.log, cache, Tail(), None, layouts)
+    reader = LogReader(site.log, cache, Tail(), None, layouts)
     partition = site.partition(writer)
     offset, found = partition.log_start, b""
     end = partition.next_offset if until is None else until
@@ -123,8 +123,8 @@ async def test_a_segment_names_its_aborted_transactions(site: Site, writer: Writ
     times = parse_times(await site.store.read(times_key(key)), "times")
     second = writer.replica.state.transactions.by_id["y"].writer.producer_id
     assert list(times.aborted) == [
-        AbortedTransaction(second, 1, 3),
-        AbortedTransaction(producer.own.producer_id, 5, 6),
+        SegmentAbort(second, 1, 3),
+        SegmentAbort(producer.own.producer_id, 5, 6),
     ]
     assert await everything(site, writer) == before
     assert (await check(site.sources)).is_clean
@@ -135,7 +135,7 @@ async def test_no_segment_is_made_of_what_is_undecided(site: Site, writer: Write
     eager = RewriteSettings(segment_bytes=1, segment_min_bytes=1, segment_age_ms=1, merge_age_ms=1)
 
     def planned() -> int:
-        jobs = Planner(eager).plan(writer.replica.state, 0)
+        jobs = RewritePlanner(eager).plan(writer.replica.state, 0)
         return max(job.range.end_offset for job in jobs if isinstance(job, SegmentJob))
 
     assert planned() == site.partition(writer).last_stable_offset == 5
@@ -240,7 +240,10 @@ async def test_markers_of_the_snapshot_come_back(site: Site, writer: Writer) -> 
     partition = site.partition(again)
     assert not faults
     assert partition.aborted == listed
-    assert [row.kind & Kind.COMMIT for row in rows(partition) if row.is_marker] == [Kind.COMMIT, 0]
+    assert [row.kind & RowKind.COMMIT for row in rows(partition) if row.is_marker] == [
+        RowKind.COMMIT,
+        0,
+    ]
     assert await everything(site, again) == before
 
 

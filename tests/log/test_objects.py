@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rookery.cluster.state.objects import Segment
+from rookery.cluster.state.objects import SegmentName
 from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.journal import journal_header
 from rookery.formats.keys import STORED, journal_name, object_id, object_key
 from rookery.log import objects
-from rookery.log.files import Files, Missing
-from rookery.log.objects import Places, Removed, key_of, keys_of
+from rookery.log.files import JournalFiles, MissingJournal
+from rookery.log.objects import Places, RemovedObject, key_of, keys_of
 from rookery.store.backends.memory import MemoryStore
 from rookery.store.wrappers import NamespacedStore
 
@@ -27,8 +27,8 @@ JOURNAL, SHARED, PLAIN, OTHER = (
 
 def state() -> State:
     made = State()
-    made.objects.stage(PLAIN, Segment("birds", 2, 40, is_plain=True))
-    made.objects.stage(OTHER, Segment(".hidden", 0, 41, is_plain=False))
+    made.objects.stage(PLAIN, SegmentName("birds", 2, 40, is_plain=True))
+    made.objects.stage(OTHER, SegmentName(".hidden", 0, 41, is_plain=False))
     return made
 
 
@@ -49,14 +49,14 @@ async def test_each_is_read_where_it_lies(tmp_path: Path) -> None:
     store = MemoryStore({})
     await store.create(object_key(SHARED), [b"from a shared object"])
     await store.create(key_of(state(), "ns", PLAIN), [b"from a segment"])
-    files = Files(tmp_path)
+    files = JournalFiles(tmp_path)
     places = Places(files, store, state, "ns")
     assert await places.read(JOURNAL, len(head) + 5, 100) == b"a journal"
     assert await places.read(SHARED, 5, 8) == b"a shared"
     assert await places.read(PLAIN, 5, 100) == b"a segment"
     assert await places.read(PLAIN, 14, 10) == await places.read(PLAIN, 900, 10) == b""
     for one in (JOURNAL, OTHER):
-        with pytest.raises(Missing) as caught:
+        with pytest.raises(MissingJournal) as caught:
             await places.read(one + 1, 0, 1)
         assert isinstance(caught.value, Conflict)
         assert caught.value.object_id == one + 1
@@ -67,18 +67,20 @@ async def test_a_missing_object_is_named_and_counted() -> None:
     places = Places(None, MemoryStore({}), state, "ns")
     before = objects._MISSING.value
     with pytest.raises(
-        Removed, match=rf"no object 'ns/birds/2/segment-{40:020}\.kfs'.*rookery fsck"
+        RemovedObject, match=rf"no object 'ns/birds/2/segment-{40:020}\.kfs'.*rookery fsck"
     ):
         await places.read(PLAIN, 0, 10)
     assert objects._MISSING.value == before + 1
-    with pytest.raises(Removed):
+    with pytest.raises(RemovedObject):
         await places.beside(PLAIN, "ns/a.times")
     assert objects._MISSING.value == before + 1, "reads go on without the files beside"
 
 
 async def test_a_missing_object_is_named_as_in_the_bucket() -> None:
     places = Places(None, NamespacedStore(MemoryStore({}), "ns"), state, "ns")
-    with pytest.raises(Removed, match=f"'_rookery/ns/objects/{5:016x}/{STORED:06x}'") as caught:
+    with pytest.raises(
+        RemovedObject, match=f"'_rookery/ns/objects/{5:016x}/{STORED:06x}'"
+    ) as caught:
         await places.read(SHARED, 0, 10)
     assert caught.value.key == object_key(SHARED)
 

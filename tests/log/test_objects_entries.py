@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rookery.cluster.entry import Writer, write_entry
+from rookery.cluster.entry import EntryAuthor, write_entry
 from rookery.cluster.open import open_log
-from rookery.cluster.port import ClusterLog, Entry
+from rookery.cluster.port import ClusterLog, LogEntry
 from rookery.errors import Corrupt
-from rookery.log.files import Missing
+from rookery.log.files import MissingJournal
 from rookery.log.objects import EntryReader
 
 
@@ -19,7 +19,7 @@ async def no_objects(object_id: int, position: int, size: int) -> bytes:
 async def a_log(count: int) -> ClusterLog:
     log = open_log("memory:")
     for number in range(1, count + 1):
-        await log.append(write_entry(Writer(0, 0, 0, 0, 0), [], [b"payload %d" % number]))
+        await log.append(write_entry(EntryAuthor(0, 0, 0, 0, 0), [], [b"payload %d" % number]))
     return log
 
 
@@ -28,7 +28,7 @@ async def test_payloads_and_objects_are_read_alike(monkeypatch: pytest.MonkeyPat
     reads = []
     read = log.read
 
-    async def counted(after: int, max_bytes: int) -> list[Entry]:
+    async def counted(after: int, max_bytes: int) -> list[LogEntry]:
         reads.append(after)
         return list(await read(after, max_bytes))
 
@@ -46,7 +46,7 @@ async def test_an_entry_that_is_gone_is_named() -> None:
     await log.trim(6)
     reader = EntryReader(log, no_objects)
     assert await reader.read(-6, 0, 100) == b"payload 6"
-    with pytest.raises(Missing, match="entry 3 was trimmed") as trimmed:
+    with pytest.raises(MissingJournal, match="entry 3 was trimmed") as trimmed:
         await reader.read(-3, 0, 1)
     assert trimmed.value.object_id == -3
     with pytest.raises(Corrupt, match="entry 11 "):

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.cluster.state.partition import Kind, Partition, Place, Row
+from rookery.cluster.state.partition import BatchPosition, Partition, Row, RowKind
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ConfigError
 from rookery.formats.keys import STORED, object_id
-from rookery.log.plan import Lag, MergeJob, Planner, Range, SegmentJob
+from rookery.log.plan import Lag, MergeJob, RewritePlanner, RowRange, SegmentJob
 from rookery.log.settings import RewriteSettings
 
 SETTINGS = RewriteSettings(
@@ -58,9 +58,9 @@ def a_state(*partitions: Iterable[Piece]) -> State:
 
 def fill(partition: Partition, pieces: Iterable[Piece]) -> None:
     for one in pieces:
-        place = Place(one.object_id, one.position, one.size)
+        place = BatchPosition(one.object_id, one.position, one.size)
         # Rows are made by hand, so that those which lie together stay apart.
-        partition.append(Place(1, -1, one.size), 2, 5, is_append_time=False)
+        partition.append(BatchPosition(1, -1, one.size), 2, 5, is_append_time=False)
         last = len(partition.objects) - 1
         row = partition.row(last)
         partition.replace(
@@ -79,10 +79,10 @@ def in_object(object_id: int, *sizes: int, kind: int = 0, at: int = 0) -> list[P
 
 
 def merged(number: int, *sizes: int) -> list[Piece]:
-    return in_object(MERGED + number, *sizes, kind=Kind.FINAL)
+    return in_object(MERGED + number, *sizes, kind=RowKind.FINAL)
 
 
-def ranges_of(jobs: Iterable[MergeJob | SegmentJob]) -> list[Range]:
+def ranges_of(jobs: Iterable[MergeJob | SegmentJob]) -> list[RowRange]:
     return [
         one for job in jobs for one in (job.ranges if isinstance(job, MergeJob) else [job.range])
     ]
@@ -98,10 +98,10 @@ def offsets(jobs: Iterable[MergeJob | SegmentJob]) -> list[Short]:
 
 
 def plan_at(
-    state: State, *times: int, planner: Planner | None = None, before: int = 0
+    state: State, *times: int, planner: RewritePlanner | None = None, before: int = 0
 ) -> list[Short]:
     """Plan at each of these times; return the last plan, in short."""
-    planner = planner or Planner(SETTINGS)
+    planner = planner or RewritePlanner(SETTINGS)
     plans = [planner.plan(state, now, before_entry=before) for now in times]
     return offsets(plans[-1])
 
@@ -129,7 +129,9 @@ def test_the_oldest_are_merged_first() -> None:
         in_object(FLUSHED + 1, 300, 300),
     )
     # 600 and more are a segment of their own, so keep below it.
-    planner = Planner(RewriteSettings(merge_bytes=500, merge_age_ms=100, segment_bytes=10_000))
+    planner = RewritePlanner(
+        RewriteSettings(merge_bytes=500, merge_age_ms=100, segment_bytes=10_000)
+    )
     assert plan_at(state, 0, planner=planner) == [("merge", 1, 0, 6), ("merge", 2, 0, 2)]
 
 
@@ -145,7 +147,7 @@ def test_a_partition_that_will_be_a_segment_soon_is_not_merged_early() -> None:
 def test_the_last_row_of_a_journal_that_is_written_is_left() -> None:
     first, second = in_object(JOURNAL, 10, 20), in_object(JOURNAL, 10, 10, at=30)
     state = a_state(first, second)
-    planner = Planner(SETTINGS)
+    planner = RewritePlanner(SETTINGS)
     assert not plan_at(state, 0, planner=planner)
     partition = state.topics.by_name["t"].partitions[1]
     fill(partition, in_object(JOURNAL, 5, at=50))
@@ -155,7 +157,7 @@ def test_the_last_row_of_a_journal_that_is_written_is_left() -> None:
 
 
 def test_what_came_later_has_waited_less() -> None:
-    planner = Planner(SETTINGS)
+    planner = RewritePlanner(SETTINGS)
     planner.plan(a_state(in_object(FLUSHED, 10, 10)), 0)
     rest = a_state(in_object(FLUSHED, 10, at=10))
     planner.plan(rest, 90)  # the first row was retained away
@@ -164,7 +166,7 @@ def test_what_came_later_has_waited_less() -> None:
 
 
 def test_a_range_has_no_more_rows_than_an_event_can_hold() -> None:
-    planner = Planner(RewriteSettings(merge_age_ms=100))
+    planner = RewritePlanner(RewriteSettings(merge_age_ms=100))
     plan = plan_at(a_state(in_object(FLUSHED, *[1] * 2500)), 0, 100, planner=planner)
     assert plan == [("merge", 0, 0, 2000), ("merge", 0, 2000, 4000), ("merge", 0, 4000, 5000)]
 
@@ -180,7 +182,7 @@ def test_payloads_leave_entries_up_to_a_number() -> None:
 def test_forced_payloads_come_before_all_others() -> None:
     state = a_state(in_object(FLUSHED, 240, 240, 240), in_object(-7, 240), in_object(-9, 240))
     settings = RewriteSettings(merge_bytes=300, merge_age_ms=100, segment_bytes=10_000)
-    planner = Planner(settings)
+    planner = RewritePlanner(settings)
     planner.plan(a_state(in_object(FLUSHED, 240, 240, 240), [], []), 0)
     plan = plan_at(state, 10, planner=planner, before=7)
     assert ("merge", 1, 0, 2) in plan
@@ -210,7 +212,7 @@ def test_what_has_the_size_becomes_a_segment(
     pieces: list[Piece], expected: list[tuple[int, int]]
 ) -> None:
     state = a_state(pieces)
-    jobs = [one for one in Planner(SETTINGS).plan(state, 0) if isinstance(one, SegmentJob)]
+    jobs = [one for one in RewritePlanner(SETTINGS).plan(state, 0) if isinstance(one, SegmentJob)]
     assert [(one.range.base_offset, one.range.end_offset) for one in jobs] == expected
 
 
@@ -225,7 +227,7 @@ def test_few_rows_become_a_segment_when_they_are_as_old_as_segment_ms() -> None:
     [time_ms] = {*next(iter(state.topics)).partitions[0].times}
 
     def planned(*moments: tuple[int, int]) -> list[Short]:
-        planner = Planner(SETTINGS, segment_ms=lambda _: 5_000)
+        planner = RewritePlanner(SETTINGS, segment_ms=lambda _: 5_000)
         plans = [planner.plan(state, now, wall_ms=time_ms + age) for now, age in moments]
         return offsets(plans[-1])
 
@@ -237,7 +239,7 @@ def test_few_rows_become_a_segment_when_they_are_as_old_as_segment_ms() -> None:
 
 
 def test_data_keep_their_age_when_they_are_merged_again() -> None:
-    planner = Planner(SETTINGS)
+    planner = RewritePlanner(SETTINGS)
     planner.plan(a_state(merged(0, 60)), 0)
     planner.adopt(MERGED + 1, [MERGED], 600)
     assert not plan_at(a_state(merged(1, 60)), 999, planner=planner)
@@ -249,7 +251,7 @@ def test_objects_of_like_size_become_one() -> None:
     plan = plan_at(a_state(*(merged(n, 10) for n in range(8))), 0)
     assert plan == [("merge", n, 0, 2) for n in range(8)]
     # Half the size is large enough.
-    planner = Planner(RewriteSettings(merge_bytes=998, segment_bytes=10_000))
+    planner = RewritePlanner(RewriteSettings(merge_bytes=998, segment_bytes=10_000))
     assert not plan_at(a_state(*(merged(n, 499) for n in range(8))), 0, planner=planner)
 
 
@@ -264,28 +266,28 @@ def test_a_segment_has_no_more_rows_than_a_job() -> None:
 
 
 def test_what_is_left_of_sparse_objects_is_moved_out() -> None:
-    planner = Planner(SETTINGS)
-    full = a_state(merged(0, 100, 100), in_object(MERGED, 400, at=200, kind=Kind.FINAL))
+    planner = RewritePlanner(SETTINGS)
+    full = a_state(merged(0, 100, 100), in_object(MERGED, 400, at=200, kind=RowKind.FINAL))
     sparse = a_state(merged(0, 100, 100), [])
     assert not plan_at(full, 0, planner=planner)
     assert plan_at(sparse, 1, planner=planner) == [("merge", 0, 0, 4)]
 
 
 def test_a_process_that_did_not_see_it_die_moves_it_out_at_last() -> None:
-    high = in_object(MERGED, 40, at=1000, kind=Kind.FINAL)
+    high = in_object(MERGED, 40, at=1000, kind=RowKind.FINAL)
     assert not plan_at(a_state(high), 0, 9_999)
     assert plan_at(a_state(high), 0, 10_000) == [("merge", 0, 0, 2)]
     # A new one is not moved on and on.
-    planner = Planner(SETTINGS)
+    planner = RewritePlanner(SETTINGS)
     planner.plan(a_state(high), 0)
     planner.adopt(MERGED + 1, [MERGED], 10_000)
-    again = in_object(MERGED + 1, 40, at=1000, kind=Kind.FINAL)
+    again = in_object(MERGED + 1, 40, at=1000, kind=RowKind.FINAL)
     assert not plan_at(a_state(again), 10_001, planner=planner)
 
 
 def test_damage_is_left_alone() -> None:
     state = a_state(in_object(FLUSHED, 10, 10, 10), merged(0, 300, 300))
-    planner = Planner(SETTINGS)
+    planner = RewritePlanner(SETTINGS)
     damage = {(FLUSHED, 10), (MERGED, 0)}
     planner.plan(state, 0, damage=damage)
     jobs = planner.plan(state, 100, damage=damage)
@@ -293,7 +295,7 @@ def test_damage_is_left_alone() -> None:
 
 
 def test_lag_tells_what_should_not_wait() -> None:
-    planner = Planner(SETTINGS)
+    planner = RewritePlanner(SETTINGS)
     state = a_state(in_object(FLUSHED, 10, 10), merged(0, 30))
     planner.plan(state, 0)
     assert planner.lag() == Lag(0, 0)
@@ -323,7 +325,7 @@ def test_rows_are_looked_at_in_their_columns(monkeypatch: pytest.MonkeyPatch) ->
 
     state = a_state(*(in_object(FLUSHED, *[1] * 100, at=100 * n) for n in range(100)))
     monkeypatch.setattr(Partition, "row", counted)
-    planner = Planner(RewriteSettings(merge_age_ms=100))
+    planner = RewritePlanner(RewriteSettings(merge_age_ms=100))
     planner.plan(state, 0)
     assert not made
     [job] = planner.plan(state, 100)
@@ -341,8 +343,8 @@ PIECES = st.lists(
 
 def kind_of(object_id: int) -> int:
     if object_id in (MERGED, MERGED + 1):
-        return Kind.FINAL
-    return Kind.FINAL | Kind.SEGMENT if object_id == 9 << 24 else 0
+        return RowKind.FINAL
+    return RowKind.FINAL | RowKind.SEGMENT if object_id == 9 << 24 else 0
 
 
 @given(st.lists(PIECES, min_size=1, max_size=6), st.integers(0, 6), st.booleans())
@@ -360,7 +362,7 @@ def test_any_plan_is_of_whole_rows_that_no_other_job_wants(
             pieces.append(Piece(where, position, size, kind_of(where)) if where else lost)
         partitions.append(pieces)
     state = a_state(*partitions)
-    planner = Planner(SETTINGS)
+    planner = RewritePlanner(SETTINGS)
     planner.plan(state, 0)
     jobs = planner.plan(state, 20_000 if is_old else 1, before_entry=before)
     taken: set[tuple[int, int]] = set()
@@ -372,7 +374,7 @@ def test_any_plan_is_of_whole_rows_that_no_other_job_wants(
         rows = {(one.partition, index) for index in span}
         assert not rows & taken
         taken |= rows
-        assert not any(partition.kinds[index] & Kind.SEGMENT for index in span)
+        assert not any(partition.kinds[index] & RowKind.SEGMENT for index in span)
         assert one.size == sum(partition.sizes[span.start : span.stop])
     for job in jobs:
         bound = SETTINGS.merge_bytes if isinstance(job, MergeJob) else SETTINGS.segment_bytes
@@ -395,7 +397,7 @@ def test_no_payload_stays_if_all_are_to_leave(drawn: list[list[tuple[int, int]]]
         for one in drawn
     ]
     state = a_state(*partitions)
-    planner = Planner(SETTINGS)
+    planner = RewritePlanner(SETTINGS)
     number = 100
     while jobs := planner.plan(state, 0, before_entry=5):
         for job in jobs:
@@ -405,7 +407,7 @@ def test_no_payload_stays_if_all_are_to_leave(drawn: list[list[tuple[int, int]]]
                 partition = state.topics.by_name["t"].partitions[one.partition]
                 span = partition.span(one.base_offset, one.end_offset)
                 assert span is not None
-                place = Place(MERGED + number, 0, one.size)
+                place = BatchPosition(MERGED + number, 0, one.size)
                 partition.replace(span, [Row(one.base_offset, one.end_offset, *place, 5, kind)])
         assert number < 300
     for partition in state.topics.by_name["t"].partitions:

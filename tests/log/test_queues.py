@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.log.queues import Block, Key, TwoQueues
+from rookery.log.queues import CachedBlock, Key, TwoQueues
 
 KEYS = st.tuples(st.integers(0, 2), st.integers(0, 5))
 STEPS = st.lists(
@@ -25,7 +25,7 @@ def test_bytes_are_counted_exactly_and_bounded(
     for kind, key, size in steps:
         if kind == "put":
             newest[key] = bytes(size)
-            queues.put(key, Block(newest[key]))
+            queues.put(key, CachedBlock(newest[key]))
         elif kind == "use":
             queues.use(key, size)
         elif kind == "remove":
@@ -42,21 +42,21 @@ def test_bytes_are_counted_exactly_and_bounded(
 
 def test_reading_a_block_once_in_steps_does_not_protect_it() -> None:
     queues = TwoQueues(40, 10, 1)
-    queues.put((1, 0), Block(bytes(10)))
+    queues.put((1, 0), CachedBlock(bytes(10)))
     for _ in range(10):
         queues.use((1, 0), 2)  # each step begins within the last
     for number in range(1, 5):
-        queues.put((1, number), Block(bytes(10)))
+        queues.put((1, number), CachedBlock(bytes(10)))
     assert (1, 0) not in queues
 
 
 def test_reading_a_block_more_than_twice_protects_it() -> None:
     queues = TwoQueues(40, 10, 1)
-    queues.put((1, 0), Block(bytes(10)))
+    queues.put((1, 0), CachedBlock(bytes(10)))
     for _ in range(21):
         queues.use((1, 0), 1)
     for number in range(1, 20):
-        queues.put((1, number), Block(bytes(10)))
+        queues.put((1, number), CachedBlock(bytes(10)))
     assert (1, 0) in queues
     assert queues.evicted == 16
 
@@ -64,17 +64,17 @@ def test_reading_a_block_more_than_twice_protects_it() -> None:
 def test_probation_uses_what_is_free() -> None:
     queues = TwoQueues(40, 10, 1)
     for number in range(4):
-        queues.put((1, number), Block(bytes(10)))
+        queues.put((1, number), CachedBlock(bytes(10)))
     assert len(queues) == 4
 
 
 def test_the_oldest_protected_block_goes_when_probation_has_its_share_only() -> None:
     queues = TwoQueues(40, 10, 1)
     for number in range(4):
-        queues.put((1, number), Block(bytes(10)))
+        queues.put((1, number), CachedBlock(bytes(10)))
         queues.use((1, number), 21)
     queues.use((1, 0), 1)
-    queues.put((2, 0), Block(bytes(10)))
+    queues.put((2, 0), CachedBlock(bytes(10)))
     assert [(1, number) in queues for number in range(4)] == [True, False, True, True]
     assert (2, 0) in queues
 
@@ -82,19 +82,19 @@ def test_the_oldest_protected_block_goes_when_probation_has_its_share_only() -> 
 def test_the_block_used_last_stays_longest_in_probation() -> None:
     queues = TwoQueues(30, 30, 1)
     for number in range(3):
-        queues.put((1, number), Block(bytes(10)))
+        queues.put((1, number), CachedBlock(bytes(10)))
     queues.use((1, 0), 1)
-    queues.put((1, 3), Block(bytes(10)))
+    queues.put((1, 3), CachedBlock(bytes(10)))
     assert [(1, number) in queues for number in range(4)] == [True, False, True, True]
 
 
 def test_what_is_removed_is_not_remembered() -> None:
     queues = TwoQueues(20, 0, 4)
     for number in range(3):
-        queues.put((number, 0), Block(bytes(10)))
+        queues.put((number, 0), CachedBlock(bytes(10)))
     queues.remove_all(0)
-    queues.put((0, 0), Block(bytes(10)))
-    queues.put((1, 0), Block(bytes(10)))
-    queues.put((3, 0), Block(bytes(10)))
+    queues.put((0, 0), CachedBlock(bytes(10)))
+    queues.put((1, 0), CachedBlock(bytes(10)))
+    queues.put((3, 0), CachedBlock(bytes(10)))
     assert (1, 0) in queues
     assert (0, 0) not in queues

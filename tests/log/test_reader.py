@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from rookery.cluster.entry import Writer, write_entry
+from rookery.cluster.entry import EntryAuthor, write_entry
 from rookery.cluster.open import open_log
-from rookery.cluster.state.partition import Partition, Place
+from rookery.cluster.state.partition import BatchPosition, Partition
 from rookery.errors import Corrupt
-from rookery.log.reader import Reader
-from rookery.log.tail import Key, Slice, Tail
+from rookery.log.reader import LogReader
+from rookery.log.tail import Key, Tail, TailSlice
 from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.records.record import Record, build
@@ -67,13 +67,13 @@ class World:
         self.log = open_log("memory:")
         self.partition = Partition(3)
         self.partition.lead(1)
-        self.reader = Reader(self.log, self.objects, Tail())
+        self.reader = LogReader(self.log, self.objects, Tail())
 
     def write(self, object_id: int, count: int, size: int, *, append_time: int = -1) -> None:
         """Append a batch to an object, and to the partition."""
         data = build([Record(b"k", b"v" * size, (), 5) for _ in range(count)])
         store = self.objects.data.setdefault(object_id, bytearray())
-        place = Place(object_id, len(store), len(data))
+        place = BatchPosition(object_id, len(store), len(data))
         store += data
         is_append_time = append_time >= 0
         self.partition.append(place, count, append_time, is_append_time=is_append_time)
@@ -81,10 +81,10 @@ class World:
     async def write_entry(self, count: int) -> None:
         """Append a batch that rides in an entry."""
         data = build([Record(b"k", b"v") for _ in range(count)])
-        number = await self.log.append(write_entry(Writer(0, 0, 0, 0, 0), [], [data]))
-        self.partition.append(Place(-number, 0, len(data)), count, 5, is_append_time=False)
+        number = await self.log.append(write_entry(EntryAuthor(0, 0, 0, 0, 0), [], [data]))
+        self.partition.append(BatchPosition(-number, 0, len(data)), count, 5, is_append_time=False)
 
-    async def read(self, offset: int, max_bytes: int = 2**20, **options: bool) -> Slice:
+    async def read(self, offset: int, max_bytes: int = 2**20, **options: bool) -> TailSlice:
         return await self.reader.read(KEY, self.partition, offset, max_bytes, **options)
 
     async def offsets(self, offset: int, max_bytes: int = 2**20) -> list[int]:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rookery.cluster.open import open_log
-from rookery.cluster.state.partition import Kind, Row
+from rookery.cluster.state.partition import Row, RowKind
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import index_key, times_key
-from rookery.log.objects import Removed
-from rookery.log.reader import Reader
+from rookery.log.objects import RemovedObject
+from rookery.log.reader import LogReader
 from rookery.log.settings import CacheSettings
 from rookery.log.tail import Tail
 from rookery.records import batch as batches
@@ -236,7 +236,7 @@ async def test_a_missing_object_is_named() -> None:
     for key in list(world.store.objects):
         del world.store.objects[key]
     for offset, key in ((0, merged), (2, segment)):
-        with pytest.raises(Removed, match="run rookery fsck") as caught:
+        with pytest.raises(RemovedObject, match="run rookery fsck") as caught:
             await world.read(offset)
         assert key in str(caught.value)
 
@@ -244,7 +244,7 @@ async def test_a_missing_object_is_named() -> None:
 async def test_a_segment_without_a_store_is_out_of_reach() -> None:
     world = StoredWorld()
     world.segment([batch(0, 2, 40)], 2)
-    reader = Reader(open_log("memory:"), world.cache, Tail())
+    reader = LogReader(open_log("memory:"), world.cache, Tail())
     with pytest.raises(Unavailable, match="lies in a store"):
         await reader.read(KEY, world.partition, 0, 1000)
 
@@ -395,6 +395,6 @@ async def test_memory_comes_before_the_store() -> None:
 async def test_final_rows_say_their_times_themselves() -> None:
     world = StoredWorld()
     world.merged([[batch(0, 2, 10, time_ms=77)]], [2])
-    assert world.partition.row(0).kind == Kind.FINAL
+    assert world.partition.row(0).kind == RowKind.FINAL
     found = await world.read(0)
     assert [one.timestamp for one in records.read_all(b"".join(found.parts))] == [77, 78]

@@ -11,20 +11,19 @@ from random import Random
 import pytest
 
 from rookery.clock import SystemRandom
-from rookery.cluster.events.brokers import BrokerRegistered, ConfigChange, ConfigsChanged
+from rookery.cluster.events.brokers import BrokerRegistered, ConfigsChanged, SettingChange
 from rookery.cluster.events.log import (
     ObjectsCondemned,
-    Piece,
     ProducerIdsAllotted,
-    Replaced,
     ReplacedRange,
+    RowPiece,
+    RowsReplaced,
     SegmentsStaged,
     StagedSegment,
 )
 from rookery.cluster.events.topics import LogStartMoved, PartitionsAdded, TopicDeleted
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.partition import Kind as RowKind
-from rookery.cluster.state.partition import Partition, Row
+from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.state import TOPIC_RESOURCE
 from rookery.errors import Conflict, ErrorCode
 from rookery.formats.keys import (
@@ -43,10 +42,10 @@ from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, wr
 from rookery.formats.times import parse_times
 from rookery.log import snapshots
 from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import Kind
+from rookery.log.fsck.fault import FaultKind
 from rookery.log.fsck.sources import Bytes
 from rookery.log.objects import key_of
-from rookery.log.recovery.recover import Plan, append_unplaced, carry_out, check_lost, plan
+from rookery.log.recovery.recover import RecoveryPlan, append_unplaced, carry_out, check_lost, plan
 from rookery.log.runs import body
 from rookery.records import batch as batches
 from rookery.records.record import read
@@ -60,7 +59,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     await site.close()
 
 
-async def recover(site: Site, *, append: bool = False) -> Plan:
+async def recover(site: Site, *, append: bool = False) -> RecoveryPlan:
     """Lose the log and rebuild it; what comes out must be sound."""
     await site.lose_log()
     await check_lost(site.sources)
@@ -69,9 +68,9 @@ async def recover(site: Site, *, append: bool = False) -> Plan:
     if append:
         await append_unplaced(site.sources, made, site.clock, SystemRandom())
     report = await check(site.sources)
-    bad = [one for one in report.faults if one.kind is not Kind.SNAPSHOT]
+    bad = [one for one in report.faults if one.kind is not FaultKind.SNAPSHOT]
     kept = 0 if append else len(made.unplaced)
-    assert [one.kind for one in bad] == [Kind.ORPHANED] * kept, bad
+    assert [one.kind for one in bad] == [FaultKind.ORPHANED] * kept, bad
     assert all(one.key.startswith("_rookery/unplaced/") for one in bad)
     return made
 
@@ -296,7 +295,7 @@ async def test_an_unreadable_snapshot_is_told_and_the_one_before_is_used(site: S
     await site.store.create(snapshot_key(number + 1000), [b"nonsense"])
     made = await recover(site)
     assert made.snapshot == number
-    assert [one.kind for one in made.faults] == [Kind.SNAPSHOT]
+    assert [one.kind for one in made.faults] == [FaultKind.SNAPSHOT]
     assert made.rebuilt.number > number + 1000
 
 
@@ -310,7 +309,7 @@ async def test_a_damaged_manifest_is_told(site: Site) -> None:
     await site.damage(key, 20)
     await site.lose_log()
     made = await plan(site.sources, site.clock)
-    assert [(one.kind, one.key) for one in made.faults] == [(Kind.CORRUPT, key)]
+    assert [(one.kind, one.key) for one in made.faults] == [(FaultKind.CORRUPT, key)]
     assert [tuple(one) for one in made.rebuilt.lost] == [("birds", 0, 0, 4), ("birds", 1, 0, 2)]
     assert [one.key for one in made.unplaced] == [site.key(writer, 0)]
 
@@ -345,7 +344,7 @@ async def test_topics_of_after_the_snapshot_come_back(site: Site) -> None:
     change = ConfigsChanged(
         resource_type=TOPIC_RESOURCE,
         resource_name="birds",
-        changes=[ConfigChange(name="retention.ms", value="1000")],
+        changes=[SettingChange(name="retention.ms", value="1000")],
     )
     await writer.replica.propose([change])
     await snapshots.save(site.store, writer.replica.state)
@@ -468,14 +467,14 @@ async def compact(site: Site, writer: Writer) -> None:
         )
     )
     await site.store.create(object_key(identity), [head, *kept])
-    piece = Piece(base_offset=0, position=len(head), size=size, max_timestamp=0)
+    piece = RowPiece(base_offset=0, position=len(head), size=size, max_timestamp=0)
     span = partition.span(0, 6)
     assert span is not None
     replaced = ReplacedRange(
         topic_id=TOPIC, partition=0, base_offset=0, end_offset=6, kind=int(RowKind.FINAL),
         fingerprint=partition.fingerprint(span), cleaned_to=6, pieces=[piece],
     )  # fmt: skip
-    [outcome] = await writer.replica.propose([Replaced(object_id=identity, ranges=[replaced])])
+    [outcome] = await writer.replica.propose([RowsReplaced(object_id=identity, ranges=[replaced])])
     assert outcome.value == [True]
 
 
@@ -522,7 +521,7 @@ async def test_append_times_come_back(site: Site) -> None:
     change = ConfigsChanged(
         resource_type=TOPIC_RESOURCE,
         resource_name="birds",
-        changes=[ConfigChange(name="message.timestamp.type", value="LogAppendTime")],
+        changes=[SettingChange(name="message.timestamp.type", value="LogAppendTime")],
     )
     await writer.replica.propose([change])
     await writer.write(batch(0), batch(0))

@@ -7,10 +7,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.cluster.state.partition import Kind
+from rookery.cluster.state.partition import RowKind
 from rookery.log.recovery.chain import Candidate, choose
 
-SENT, FINAL, SEGMENT = 0, int(Kind.FINAL), int(Kind.FINAL | Kind.SEGMENT)
+SENT, FINAL, SEGMENT = 0, int(RowKind.FINAL), int(RowKind.FINAL | RowKind.SEGMENT)
 
 
 def row(

@@ -10,15 +10,14 @@ import pytest
 from rookery.cluster.events.brokers import BrokerRegistered
 from rookery.cluster.events.txns import TransactionExpired
 from rookery.cluster.state import aborted
-from rookery.cluster.state.groups import CommittedOffset
-from rookery.cluster.state.partition import Kind, Row
+from rookery.cluster.state.groups import GroupOffset
+from rookery.cluster.state.partition import Row, RowKind
 from rookery.cluster.state.state import State
 from rookery.formats.manifest import read_head
 from rookery.log import snapshots
 from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import Fault
-from rookery.log.fsck.fault import Kind as FaultKind
-from rookery.log.recovery.recover import Plan, carry_out, plan
+from rookery.log.fsck.fault import FaultKind, LogFault
+from rookery.log.recovery.recover import RecoveryPlan, carry_out, plan
 from tests.log.site import TOPIC, Site, Writer, batch, rows
 from tests.log.transacting import Transactor
 
@@ -41,7 +40,7 @@ async def writer(site: Site) -> Writer:
     return broker
 
 
-async def recover(site: Site) -> tuple[State, Plan]:
+async def recover(site: Site) -> tuple[State, RecoveryPlan]:
     """Lose the cluster log and rebuild it; what comes out must be sound."""
     await site.lose_log()
     made = await plan(site.sources, site.clock)
@@ -61,7 +60,7 @@ def skipped(state: State, partition: int = 0) -> list[tuple[int, int]]:
     return [one[1:3] for one in aborted.within(found.aborted, 0, found.next_offset)]
 
 
-def told(faults: list[Fault]) -> list[tuple[int, int, str]]:
+def told(faults: list[LogFault]) -> list[tuple[int, int, str]]:
     """Return partition, first offset and words of each fault."""
     return [
         (fault.where.partition, fault.where.base_offset, fault.text.rpartition(": ")[2])
@@ -97,7 +96,7 @@ async def test_the_next_object_of_a_busy_broker_tells_of_ends(site: Site, writer
     state, made = await recover(site)
 
     assert made.faults == []
-    assert [bool(row.kind & Kind.COMMIT) for row in partition_rows(state)] == [False, True]
+    assert [bool(row.kind & RowKind.COMMIT) for row in partition_rows(state)] == [False, True]
 
 
 async def test_a_broker_that_only_ends_transactions_tells_of_them_after_a_while(
@@ -115,7 +114,7 @@ async def test_a_broker_that_only_ends_transactions_tells_of_them_after_a_while(
 
     state, made = await recover(site)
 
-    ends = [bool(row.kind & Kind.COMMIT) for row in partition_rows(state) if row.is_marker]
+    ends = [bool(row.kind & RowKind.COMMIT) for row in partition_rows(state) if row.is_marker]
     assert ends[:5] == [True] * 5
     assert len(made.faults) < 4
 
@@ -161,7 +160,7 @@ async def test_offsets_of_groups_move_with_their_transactions(site: Site, writer
 
     assert made.faults == []
     found = state.groups.by_id["copiers"].offset(TOPIC, 0)
-    assert isinstance(found, CommittedOffset)
+    assert isinstance(found, GroupOffset)
     assert found == before
     assert (found.offset, found.leader_epoch, found.metadata) == (7, 3, "m")
 
@@ -209,7 +208,9 @@ async def test_a_transaction_whose_records_are_lost_is_aborted_everywhere(
 
     assert told(made.faults) == [(0, 0, "it is aborted"), (1, 0, "it is aborted")]
     assert [skipped(state, one) for one in (0, 1)] == [[(0, 2)], [(0, 1)]]
-    assert not any(row.kind & Kind.COMMIT for one in (0, 1) for row in partition_rows(state, one))
+    assert not any(
+        row.kind & RowKind.COMMIT for one in (0, 1) for row in partition_rows(state, one)
+    )
     assert state.groups.by_id.get("copiers") is None
 
 
@@ -224,7 +225,7 @@ async def test_any_lost_record_is_noticed(site: Site, writer: Writer, lost: int)
     state, made = await recover(site)
 
     assert told(made.faults) == [(0, 0, "it is aborted")]
-    assert not any(row.kind & Kind.COMMIT for row in partition_rows(state))
+    assert not any(row.kind & RowKind.COMMIT for row in partition_rows(state))
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
@@ -245,7 +246,7 @@ async def test_what_others_lost_meanwhile_does_no_harm(
 
     assert made.faults == []
     assert [tuple(one)[1:] for one in made.rebuilt.lost] == [(0, after, after + 1)]
-    assert partition_rows(state)[-1].kind & Kind.COMMIT
+    assert partition_rows(state)[-1].kind & RowKind.COMMIT
 
 
 async def test_a_transaction_that_began_before_the_snapshot(site: Site, writer: Writer) -> None:
@@ -259,7 +260,7 @@ async def test_a_transaction_that_began_before_the_snapshot(site: Site, writer: 
     state, made = await recover(site)
 
     assert made.faults == []
-    assert partition_rows(state)[-1].kind & Kind.COMMIT
+    assert partition_rows(state)[-1].kind & RowKind.COMMIT
     assert not state.topics.by_id[TOPIC].partitions[0].ongoing
 
 
@@ -310,4 +311,4 @@ async def test_without_any_snapshot_ends_are_known_too(site: Site, writer: Write
 
     assert made.snapshot == -1
     assert made.faults == []
-    assert partition_rows(state)[-1].kind & Kind.COMMIT
+    assert partition_rows(state)[-1].kind & RowKind.COMMIT

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from rookery.cluster.state.partition import Kind, Partition, Row
+from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.errors import Corrupt, Unavailable
-from rookery.log.refine import Refined, refine
+from rookery.log.refine import RefinedRow, refine
 from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.records.batch import TimestampType
@@ -34,21 +34,21 @@ class Source:
 
     def add(
         self, base: int, *counts: int, size: int = 10, kind: int = 0, gap: int = 0, time: int = 77
-    ) -> Refined:
+    ) -> RefinedRow:
         """Write a row of batches; final ones get offsets and epochs."""
         self.data += bytes(gap)
         position, offset = len(self.data), base
         for count in counts:
             batch = bytearray(build([Record(b"k", os.urandom(size), (), 5) for _ in range(count)]))
-            if kind & Kind.FINAL:
+            if kind & RowKind.FINAL:
                 batches.stamp_into(batch, offset, self.partition.epoch_at(offset))
             offset += count
             self.data += batch
         row = Row(base, offset, OBJECT, position, len(self.data) - position, time, kind)
-        return Refined(self.partition, row)
+        return RefinedRow(self.partition, row)
 
 
-def offsets(one: Refined) -> list[int]:
+def offsets(one: RefinedRow) -> list[int]:
     data = b"".join(one.parts)
     assert len(data) == one.size
     headers = batches.verify(data)
@@ -59,7 +59,7 @@ def offsets(one: Refined) -> list[int]:
 
 
 @pytest.mark.parametrize("size", [10, 20 * KIB])
-@pytest.mark.parametrize("kind", [0, Kind.FINAL])
+@pytest.mark.parametrize("kind", [0, RowKind.FINAL])
 async def test_batches_are_stamped_whatever_their_size(size: int, kind: int) -> None:
     source = Source()
     one = source.add(3, 1, 2, 3, size=size, kind=kind)
@@ -71,7 +71,7 @@ async def test_batches_are_stamped_whatever_their_size(size: int, kind: int) -> 
 @pytest.mark.parametrize("size", [10, 20 * KIB])
 async def test_append_times_are_written(size: int) -> None:
     source = Source()
-    one = source.add(0, 2, 2, size=size, kind=Kind.APPEND_TIME)
+    one = source.add(0, 2, 2, size=size, kind=RowKind.APPEND_TIME)
     await refine([one], source.read)
     assert offsets(one) == [0, 1, 2, 3]
     for header in batches.verify(b"".join(one.parts)):
@@ -81,7 +81,7 @@ async def test_append_times_are_written(size: int) -> None:
 
 async def test_lost_bytes_become_an_empty_batch() -> None:
     source = Source()
-    one = Refined(source.partition, Row(7, 7 + 2**31, 0, 0, 0, 9, 0))
+    one = RefinedRow(source.partition, Row(7, 7 + 2**31, 0, 0, 0, 9, 0))
     await refine([one], source.read)
     assert not source.reads
     headers = batches.verify(b"".join(one.parts))
@@ -93,23 +93,23 @@ async def test_lost_bytes_become_an_empty_batch() -> None:
 
 
 @pytest.mark.parametrize("change", [{"end_offset": 4}, {"end_offset": 6}])
-@pytest.mark.parametrize("kind", [0, Kind.FINAL])
+@pytest.mark.parametrize("kind", [0, RowKind.FINAL])
 async def test_offsets_must_be_those_of_the_row(kind: int, change: dict[str, int]) -> None:
     source = Source()
     one = source.add(2, 1, 2, kind=kind)
-    wrong = Refined(one.partition, one.row._replace(**change))
+    wrong = RefinedRow(one.partition, one.row._replace(**change))
     await refine([wrong], source.read)
     assert isinstance(wrong.error, Corrupt)
 
 
 async def test_only_compaction_leaves_gaps() -> None:
     source = Source()
-    one = source.add(2, 3, kind=Kind.FINAL)
-    gaping = Refined(one.partition, one.row._replace(base_offset=0, end_offset=9))
+    one = source.add(2, 3, kind=RowKind.FINAL)
+    gaping = RefinedRow(one.partition, one.row._replace(base_offset=0, end_offset=9))
     await refine([gaping], source.read)
     assert gaping.is_damaged
     source.partition.cleaned_to = 9
-    gaping = Refined(one.partition, one.row._replace(base_offset=0, end_offset=9))
+    gaping = RefinedRow(one.partition, one.row._replace(base_offset=0, end_offset=9))
     await refine([gaping], source.read)
     assert offsets(gaping) == [2, 3, 4]
 

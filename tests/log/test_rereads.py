@@ -8,20 +8,26 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.log import Committed, Extent, Piece, Replaced, ReplacedRange
+from rookery.cluster.events.log import (
+    BatchesCommitted,
+    Extent,
+    ReplacedRange,
+    RowPiece,
+    RowsReplaced,
+)
 from rookery.cluster.events.topics import LogStartMoved, TopicCreated, TopicDeleted
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.partition import Kind
+from rookery.cluster.state.partition import RowKind
 from rookery.errors import Corrupt, ErrorCode
 from rookery.formats.keys import STORED, object_id, object_key
 from rookery.log import reader
 from rookery.log.cache import BlockCache
 from rookery.log.objects import Places
-from rookery.log.reader import Reader, SureReader
+from rookery.log.reader import LogReader, SureReader
 from rookery.log.segmentindex import Layouts
-from rookery.log.tail import Slice, Tail
+from rookery.log.tail import Tail, TailSlice
 from rookery.records import record as records
 from rookery.store.backends.memory import MemoryStore
 from rookery.testing.clock import ManualClock
@@ -38,7 +44,7 @@ class Behind:
         places = Places(None, self.store, lambda: replica.state, "ns")
         self.cache = cache = BlockCache(places.read, name=places.name)
         layouts = Layouts(places, cache.read)
-        reader = Reader(log, cache, Tail(), layouts=layouts)
+        reader = LogReader(log, cache, Tail(), layouts=layouts)
         self.reader = SureReader(reader, replica)
         self.data = batch(0, 3, 100)
 
@@ -48,24 +54,24 @@ class Behind:
             topic_id=TOPIC, partition=0, position=0, size=len(self.data), records=3, attributes=0,
             max_timestamp=5, producer_id=-1, producer_epoch=-1, base_sequence=-1,
         )  # fmt: skip
-        await self.writer.propose([Committed(object_id=self.first, extents=[extent])])
+        await self.writer.propose([BatchesCommitted(object_id=self.first, extents=[extent])])
         await self.replica.barrier()
 
     async def move(self) -> None:
         """Rewrite the row and delete where it was."""
         await self.store.create(object_key(self.second), [b"head", self.data])
         partition = self.writer.state.topics.by_name["birds"].partitions[0]
-        piece = Piece(base_offset=0, position=4, size=len(self.data), max_timestamp=5)
+        piece = RowPiece(base_offset=0, position=4, size=len(self.data), max_timestamp=5)
         one = ReplacedRange(
             topic_id=TOPIC, partition=0, base_offset=0, end_offset=3,
-            fingerprint=partition.fingerprint(range(1)), kind=Kind.FINAL, cleaned_to=-1,
+            fingerprint=partition.fingerprint(range(1)), kind=RowKind.FINAL, cleaned_to=-1,
             pieces=[piece],
         )  # fmt: skip
-        await self.writer.propose([Replaced(object_id=self.second, ranges=[one])])
+        await self.writer.propose([RowsReplaced(object_id=self.second, ranges=[one])])
         assert partition.row(0).object_id == self.second
         await self.store.delete(object_key(self.first))
 
-    async def read(self) -> Slice | None:
+    async def read(self) -> TailSlice | None:
         partition = self.replica.state.topics.by_name["birds"].partitions[0]
         return await self.reader.read(KEY, partition, 0, 1000)
 

@@ -11,24 +11,24 @@ from random import Random
 import pytest
 
 from rookery.cluster.events.brokers import BrokerExpired, BrokerRegistered
-from rookery.cluster.events.log import Replaced, RowsLost, SegmentsStaged
+from rookery.cluster.events.log import RowsLost, RowsReplaced, SegmentsStaged
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.partition import Kind, Partition
+from rookery.cluster.state.partition import Partition, RowKind
 from rookery.cluster.state.state import Outcome, State
 from rookery.errors import Conflict, Unavailable
 from rookery.formats.keys import is_stored, object_key, segment_key
 from rookery.formats.manifest import read_head
 from rookery.log.cache import BlockCache
 from rookery.log.objects import keys_of
-from rookery.log.reader import Reader
+from rookery.log.reader import LogReader
 from rookery.log.rewriter import DAMAGED_ROWS, Rewriter
 from rookery.log.segmentindex import Layouts
 from rookery.log.settings import RewriteSettings
 from rookery.log.tail import Tail
 from rookery.records import batch as batches
 from rookery.records import record as records
-from rookery.store.port import Buffer, NotFound, Store, Stored
+from rookery.store.port import Buffer, NotFound, Store, StoredObject
 from rookery.wire.message import Message
 from tests.log.rewriting import SMALL, TOPIC, Process, Seen, Where, World, a_world
 
@@ -59,7 +59,7 @@ class Failing:
     async def size(self, key: str) -> int | None:
         return await self._store.size(key)
 
-    async def list(self, prefix: str = "") -> list[Stored]:
+    async def list(self, prefix: str = "") -> list[StoredObject]:
         return await self._store.list(prefix)
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:
@@ -89,9 +89,9 @@ def places(process: Process) -> set[str]:
     for topic in process.replica.state.topics:
         for partition in topic.partitions:
             for kind, one in zip(partition.kinds, partition.objects, strict=True):
-                if kind & Kind.SEGMENT:
+                if kind & RowKind.SEGMENT:
                     found.add("segment")
-                elif kind & Kind.FINAL:
+                elif kind & RowKind.FINAL:
                     found.add("merged")
                 elif one > 0:
                     found.add("object" if is_stored(one) else "journal")
@@ -217,7 +217,7 @@ async def test_the_brokers_reader_sees_the_same(tmp_path: Path) -> None:
         assert places(process) == {"segment", "merged", "journal"}
         cache = BlockCache(process.places.read, name=process.places.name)
         layouts = Layouts(process.places, cache.read)
-        reader = Reader(world.log(), cache, Tail(), layouts=layouts)
+        reader = LogReader(world.log(), cache, Tail(), layouts=layouts)
         for index in range(3):
             found, offset = [], 0
             partition = partition_of(process, index)
@@ -250,7 +250,7 @@ async def test_append_times_are_written_into_the_bytes(tmp_path: Path) -> None:
         await settle(world, process.rewriter(world))
         assert places(process) == {"segment"}
         assert await world.seen(process) == before
-        assert partition_of(process).kinds[0] == Kind.FINAL | Kind.SEGMENT
+        assert partition_of(process).kinds[0] == RowKind.FINAL | RowKind.SEGMENT
 
 
 async def test_a_trickle_into_many_partitions_is_one_object(tmp_path: Path) -> None:
@@ -288,8 +288,8 @@ async def test_a_busy_partition_keeps_no_quiet_one_waiting(tmp_path: Path) -> No
             await world.produce([0], where="object", size=3 * SMALL.segment_bytes // 2)
             world.clock.advance(SMALL.merge_age_ms)
             await rewriter.run()
-        assert partition_of(process, 1).kinds[0] & Kind.FINAL
-        assert partition_of(process, 0).kinds[0] & Kind.SEGMENT
+        assert partition_of(process, 1).kinds[0] & RowKind.FINAL
+        assert partition_of(process, 0).kinds[0] & RowKind.SEGMENT
 
 
 async def test_small_merged_objects_become_larger_ones(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ async def test_a_missing_object_is_damage_only_if_rows_still_name_it(tmp_path: P
         await settle(world, rewriter)
         assert rewriter.damage == {(gone, 0)}
         assert partition_of(process).objects[0] == gone
-        assert partition_of(process, 1).kinds[0] & Kind.FINAL
+        assert partition_of(process, 1).kinds[0] & RowKind.FINAL
 
 
 async def test_what_has_moved_meanwhile_is_no_damage(tmp_path: Path) -> None:
@@ -462,7 +462,7 @@ async def test_rows_and_events_stay_within_their_bounds(tmp_path: Path) -> None:
         await rewriter.run()
         world.clock.advance(1)
         await rewriter.run()
-        replaced = [one for one in recorder.events if isinstance(one, Replaced)]
+        replaced = [one for one in recorder.events if isinstance(one, RowsReplaced)]
         assert [len(one.ranges) for one in replaced] == [500, 500, 100]
         sizes = partition_of(process).sizes
         assert max(sizes) <= 3_000
@@ -487,8 +487,8 @@ async def test_what_cannot_be_read_now_is_tried_again(tmp_path: Path) -> None:
 
         rewriter.read = refusing
         await settle(world, rewriter)
-        assert partition_of(process).kinds[0] & Kind.FINAL
-        assert not partition_of(process, 1).kinds[0] & Kind.FINAL
+        assert partition_of(process).kinds[0] & RowKind.FINAL
+        assert not partition_of(process, 1).kinds[0] & RowKind.FINAL
         [problem] = rewriter.quarantine.report()
         assert problem.startswith("topic t partition 1 offsets 0 to 1")
         assert problem.endswith("the disk does not answer")
@@ -496,7 +496,7 @@ async def test_what_cannot_be_read_now_is_tried_again(tmp_path: Path) -> None:
         rewriter.read = read
         world.clock.advance(HELD_MS)
         await rewriter.run()
-        assert partition_of(process, 1).kinds[0] & Kind.FINAL
+        assert partition_of(process, 1).kinds[0] & RowKind.FINAL
         assert rewriter.lag().bytes == 0
 
 
@@ -593,7 +593,7 @@ async def crash_at(world: World, process: Process, step: str) -> set[str]:
             raise Crash
 
     store = Failing(world.store, crash)
-    events: dict[str, type[Message]] = {"staged": SegmentsStaged, "proposed": Replaced}
+    events: dict[str, type[Message]] = {"staged": SegmentsStaged, "proposed": RowsReplaced}
     event = events.get(step)
     replica = Dying(process.replica, event) if event is not None else None
     rewriter = process.rewriter(world, store=store, replica=replica)

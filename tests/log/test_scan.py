@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from rookery.cluster.state.partition import Kind
+from rookery.cluster.state.partition import RowKind
 from rookery.errors import Corrupt
 from rookery.log.fsck.contents import RowError, check_row
-from rookery.log.refine import Refined, refine
+from rookery.log.refine import RefinedRow, refine
 from rookery.log.runs import batches_of, expect_body
 from rookery.records.expectation import OffsetRule
 from tests.log.stored import StoredWorld, batch
@@ -36,7 +36,7 @@ async def served(world: StoredWorld) -> list[str]:
 
 async def rewritten(world: StoredWorld) -> list[str]:
     row = world.partition.row(0)
-    one = Refined(world.partition, row)
+    one = RefinedRow(world.partition, row)
     await refine([one], world.places.read)
     return [] if one.error is None else [place_in(one.error)]
 
@@ -51,8 +51,8 @@ def examined(world: StoredWorld, key: str) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("kind", [Kind.FINAL, Kind(0)])
-async def test_every_flipped_byte_is_the_same_damage_to_all(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [RowKind.FINAL, RowKind(0)])
+async def test_every_flipped_byte_is_the_same_damage_to_all(kind: RowKind) -> None:
     world = StoredWorld()
     some = [batch(base, 3, 10) for base in range(0, 9, 3)]
     key = world.key(world.merged([some], [9]))

@@ -11,9 +11,9 @@ from rookery.cluster.state.partition import Row
 from rookery.errors import Corrupt
 from rookery.formats.index import Index, IndexEntry
 from rookery.formats.keys import index_key, times_key
-from rookery.formats.layout import Layout
+from rookery.formats.layout import SegmentLayout
 from rookery.log import segmentindex, segmentwalk
-from rookery.log.objects import Removed
+from rookery.log.objects import RemovedObject
 from rookery.log.segmentindex import Layouts
 from tests.log.stored import StoredWorld, batch
 
@@ -27,7 +27,7 @@ def world_of(count: int = 40) -> tuple[StoredWorld, str, Row]:
     return world, world.key(identity), world.partition.row(0)
 
 
-def blocks(layout: Layout) -> list[tuple[int, ...]]:
+def blocks(layout: SegmentLayout) -> list[tuple[int, ...]]:
     return [block[:3] for block in layout.blocks]
 
 
@@ -150,7 +150,7 @@ async def test_a_segment_that_is_gone_is_told_and_looked_for_again() -> None:
     world, key, row = world_of()
     kept = dict(world.store.objects)
     world.store.objects.clear()
-    with pytest.raises(Removed) as caught:
+    with pytest.raises(RemovedObject) as caught:
         await world.layouts.get(row)
     assert caught.value.key == key
     world.store.objects.update(kept)
@@ -174,5 +174,5 @@ async def test_what_was_wanted_in_vain_is_nobodys_failure() -> None:
     world.store.objects.clear()
     world.layouts.want(row)
     await world.layouts.close()
-    with pytest.raises(Removed):
+    with pytest.raises(RemovedObject):
         await world.layouts.get(row)

@@ -13,7 +13,7 @@ from rookery.errors import Unavailable
 from rookery.formats.keys import NEWEST_SNAPSHOT, SNAPSHOTS, snapshot_key
 from rookery.log import snapshots
 from rookery.store.open import open_store
-from rookery.store.port import Store, Stored
+from rookery.store.port import Store, StoredObject
 from tests.cluster.test_state import history
 
 
@@ -97,7 +97,7 @@ class Pruned:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def list(self, prefix: str) -> list[Stored]:
+    async def list(self, prefix: str) -> list[StoredObject]:
         listed = list(await self._store.list(prefix))
         if self._newer:
             for item in listed:

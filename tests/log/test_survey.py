@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import BatchesCommitted, Extent
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.formats.journal import journal_header
 from rookery.formats.keys import STORED, journal_name, object_id
-from rookery.log.files import Files
-from rookery.log.survey import Survey
+from rookery.log.files import JournalFiles
+from rookery.log.survey import JournalSurvey
 from rookery.testing.clock import ManualClock
 from tests.log.stored import TOPIC, batch
 
@@ -36,9 +36,9 @@ async def test_only_journals_are_looked_at(tmp_path: Path) -> None:
             topic_id=TOPIC, partition=0, position=len(head), size=len(data), records=3,
             attributes=0, max_timestamp=5, producer_id=-1, producer_epoch=-1, base_sequence=-1,
         )  # fmt: skip
-        await replica.propose([Committed(object_id=identity, extents=[extent])])
-    files = Files(tmp_path)
-    assert await Survey(replica, files, tmp_path / "mark").run() == 3
+        await replica.propose([BatchesCommitted(object_id=identity, extents=[extent])])
+    files = JournalFiles(tmp_path)
+    assert await JournalSurvey(replica, files, tmp_path / "mark").run() == 3
     partition = replica.state.topics.by_name["birds"].partitions[0]
     assert partition.objects.tolist() == [whole, 0, stored]
     await files.close()

@@ -13,7 +13,7 @@ from rookery.cluster.events.brokers import (
     ClusterCreated,
     ProcessRegistered,
 )
-from rookery.cluster.events.log import Committed, Extent, SegmentsStaged, StagedSegment
+from rookery.cluster.events.log import BatchesCommitted, Extent, SegmentsStaged, StagedSegment
 from rookery.cluster.events.topics import LogStartMoved, TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
@@ -57,7 +57,9 @@ class World:
             topic_id=TOPIC, partition=0, position=0, size=100, records=1, attributes=0,
             max_timestamp=1, producer_id=-1, producer_epoch=-1, base_sequence=-1,
         )  # fmt: skip
-        [outcome] = await self.broker.propose([Committed(object_id=identity, extents=[extent])])
+        [outcome] = await self.broker.propose(
+            [BatchesCommitted(object_id=identity, extents=[extent])]
+        )
         return list(outcome.value)
 
     async def empty(self) -> None:

@@ -8,18 +8,18 @@ from rookery.errors import Corrupt
 from rookery.formats.keys import index_key, times_key
 from rookery.log import times
 from rookery.log.settings import CacheSettings
-from rookery.log.times import Stamped
+from rookery.log.times import TimedRecord
 from rookery.records import batch as batches
 from tests.log.stored import KEY, StoredWorld, batch
 
 SMALL = CacheSettings(stored_block_bytes=16 * 1024)
 
 
-async def first_at(world: StoredWorld, time_ms: int) -> Stamped | None:
+async def first_at(world: StoredWorld, time_ms: int) -> TimedRecord | None:
     return await times.first_at(world.reader, KEY, world.partition, time_ms)
 
 
-async def highest(world: StoredWorld) -> Stamped | None:
+async def highest(world: StoredWorld) -> TimedRecord | None:
     return await times.highest(world.reader, KEY, world.partition)
 
 
@@ -56,15 +56,15 @@ async def test_a_time_is_found_without_the_files_beside(gone: list[type[str]]) -
     key = long_segment(world)
     for beside in gone:
         del world.store.objects[beside(key)]
-    assert await first_at(world, 20_001) == Stamped(2001, 20_001)
-    assert await highest(world) == Stamped(3999, 39_981)
+    assert await first_at(world, 20_001) == TimedRecord(2001, 20_001)
+    assert await highest(world) == TimedRecord(3999, 39_981)
 
 
 async def test_the_highest_time_of_a_segment_is_found() -> None:
     world = StoredWorld(SMALL)
     some = [batch(base, 1, 500, time_ms=9000 if base in {700, 900} else 5) for base in range(1000)]
     key = world.key(world.segment(some, 1000))
-    assert await highest(world) == Stamped(700, 9000)
+    assert await highest(world) == TimedRecord(700, 9000)
     assert len([1 for name, _, _ in world.store.reads if name == key]) <= 9
 
 
@@ -75,15 +75,15 @@ async def test_what_lies_before_the_logs_start_does_not_count() -> None:
     world.segment(some, 1000)
     world.merged([[batch(1000, 2, 10, time_ms=50)]], [1002])
     world.partition.log_start = 4
-    assert await highest(world) == Stamped(5, 8000)
-    assert await first_at(world, 7500) == Stamped(5, 8000)
+    assert await highest(world) == TimedRecord(5, 8000)
+    assert await first_at(world, 7500) == TimedRecord(5, 8000)
     world.partition.log_start = 6
-    assert await highest(world) == Stamped(800, 7000)
+    assert await highest(world) == TimedRecord(800, 7000)
     assert await first_at(world, 7001) is None
     world.partition.log_start = 801
-    assert await highest(world) == Stamped(900, 7000)
+    assert await highest(world) == TimedRecord(900, 7000)
     world.partition.log_start = 1000
-    assert await highest(world) == Stamped(1001, 51)
+    assert await highest(world) == TimedRecord(1001, 51)
 
 
 async def test_a_time_whose_record_was_compacted_away_is_passed_over() -> None:
@@ -91,8 +91,8 @@ async def test_a_time_whose_record_was_compacted_away_is_passed_over() -> None:
     world.merged([[batch(0, 1, 10, time_ms=30)], [batch(5, 1, 10, time_ms=40)]], [5, 10])
     world.partition.cleaned_to = 10
     assert max(world.partition.times) == 100
-    assert await highest(world) == Stamped(5, 40)
-    assert await first_at(world, 35) == Stamped(5, 40)
+    assert await highest(world) == TimedRecord(5, 40)
+    assert await first_at(world, 35) == TimedRecord(5, 40)
     assert await first_at(world, 41) is None
 
 
@@ -101,8 +101,8 @@ async def test_a_time_is_found_behind_a_gap() -> None:
     world.segment([batch(0, 1, 10, time_ms=30)], 50)
     world.segment([batch(70, 1, 10, time_ms=90)], 80)
     world.partition.cleaned_to = 80
-    assert await first_at(world, 31) == Stamped(70, 90)
-    assert await highest(world) == Stamped(70, 90)
+    assert await first_at(world, 31) == TimedRecord(70, 90)
+    assert await highest(world) == TimedRecord(70, 90)
 
 
 async def test_no_time_is_told_from_damaged_bytes() -> None:
@@ -128,9 +128,9 @@ async def test_a_batch_whose_records_cannot_be_read_is_found_by_its_header() -> 
     bad = batches.seal(header, packed) + packed
     world.merged([[batch(0, 2, 10, time_ms=1), bad, batch(5, 1, 10, time_ms=90)]], [6])
 
-    assert await first_at(world, 1) == Stamped(0, 1)
-    assert await first_at(world, 40) == Stamped(2, header.max_timestamp)
-    assert await first_at(world, 60) == Stamped(5, 90)
-    assert await highest(world) == Stamped(5, 90)
+    assert await first_at(world, 1) == TimedRecord(0, 1)
+    assert await first_at(world, 40) == TimedRecord(2, header.max_timestamp)
+    assert await first_at(world, 60) == TimedRecord(5, 90)
+    assert await highest(world) == TimedRecord(5, 90)
     world.partition.log_start = 3
-    assert await first_at(world, 40) == Stamped(3, header.max_timestamp)
+    assert await first_at(world, 40) == TimedRecord(3, header.max_timestamp)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from rookery.cluster.events.brokers import BrokerExpired
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import BatchesCommitted, Extent
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
-from rookery.cluster.replica import Fenced
-from rookery.cluster.state.partition import Kind
+from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.state.partition import RowKind
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import STORED, object_id
@@ -20,7 +20,7 @@ from rookery.formats.manifest import ManifestExtent
 from rookery.log import newobjects
 from rookery.log.caretaker import Caretaker
 from rookery.log.quarantine import Quarantine
-from rookery.log.refine import Refined
+from rookery.log.refine import RefinedRow
 from rookery.log.retention import Retention
 from rookery.log.settings import CareSettings
 from rookery.log.sweeper import Sweeper
@@ -79,7 +79,7 @@ async def commit_idle_producers(world: World, partitions: int, producers: int) -
             for index in range(partitions)
         ]  # fmt: skip
         stored = object_id(world.broker.incarnation, STORED + 1)
-        await world.broker.propose([Committed(object_id=stored, extents=extents)])
+        await world.broker.propose([BatchesCommitted(object_id=stored, extents=extents)])
 
 
 def windows(process: Process) -> int:
@@ -155,7 +155,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, partition: int, offset: int) -> None
     """Let no object be made that holds one offset of a partition."""
     make = newobjects._extent
 
-    def made(topic: int, index: int, rows: list[Refined]) -> ManifestExtent:
+    def made(topic: int, index: int, rows: list[RefinedRow]) -> ManifestExtent:
         row = rows[0].row._replace(end_offset=rows[-1].row.end_offset)
         if index == partition and row.base_offset <= offset < row.end_offset:
             raise ValueError("records: 2147483649 is not between -2147483648 and 2147483647")
@@ -181,7 +181,7 @@ async def test_a_row_that_cannot_be_merged_is_left_alone_and_others_are_merged(
             world.clock.advance(SMALL.merge_age_ms - 1)
 
         [topic] = process.replica.state.topics
-        merged = [[bool(kind & Kind.FINAL) for kind in one.kinds] for one in topic.partitions]
+        merged = [[bool(kind & RowKind.FINAL) for kind in one.kinds] for one in topic.partitions]
         assert merged[0] == [True]
         assert sorted(merged[1]) == [False, True, True]
         assert merged[2] == [True]
@@ -197,7 +197,7 @@ async def test_a_row_that_cannot_be_merged_is_left_alone_and_others_are_merged(
         world.clock.advance(SMALL.merge_age_ms)
         await rewriter.run()
 
-        assert all(kind & Kind.FINAL for kind in topic.partitions[1].kinds)
+        assert all(kind & RowKind.FINAL for kind in topic.partitions[1].kinds)
         assert rewriter.quarantine.report() == []
 
 
@@ -221,7 +221,7 @@ async def test_a_segment_that_cannot_be_made_leaves_its_rows_to_merges(
 
         [topic] = process.replica.state.topics
         assert process.replica.state.objects.oldest_payload is None
-        assert all(kind & Kind.FINAL for one in topic.partitions for kind in one.kinds)
+        assert all(kind & RowKind.FINAL for one in topic.partitions for kind in one.kinds)
         assert rewriter.quarantine.report() == [
             "segment of topic t partition 0 offsets 0 to 7: a segment has no room"
         ]
@@ -247,7 +247,7 @@ async def test_batches_that_claim_all_offsets_of_an_int_are_merged_and_become_se
             )
             for n in range(3)
         ]  # fmt: skip
-        await world.broker.propose([Committed(object_id=0, extents=extents)], [poison] * 3)
+        await world.broker.propose([BatchesCommitted(object_id=0, extents=extents)], [poison] * 3)
         await world.produce([0, 1], where="entry")
         await process.replica.barrier()
         partition = process.replica.state.topics.by_id[TOPIC].partitions[0]
@@ -261,7 +261,7 @@ async def test_batches_that_claim_all_offsets_of_an_int_are_merged_and_become_se
         assert list(partition.base_offsets) == [0, claimed, 2 * claimed, 3 * claimed]
         world.clock.advance(SMALL.merge_age_ms)
         await rewriter.run()
-        assert all(kind & Kind.SEGMENT for kind in partition.kinds)
+        assert all(kind & RowKind.SEGMENT for kind in partition.kinds)
         assert rewriter.quarantine.report() == []
 
 
@@ -386,7 +386,7 @@ async def test_a_round_of_an_expired_process_ends(tmp_path: Path) -> None:
         expired = BrokerExpired(incarnation=process.replica.incarnation, last_sequence=0)
         await world.broker.propose([expired])
 
-        with pytest.raises(Fenced):
+        with pytest.raises(IncarnationFenced):
             await made.round()
 
 

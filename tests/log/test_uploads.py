@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import BatchesCommitted, Extent
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
-from rookery.cluster.replica import Fenced, Replica
+from rookery.cluster.replica import IncarnationFenced, Replica
 from rookery.formats.keys import STORED, object_id
 from rookery.log.uploads import Uploads
 from rookery.store.open import open_store
@@ -49,7 +49,7 @@ async def test_what_is_doubted_is_condemned_unless_it_counts(replica: Replica) -
         topic_id=TOPIC, partition=0, position=0, size=100, records=1, attributes=0,
         max_timestamp=1, producer_id=-1, producer_epoch=-1, base_sequence=-1,
     )  # fmt: skip
-    await replica.propose([Committed(object_id=committed, extents=[extent])])
+    await replica.propose([BatchesCommitted(object_id=committed, extents=[extent])])
     for identity in (0, committed, lost):  # 0 is an entry's payload
         uploads.doubt(identity)
 
@@ -65,7 +65,7 @@ async def test_what_failed_is_not_forgotten_while_the_log_cannot_be_written(
     uploads = Uploads(open_store("memory:"), replica, ManualClock(), numbers)
     lost = numbers()
     uploads.doubt(lost)
-    with pytest.raises(Fenced):
+    with pytest.raises(IncarnationFenced):
         await uploads.look_after()  # it has not joined yet
     await _join(replica)
 

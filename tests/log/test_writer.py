@@ -12,12 +12,12 @@ from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.state import Appended
+from rookery.cluster.state.state import AppendOutcome
 from rookery.errors import ErrorCode, Unavailable
-from rookery.log.journal import Journal, Written
-from rookery.log.medium import Batch, FlushSettings, JournalMedium, NoMedium
+from rookery.log.journal import FlushPosition, Journal
+from rookery.log.medium import CheckedBatch, FlushSettings, JournalTarget, NoFlushTarget
 from rookery.log.tail import Tail
-from rookery.log.writer import Writer
+from rookery.log.writer import LogWriter
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, Record, build
 from rookery.testing.clock import ManualClock
@@ -32,8 +32,8 @@ class Setting:
     def __init__(self, replica: Replica, log: FaultyLog, journal: Journal) -> None:
         self.replica, self.log, self.journal = replica, log, journal
         self.tail = Tail()
-        self.writer = Writer(replica, self.tail)
-        self.writer.use(JournalMedium(journal))
+        self.writer = LogWriter(replica, self.tail)
+        self.writer.use(JournalTarget(journal))
 
     def end(self, partition: int = 0) -> int:
         return self.replica.state.topics.by_name["t"].partitions[partition].next_offset
@@ -57,9 +57,9 @@ async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
     await journal.close()
 
 
-def batch(size: int = 10, partition: int = 0, **settings: int) -> Batch:
+def batch(size: int = 10, partition: int = 0, **settings: int) -> CheckedBatch:
     data = memoryview(bytearray(build([Record(None, bytes(size))], BatchSettings(**settings))))  # type: ignore[arg-type] # by name
-    return Batch(TOPIC, partition, data, batches.parse(data))
+    return CheckedBatch(TOPIC, partition, data, batches.parse(data))
 
 
 async def test_small_and_large_batches_get_offsets_in_order(setting: Setting) -> None:
@@ -114,8 +114,8 @@ async def test_batches_are_stamped_for_readers(setting: Setting) -> None:
 
 
 async def test_a_failed_write_fails_its_batches_and_no_others(setting: Setting) -> None:
-    class Broken(NoMedium):
-        async def write(self, batches: Sequence[Batch]) -> Written:
+    class Broken(NoFlushTarget):
+        async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
             raise Unavailable("the disk is full")
 
     await setting.writer.append([batch()])
@@ -125,7 +125,7 @@ async def test_a_failed_write_fails_its_batches_and_no_others(setting: Setting) 
     assert setting.end() == 1
     # Small ones do not need the journal, and large ones can go on when it works again.
     assert (await setting.writer.append([batch()]))[0].base_offset == 1
-    setting.writer.use(JournalMedium(setting.journal))
+    setting.writer.use(JournalTarget(setting.journal))
     assert (await setting.writer.append([batch(100_000)]))[0].base_offset == 2
 
 
@@ -135,7 +135,7 @@ async def test_drain_waits_for_all(setting: Setting) -> None:
     assert all(future.done() for future in futures)
 
 
-class SlowStore(NoMedium):
+class SlowStore(NoFlushTarget):
     """Takes flushes, each for as long as the test says."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class SlowStore(NoMedium):
         self.sizes: list[int] = []
         self.settled: list[tuple[int, list[int]]] = []
 
-    async def write(self, batches: Sequence[Batch]) -> Written:
+    async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
         number = len(self.begun)
         size = sum(len(batch.data) for batch in batches)
         self.begun.append(asyncio.Event())
@@ -154,9 +154,9 @@ class SlowStore(NoMedium):
         await self.begun[number].wait()
         if number == 1:
             raise Unavailable("the second one fails")
-        return Written((9 << 24) + number, 0, size)
+        return FlushPosition((9 << 24) + number, 0, size)
 
-    def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
+    def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
         self.settled.append((identity, [one.base_offset for one in outcomes]))
 
 
@@ -164,7 +164,7 @@ async def test_objects_are_committed_in_the_order_in_which_they_were_begun(
     setting: Setting,
 ) -> None:
     store = SlowStore()
-    writer = Writer(setting.replica, setting.tail, FlushSettings(0, 100_000, lanes=3))
+    writer = LogWriter(setting.replica, setting.tail, FlushSettings(0, 100_000, lanes=3))
     writer.use(store)
     futures = []
     for _ in range(4):
@@ -188,7 +188,7 @@ async def test_objects_are_committed_in_the_order_in_which_they_were_begun(
 
 async def test_small_flushes_to_a_store_wait_for_the_interval(setting: Setting) -> None:
     store = SlowStore()
-    writer = Writer(
+    writer = LogWriter(
         setting.replica, setting.tail, FlushSettings(0, 1_000_000, lanes=8, interval_ms=500)
     )
     writer.use(store)

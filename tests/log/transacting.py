@@ -13,9 +13,9 @@ from rookery.cluster.events.txns import (
     TransactionOffsetsCommitted,
     TransactionPlace,
 )
-from rookery.cluster.state.txns import Writer as Producer
+from rookery.cluster.state.txns import TransactionOwner
 from rookery.errors import ErrorCode
-from rookery.log.medium import Batch
+from rookery.log.medium import CheckedBatch
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, Record, build
 from tests.log.site import TOPIC, Writer
@@ -23,10 +23,10 @@ from tests.log.site import TOPIC, Writer
 
 def one(
     key: bytes, value: bytes, settings: BatchSettings | None = None, partition: int = 0
-) -> Batch:
+) -> CheckedBatch:
     """Make a batch of one record."""
     data = memoryview(bytearray(build([Record(key, value)], settings or BatchSettings())))
-    return Batch(TOPIC, partition, data, batches.parse(data))
+    return CheckedBatch(TOPIC, partition, data, batches.parse(data))
 
 
 class Transactor:
@@ -35,7 +35,7 @@ class Transactor:
     def __init__(self, writer: Writer, name: str) -> None:
         self.writer = writer
         self.name = name
-        self.own: Producer
+        self.own: TransactionOwner
         self._sequences: dict[int, int] = {}
 
     async def init(self) -> Self:

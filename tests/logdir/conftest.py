@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from rookery.testing.folder import copy_folder
-from rookery.testing.kafkadir import Made, Seen
+from rookery.testing.kafkadir import ClusterSight, MadeDirectory
 from rookery.testing.kafkadircache import make_cached
 
-Copy = Callable[[Seen], Path]
+Copy = Callable[[ClusterSight], Path]
 
 # If none is cached, the first test waits for four lives of a Kafka.
 SECONDS = 900
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(tmp_path_factory: pytest.TempPathFactory) -> MadeDirectory:
     """The directory after kill -9, and after an orderly end."""
     return make_cached(tmp_path_factory.mktemp("kafkadir") / "made")
 
@@ -27,16 +27,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def copied(tmp_path: Path) -> Copy:
     """Copies a directory, so that a test may do to it what it likes."""
 
-    def copy(seen: Seen) -> Path:
+    def copy(seen: ClusterSight) -> Path:
         return copy_folder(seen.folder, tmp_path / "copy")
 
     return copy
 
 
 @pytest.fixture(params=["killed", "stopped"])
-def seen(request: pytest.FixtureRequest, made: Made) -> Seen:
+def seen(request: pytest.FixtureRequest, made: MadeDirectory) -> ClusterSight:
     """The directory at each of the two moments."""
-    found: Seen = getattr(made, request.param)
+    found: ClusterSight = getattr(made, request.param)
     return found
 
 

@@ -12,7 +12,7 @@ from rookery.logdir.damage import Damage
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.partition import PartitionLog
 from rookery.model.partition import TopicPartition
-from rookery.testing.kafkadir import Made, SeenRecord
+from rookery.testing.kafkadir import MadeDirectory, SeenRecord
 from tests.cli.storage import run
 from tests.logdir.conftest import Copy
 from tests.logdir.views import view, visible
@@ -30,17 +30,17 @@ def offsets(log: PartitionLog) -> list[int]:
     return [record.offset for _, record in visible(log)]
 
 
-def wanted(made: Made) -> list[SeenRecord]:
+def wanted(made: MadeDirectory) -> list[SeenRecord]:
     return made.stopped.topics["large"].partitions[0].records
 
 
-def test_nothing_is_damaged_in_what_kafka_left(made: Made) -> None:
+def test_nothing_is_damaged_in_what_kafka_left(made: MadeDirectory) -> None:
     for seen in (made.killed, made.stopped):
         directory, _ = opened(seen.folder)
         assert [one.text for one in directory.damage] == []
 
 
-def test_a_truncated_last_segment_is_torn_there(made: Made, copied: Copy) -> None:
+def test_a_truncated_last_segment_is_torn_there(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     path = opened(folder)[1].segments[-1].path
     whole = path.read_bytes()
@@ -59,7 +59,7 @@ def test_a_truncated_last_segment_is_torn_there(made: Made, copied: Copy) -> Non
 
 
 @pytest.mark.parametrize("what", ["payload", "crc", "length"])
-def test_a_flipped_byte_costs_one_batch(made: Made, copied: Copy, what: str) -> None:
+def test_a_flipped_byte_costs_one_batch(made: MadeDirectory, copied: Copy, what: str) -> None:
     folder = copied(made.stopped)
     segment = opened(folder)[1].segments[1]
     chosen = segment.check()[3]
@@ -89,7 +89,7 @@ def test_a_flipped_byte_costs_one_batch(made: Made, copied: Copy, what: str) -> 
     assert log.read(damage.end_offset, 1)[:8] == damage.end_offset.to_bytes(8, "big")
 
 
-def test_a_truncated_segment_before_the_last_is_damage(made: Made, copied: Copy) -> None:
+def test_a_truncated_segment_before_the_last_is_damage(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     segment = opened(folder)[1].segments[1]
     header = segment.check()[-1]
@@ -108,7 +108,7 @@ def test_a_truncated_segment_before_the_last_is_damage(made: Made, copied: Copy)
     ]
 
 
-def test_missing_indexes_are_rebuilt_in_memory(made: Made, copied: Copy) -> None:
+def test_missing_indexes_are_rebuilt_in_memory(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     intact = LogDirectory.open([folder]).partitions[LARGE]
     known = [(one.positions, one.times) for one in intact.segments]
@@ -126,7 +126,7 @@ def test_missing_indexes_are_rebuilt_in_memory(made: Made, copied: Copy) -> None
     assert all("the index is missing" in one.reason for one in directory.damage)
 
 
-def test_indexes_that_lie_are_not_believed(made: Made, copied: Copy) -> None:
+def test_indexes_that_lie_are_not_believed(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     for path in folder.glob("large-0/*index"):
         path.write_bytes(bytes.fromhex("00000001 00000123 00000002 00000777") * 3)
@@ -139,7 +139,7 @@ def test_indexes_that_lie_are_not_believed(made: Made, copied: Copy) -> None:
         assert base <= one.offset
 
 
-def test_a_half_written_metadata_record_is_named(made: Made, copied: Copy) -> None:
+def test_a_half_written_metadata_record_is_named(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     path = folder / "__cluster_metadata-0" / "00000000000000000000.log"
     whole = path.read_bytes()
@@ -154,7 +154,7 @@ def test_a_half_written_metadata_record_is_named(made: Made, copied: Copy) -> No
     assert set(directory.image.topics.by_name) > set(made.stopped.topics)
 
 
-def test_a_damaged_metadata_batch_is_passed_over(made: Made, copied: Copy) -> None:
+def test_a_damaged_metadata_batch_is_passed_over(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     path = folder / "__cluster_metadata-0" / "00000000000000000000.log"
     for snapshot in path.parent.glob("*.checkpoint"):
@@ -173,7 +173,7 @@ def test_a_damaged_metadata_batch_is_passed_over(made: Made, copied: Copy) -> No
 
 
 def test_a_broken_snapshot_of_the_metadata_is_named_and_an_older_one_used(
-    made: Made, copied: Copy
+    made: MadeDirectory, copied: Copy
 ) -> None:
     folder = copied(made.stopped)
     directory = LogDirectory.open([folder])
@@ -199,7 +199,9 @@ def test_a_broken_snapshot_of_the_metadata_is_named_and_an_older_one_used(
         "large-0/partition.metadata",
     ],
 )
-def test_small_files_that_make_no_sense_are_named(made: Made, copied: Copy, name: str) -> None:
+def test_small_files_that_make_no_sense_are_named(
+    made: MadeDirectory, copied: Copy, name: str
+) -> None:
     folder = copied(made.stopped)
     (folder / name).write_bytes(b"\xff\xfe nonsense")
 
@@ -210,7 +212,7 @@ def test_small_files_that_make_no_sense_are_named(made: Made, copied: Copy, name
     assert directory.topic_id("large") is not None
 
 
-def test_inspect_tells_the_same(made: Made, copied: Copy) -> None:
+def test_inspect_tells_the_same(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     segment = opened(folder)[1].segments[1]
     chosen = segment.check()[3]

@@ -11,9 +11,9 @@ import pytest
 
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.offsets import Position
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
-from rookery.testing.kafkadir import T0, Made, Seen
+from rookery.testing.kafkadir import T0, ClusterSight, MadeDirectory
 from tests.direct.logs import planned, read
 from tests.logdir.conftest import Copy
 
@@ -29,9 +29,9 @@ def digest(folder: Path) -> dict[str, str]:
     }
 
 
-def test_every_topic_is_read_as_clients_saw_it(seen: Seen) -> None:
+def test_every_topic_is_read_as_clients_saw_it(seen: ClusterSight) -> None:
     before = digest(seen.folder)
-    place = Place(log_dir=str(seen.folder))
+    place = ClusterAddress(log_dir=str(seen.folder))
 
     with BlockingLog(place) as log:
         assert {one.name for one in log.log.state.topics} == set(seen.topics)
@@ -48,16 +48,16 @@ def test_every_topic_is_read_as_clients_saw_it(seen: Seen) -> None:
     assert digest(seen.folder) == before
 
 
-def test_records_are_found_by_their_times(made: Made) -> None:
-    place = Place(log_dir=str(made.stopped.folder))
+def test_records_are_found_by_their_times(made: MadeDirectory) -> None:
+    place = ClusterAddress(log_dir=str(made.stopped.folder))
     with BlockingLog(place) as log:
         [one] = planned(log, "large", start=Position(time_ms=T0 + 15_000))
     assert one.begin == 1500
 
 
-def test_it_is_looked_at_again_and_not_written(made: Made, copied: Copy) -> None:
+def test_it_is_looked_at_again_and_not_written(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
-    with BlockingLog(Place(log_dir=str(folder))) as log:
+    with BlockingLog(ClusterAddress(log_dir=str(folder))) as log:
         with pytest.raises(ConfigError, match="read only"):
             log.run(log.log.numbers())
         shutil.rmtree(folder / "odd-0")
@@ -68,17 +68,17 @@ def test_it_is_looked_at_again_and_not_written(made: Made, copied: Copy) -> None
 @pytest.mark.parametrize(
     "place",
     [
-        Place(log_dir="/nowhere"),
-        Place(log_dir="/tmp", store="s3://bucket"),  # noqa: S108 (any folder that is there)
-        Place(log_dir="/tmp", layout="kafscale"),  # noqa: S108
+        ClusterAddress(log_dir="/nowhere"),
+        ClusterAddress(log_dir="/tmp", store="s3://bucket"),  # noqa: S108 (any folder that is there)
+        ClusterAddress(log_dir="/tmp", layout="kafscale"),  # noqa: S108
     ],
 )
-def test_what_contradicts_itself_is_refused(place: Place) -> None:
+def test_what_contradicts_itself_is_refused(place: ClusterAddress) -> None:
     with pytest.raises(ConfigError, match="logDir"):
         place.check()
 
 
-def test_spark_reads_it(made: Made, spark: SparkSession) -> None:
+def test_spark_reads_it(made: MadeDirectory, spark: SparkSession) -> None:
     frame = (
         spark.read.format("rookery")
         .option("logDir", str(made.stopped.folder))

@@ -12,15 +12,15 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.events.topics import TopicCreated
 from rookery.errors import Corrupt
-from rookery.formats.logfile.names import Kind
+from rookery.formats.logfile.names import FileKind
 from rookery.logdir.directory import LogDirectory
-from rookery.logdir.exporting.logs import LogWriter
+from rookery.logdir.exporting.logs import PartitionExporter
 from rookery.logdir.partition import PartitionLog
 from rookery.model import partition as model
 from rookery.model.topicname import OFFSETS_TOPIC
 from rookery.records.record import BatchSettings, Record, build
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.kafkadir import Made, look
+from rookery.testing.kafkadir import MadeDirectory, look
 from rookery.testing.served import ServedBroker
 from tests.cli.storage import run
 from tests.logdir.test_import import answer, assert_same, imported
@@ -33,7 +33,7 @@ def _without_other_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def exported(made: Made, tmp_path: Path) -> Iterator[tuple[KafkaServer, Path]]:
+def exported(made: MadeDirectory, tmp_path: Path) -> Iterator[tuple[KafkaServer, Path]]:
     """A Kafka that is to start on the export of an import."""
     answer(imported(made.killed.folder, tmp_path / "data", "--no-verify"))
     home = tmp_path / "kafka"
@@ -49,7 +49,7 @@ def exported(made: Made, tmp_path: Path) -> Iterator[tuple[KafkaServer, Path]]:
 
 
 def test_kafka_starts_on_it_and_clients_see_what_they_saw(
-    made: Made, exported: tuple[KafkaServer, Path]
+    made: MadeDirectory, exported: tuple[KafkaServer, Path]
 ) -> None:
     server, folder = exported
     directory = LogDirectory.open([folder])
@@ -87,7 +87,7 @@ def check_that_it_goes_on(server: KafkaServer, end: int) -> None:
     consumer.close()
 
 
-def test_a_folder_that_is_there_is_not_touched(made: Made, tmp_path: Path) -> None:
+def test_a_folder_that_is_there_is_not_touched(made: MadeDirectory, tmp_path: Path) -> None:
     answer(imported(made.stopped.folder, tmp_path / "data", "--topic", "odd", "--no-verify"))
     target = tmp_path / "there"
     target.mkdir()
@@ -107,7 +107,7 @@ def batch(base: int, size: int = 1000) -> bytes:
 
 
 def test_segments_roll_and_have_indexes(tmp_path: Path) -> None:
-    writer = LogWriter(tmp_path / "t-0", 7, segment_bytes=8000)
+    writer = PartitionExporter(tmp_path / "t-0", 7, segment_bytes=8000)
     for base in range(7, 60):
         writer.write(batch(base))
     written = writer.finish(bytes(16), [], 60)
@@ -122,21 +122,21 @@ def test_segments_roll_and_have_indexes(tmp_path: Path) -> None:
 
 
 def test_offsets_at_the_end_that_are_missing_are_not_given_again(tmp_path: Path) -> None:
-    writer = LogWriter(tmp_path / "t-0", 0)
+    writer = PartitionExporter(tmp_path / "t-0", 0)
     writer.write(batch(3))
     writer.finish(bytes(16), [], 50)
 
     log = PartitionLog(tmp_path / "t-0", model.TopicPartition("t", 0))
     assert log.log_end == 50
     assert log.segments[-1].path.stat().st_size == 0
-    assert log.segments[-1].beside(Kind.INDEX).exists()
+    assert log.segments[-1].beside(FileKind.INDEX).exists()
 
 
 def test_damage_is_not_written(tmp_path: Path) -> None:
     data = bytearray(batch(0))
     data[-1] ^= 1
     with pytest.raises(Corrupt):
-        LogWriter(tmp_path / "t-0", 0).write(data)
+        PartitionExporter(tmp_path / "t-0", 0).write(data)
 
 
 def test_a_topic_under_a_name_of_kafkas_own_is_left_out(tmp_path: Path) -> None:

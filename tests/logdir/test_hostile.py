@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import ConfigError
-from rookery.formats.logfile.checkpoints import LeaderEpoch
+from rookery.formats.logfile.checkpoints import LoggedEpoch
 from rookery.formats.logfile.names import META_PROPERTIES
 from rookery.logdir.directory import LogDirectory
-from rookery.logdir.exporting.logs import LogWriter
+from rookery.logdir.exporting.logs import PartitionExporter
 from rookery.logdir.exporting.quorum import write_metadata
 from rookery.logdir.inspection import inspect
 from rookery.logdir.internal import read_groups, read_transactions
@@ -49,15 +49,15 @@ def topic(name: str, topic_id: bytes) -> list[Message]:
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a topic, a group and metadata, each of a few batches."""
     folder = tmp_path_factory.mktemp("small") / "data"
-    log = LogWriter(folder / "t-0", 0, segment_bytes=30_000)
+    log = PartitionExporter(folder / "t-0", 0, segment_bytes=30_000)
     for base in range(40):
         log.write(batch(base, None, b"x" * 2000))
-    log.finish(TOPIC_ID, [LeaderEpoch(0, 0)], 40)
+    log.finish(TOPIC_ID, [LoggedEpoch(0, 0)], 40)
     key = CONSUMER_OFFSETS.write_key(OffsetCommitKey(group="g", topic="t", partition=0))
     value = OffsetCommitValue(offset=5, metadata="", commit_timestamp=9)
-    offsets = LogWriter(folder / "__consumer_offsets-0", 0)
+    offsets = PartitionExporter(folder / "__consumer_offsets-0", 0)
     offsets.write(batch(1, key, CONSUMER_OFFSETS.write_value(value, 3)))
-    offsets.finish(OFFSETS_ID, [LeaderEpoch(0, 0)], 2)
+    offsets.finish(OFFSETS_ID, [LoggedEpoch(0, 0)], 2)
     messages = [*topic("t", TOPIC_ID), *topic("__consumer_offsets", OFFSETS_ID)]
     write_metadata(folder, 1, DIRECTORY_ID, Address("h", 1), messages, 0)
     (folder / META_PROPERTIES).write_text("node.id=1\nversion=1\ncluster.id=c\n")

@@ -18,15 +18,15 @@ from rookery.cluster.state import producers
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import State
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.formats.kraft.image import BROKER, MetadataImage
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.importing.defaults import inherited, keeps_for
 from rookery.model.partition import TopicPartition
-from rookery.testing.backends import Backend
+from rookery.testing.backends import ServerBackend
 from rookery.testing.broker import BrokerProcess
-from rookery.testing.kafkadir import Made, Seen, look
+from rookery.testing.kafkadir import ClusterSight, MadeDirectory, look
 from tests.cli.running import Done
 from tests.cli.storage import run
 from tests.logdir.conftest import Copy
@@ -53,7 +53,7 @@ def answer(done: Done) -> dict[str, Any]:
     return found
 
 
-def state_of(place: Place, look_at: Callable[[State], object] = lambda _: None) -> State:
+def state_of(place: ClusterAddress, look_at: Callable[[State], object] = lambda _: None) -> State:
     async def learn() -> State:
         async with DirectLog.open(place) as log:
             state = await log.barrier()
@@ -63,7 +63,7 @@ def state_of(place: Place, look_at: Callable[[State], object] = lambda _: None) 
     return asyncio.run(learn())
 
 
-def assert_same(found: Seen, seen: Seen, *, ended: str = "tx-open") -> None:
+def assert_same(found: ClusterSight, seen: ClusterSight, *, ended: str = "tx-open") -> None:
     """Compare what clients of both saw; a transaction that was open is aborted since."""
     assert list(found.topics) == list(seen.topics)
     for name, topic in seen.topics.items():
@@ -81,7 +81,7 @@ def assert_same(found: Seen, seen: Seen, *, ended: str = "tx-open") -> None:
     assert found.groups == {name: offsets for name, offsets in seen.groups.items() if offsets}
 
 
-def test_clients_see_what_they_saw_in_kafka(made: Made, tmp_path: Path) -> None:
+def test_clients_see_what_they_saw_in_kafka(made: MadeDirectory, tmp_path: Path) -> None:
     seen, folder = made.killed, tmp_path / "data"
 
     report = answer(imported(seen.folder, folder))
@@ -103,7 +103,7 @@ def test_clients_see_what_they_saw_in_kafka(made: Made, tmp_path: Path) -> None:
     assert run("fsck", "--data", str(folder), "--quiet").returncode == 0
 
 
-def cut_off(seen: Seen) -> int:
+def cut_off(seen: ClusterSight) -> int:
     """Return how many records lie before the start of a log, in the batch that holds it."""
     total = 0
     for log in LogDirectory.open([seen.folder]).partitions.values():
@@ -113,7 +113,9 @@ def cut_off(seen: Seen) -> int:
     return total
 
 
-def test_into_s3_and_etcd_and_again(made: Made, backend: Backend, tmp_path: Path) -> None:
+def test_into_s3_and_etcd_and_again(
+    made: MadeDirectory, backend: ServerBackend, tmp_path: Path
+) -> None:
     store, cluster = backend.store("kafkadir"), backend.cluster("kafkadir")
     properties = tmp_path / "server.properties"
     properties.write_text(KEPT)
@@ -126,16 +128,18 @@ def test_into_s3_and_etcd_and_again(made: Made, backend: Backend, tmp_path: Path
     assert again["partitions"] == again["segments"] == again["offsets"] == 0
     assert len(again["already_there"]) == first["partitions"]
     assert again["verified_batches"] == first["verified_batches"] > 400
-    state = state_of(Place(store, cluster))
+    state = state_of(ClusterAddress(store, cluster))
     assert state.cluster_id == made.stopped.cluster_id
     assert state.topics.by_name["large"].configs["retention.ms"] == "-1"
     assert "retention.ms" not in made.stopped.topics["large"].configs
 
 
-def test_producers_epochs_and_transactional_ids_are_kept(made: Made, tmp_path: Path) -> None:
+def test_producers_epochs_and_transactional_ids_are_kept(
+    made: MadeDirectory, tmp_path: Path
+) -> None:
     answer(imported(made.stopped.folder, tmp_path / "data", "--no-verify"))
 
-    state = state_of(Place(data=str(tmp_path / "data")))
+    state = state_of(ClusterAddress(data=str(tmp_path / "data")))
     directory = LogDirectory.open([made.stopped.folder])
 
     for name, log in directory.partitions.items():
@@ -154,7 +158,7 @@ def test_producers_epochs_and_transactional_ids_are_kept(made: Made, tmp_path: P
     assert {"tx-one", "tx-two", "tx-a", "tx-b", "tx-left"} <= set(state.transactions.by_id)
 
 
-def test_an_import_that_was_killed_goes_on(made: Made, tmp_path: Path) -> None:
+def test_an_import_that_was_killed_goes_on(made: MadeDirectory, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     command = [sys.executable, "-m", "rookery.cli.main", "import", str(made.stopped.folder)]
     command += ["--to", str(folder), "--segment-bytes", "50000", "--quiet", "--json"]
@@ -175,19 +179,21 @@ def test_an_import_that_was_killed_goes_on(made: Made, tmp_path: Path) -> None:
     assert report["partitions"] > 0
     assert report["verified_batches"] > 400
     assert run("fsck", "--data", str(folder), "--quiet").returncode == 0
-    state = state_of(Place(data=str(folder)))
+    state = state_of(ClusterAddress(data=str(folder)))
     for name, topic in made.stopped.topics.items():
         for number, partition in topic.partitions.items():
             there = state.topics.by_name[name].partitions[number]
             assert (there.log_start, there.next_offset) == (partition.low, partition.high)
 
 
-def test_a_lost_cluster_log_is_rebuilt_from_what_was_imported(made: Made, tmp_path: Path) -> None:
+def test_a_lost_cluster_log_is_rebuilt_from_what_was_imported(
+    made: MadeDirectory, tmp_path: Path
+) -> None:
     store, log = tmp_path / "objects", tmp_path / "cluster.sqlite"
     store.mkdir()
     where = ("--cluster", f"sqlite://{log}")
     answer(imported(made.stopped.folder, f"file://{store}", "--no-verify", *where))
-    before = state_of(Place(f"file://{store}", f"sqlite://{log}"))
+    before = state_of(ClusterAddress(f"file://{store}", f"sqlite://{log}"))
     log.rename(tmp_path / "lost.sqlite")
     for path in tmp_path.glob("cluster.sqlite-*"):
         path.unlink()
@@ -195,7 +201,7 @@ def test_a_lost_cluster_log_is_rebuilt_from_what_was_imported(made: Made, tmp_pa
     done = run("recover", "--store", f"file://{store}", *where, "--yes", "--quiet", "--json")
 
     assert json.loads(done.stdout)["lost"] == []
-    after = state_of(Place(f"file://{store}", f"sqlite://{log}"))
+    after = state_of(ClusterAddress(f"file://{store}", f"sqlite://{log}"))
     for topic in before.topics:
         for partition in topic.partitions:
             if not partition.base_offsets:
@@ -215,7 +221,7 @@ def has_batches(partition: Partition, producer_id: int) -> bool:
     return verdict.offset >= partition.log_start
 
 
-def test_damage_stops_it_unless_it_is_to_be_left_out(made: Made, copied: Copy) -> None:
+def test_damage_stops_it_unless_it_is_to_be_left_out(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     log = LogDirectory.open([folder]).partitions[TopicPartition("large", 0)]
     chosen = log.segments[1].check()[3]
@@ -233,24 +239,24 @@ def test_damage_stops_it_unless_it_is_to_be_left_out(made: Made, copied: Copy) -
     assert place in refused.stderr.decode()
     assert "--skip-damaged" in refused.stderr.decode()
     assert [one.startswith(place) for one in report["skipped"]] == [True]
-    partition = state_of(Place(data=str(to))).topics.by_name["large"].partitions[0]
+    partition = state_of(ClusterAddress(data=str(to))).topics.by_name["large"].partitions[0]
     saw = made.stopped.topics["large"].partitions[0]
     assert (partition.log_start, partition.next_offset) == (saw.low, saw.high)
     assert partition.cleaned_to > chosen.last_offset  # readers know of a gap
     assert run("fsck", "--data", str(to), "--quiet").returncode == 0
 
 
-def test_only_some_topics(made: Made, tmp_path: Path) -> None:
+def test_only_some_topics(made: MadeDirectory, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     answer(imported(made.stopped.folder, folder, "--topic", "tx", "--topic", "odd"))
 
-    assert set(state_of(Place(data=str(folder))).topics.by_name) == {"tx", "odd"}
+    assert set(state_of(ClusterAddress(data=str(folder))).topics.by_name) == {"tx", "odd"}
     done = imported(made.stopped.folder, folder, "--topic", "nowhere")
     assert done.returncode == 2
     assert "the directory has no such topic" in done.stderr.decode()
 
 
-def test_another_topic_of_the_same_name_is_left_alone(made: Made, tmp_path: Path) -> None:
+def test_another_topic_of_the_same_name_is_left_alone(made: MadeDirectory, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     answer(imported(made.stopped.folder, folder, "--topic", "odd"))
     other = tmp_path / "other"

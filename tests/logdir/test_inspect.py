@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rookery.testing.kafkadir import Made, Seen
+from rookery.testing.kafkadir import ClusterSight, MadeDirectory
 from tests.cli.storage import run
 
 
-def test_it_tells_what_clients_saw(seen: Seen) -> None:
+def test_it_tells_what_clients_saw(seen: ClusterSight) -> None:
     done = run("inspect", str(seen.folder), "--json", "--quiet")
 
     said: dict[str, Any] = json.loads(done.stdout)
@@ -31,7 +31,7 @@ def test_it_tells_what_clients_saw(seen: Seen) -> None:
     assert groups == {name: len(offsets) for name, offsets in seen.groups.items() if offsets}
 
 
-def test_the_table_has_a_line_for_each_partition(made: Made) -> None:
+def test_the_table_has_a_line_for_each_partition(made: MadeDirectory) -> None:
     done = run("inspect", str(made.killed.folder), "--quiet")
 
     lines = done.stdout.decode().splitlines()
@@ -55,7 +55,7 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     assert run("inspect", str(tmp_path / "nowhere")).returncode == 2
 
 
-def test_directories_of_two_brokers_are_refused(made: Made, tmp_path: Path) -> None:
+def test_directories_of_two_brokers_are_refused(made: MadeDirectory, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "meta.properties").write_text("node.id=2\nversion=1\ncluster.id=another\n")

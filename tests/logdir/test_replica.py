@@ -11,7 +11,7 @@ from rookery.formats.logfile.checkpoints import format_offsets, parse_offsets
 from rookery.formats.logfile.names import HIGH_WATERMARKS
 from rookery.logdir.directory import LogDirectory
 from rookery.model.partition import TopicPartition
-from rookery.testing.kafkadir import Made
+from rookery.testing.kafkadir import MadeDirectory
 from rookery.wire.kraft.topics import PartitionChangeRecord, RemoveTopicRecord
 from rookery.wire.message import Message
 from tests.cli.storage import run
@@ -37,7 +37,7 @@ def note(folder: Path, offset: int) -> None:
 
 
 @pytest.fixture
-def shared(made: Made, copied: Copy) -> Path:
+def shared(made: MadeDirectory, copied: Copy) -> Path:
     """A directory whose topic `large` has a second replica elsewhere that is in sync."""
     folder = copied(made.stopped)
     topic_id = LogDirectory.open([folder]).topic_id("large")
@@ -49,7 +49,7 @@ def shared(made: Made, copied: Copy) -> Path:
     return folder
 
 
-def test_what_others_may_not_have_is_not_shown(made: Made, shared: Path) -> None:
+def test_what_others_may_not_have_is_not_shown(made: MadeDirectory, shared: Path) -> None:
     note(shared, 500)
     log = LogDirectory.open([shared]).partitions[LARGE]
 
@@ -59,14 +59,14 @@ def test_what_others_may_not_have_is_not_shown(made: Made, shared: Path) -> None
     assert log.offset_for_time(1 << 50) is None
 
 
-def test_a_mark_beyond_the_end_is_the_end(made: Made, shared: Path) -> None:
+def test_a_mark_beyond_the_end_is_the_end(made: MadeDirectory, shared: Path) -> None:
     note(shared, 1 << 40)
     log = LogDirectory.open([shared]).partitions[LARGE]
 
     assert log.high_watermark == made.stopped.topics["large"].partitions[0].high
 
 
-def test_who_is_alone_needs_no_mark(made: Made, copied: Copy) -> None:
+def test_who_is_alone_needs_no_mark(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     (folder / HIGH_WATERMARKS).unlink()
     log = LogDirectory.open([folder]).partitions[LARGE]
@@ -84,7 +84,9 @@ def test_import_ends_there_too(shared: Path, tmp_path: Path) -> None:
     assert f" {header.base_offset:,} records in " in done.stdout.decode()
 
 
-def test_a_partition_that_the_cluster_has_deleted_is_left_over(made: Made, copied: Copy) -> None:
+def test_a_partition_that_the_cluster_has_deleted_is_left_over(
+    made: MadeDirectory, copied: Copy
+) -> None:
     folder = copied(made.stopped)
     topic_id = LogDirectory.open([folder]).topic_id("large")
     assert topic_id is not None

@@ -25,7 +25,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.folder import copy_folder
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.kafkadir import CODECS, SECONDS, Made, Seen, look
+from rookery.testing.kafkadir import CODECS, SECONDS, ClusterSight, MadeDirectory, look
 from rookery.testing.properties import KafkaSettings
 from rookery.testing.served import ServedBroker
 from tests.logdir.conftest import Copy
@@ -47,7 +47,7 @@ def files_of(folder: Path) -> dict[Path, File]:
     return found
 
 
-def shown(seen: Seen) -> Seen:
+def shown(seen: ClusterSight) -> ClusterSight:
     """Leave out what Kafka alone says: groups without an offset, and times it does not find.
 
     Of a compacted segment Kafka may say that no record is as late as one that is there.
@@ -75,7 +75,7 @@ def served(folder: Path, **settings: Any) -> Iterator[ServedBroker]:
 
 
 def test_clients_see_what_kafka_showed_them_and_nothing_is_written(
-    seen: Seen, copied: Copy
+    seen: ClusterSight, copied: Copy
 ) -> None:
     folder = copied(seen)
     before = files_of(folder)
@@ -85,7 +85,9 @@ def test_clients_see_what_kafka_showed_them_and_nothing_is_written(
     assert files_of(folder) == before
 
 
-def test_who_wants_to_write_where_nothing_is_written_is_told_so(made: Made, copied: Copy) -> None:
+def test_who_wants_to_write_where_nothing_is_written_is_told_so(
+    made: MadeDirectory, copied: Copy
+) -> None:
     folder = copied(made.stopped)
     before = files_of(folder)
     with served(folder, read_only=True) as broker:
@@ -122,12 +124,12 @@ class Home:
     kafka: KafkaServer
     folder: Path
 
-    def look(self, server: Any) -> Seen:
+    def look(self, server: Any) -> ClusterSight:
         return shown(look(server, self.folder, "cluster"))
 
 
 @pytest.fixture
-def home(made: Made, tmp_path: Path) -> Iterator[Home]:
+def home(made: MadeDirectory, tmp_path: Path) -> Iterator[Home]:
     data = tmp_path / "kafka" / "node-1" / "data"
     data.parent.mkdir(parents=True)
     copy_folder(made.stopped.folder, data)
@@ -266,7 +268,7 @@ def _check_log(kafka: KafkaServer) -> None:
         assert not [line for line in lines if word in line]
 
 
-def test_a_directory_has_one_broker_at_a_time(made: Made, copied: Copy) -> None:
+def test_a_directory_has_one_broker_at_a_time(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.stopped)
     with BrokerProcess(folder.parent / "one", flags=["--log-dir", str(folder)]):
         for flags in ([], ["--read-only"]):
@@ -275,7 +277,7 @@ def test_a_directory_has_one_broker_at_a_time(made: Made, copied: Copy) -> None:
                 other.start()
 
 
-def test_a_torn_tail_is_cut_away_and_the_rest_stays(made: Made, copied: Copy) -> None:
+def test_a_torn_tail_is_cut_away_and_the_rest_stays(made: MadeDirectory, copied: Copy) -> None:
     folder = copied(made.killed)
     log = max((folder / "large-0").glob("*.log"))
     whole = log.read_bytes()

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rookery.formats.logfile.groups import Groups
+from rookery.formats.logfile.groups import LoggedGroups
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.internal import read_groups, read_transactions
 from rookery.logdir.partition import PartitionLog
 from rookery.model.topicname import INTERNAL_TOPICS
 from rookery.model.uuid import uuid_text
 from rookery.records import record as records
-from rookery.testing.kafkadir import Seen, SeenPartition, SeenRecord, SeenTopic
+from rookery.testing.kafkadir import ClusterSight, SeenPartition, SeenRecord, SeenTopic
 
 CREATE_TIME, LOG_APPEND_TIME = 1, 2
 """librdkafka's numbers."""
 
 
-def view(folder: Path, asked: Seen) -> Seen:
+def view(folder: Path, asked: ClusterSight) -> ClusterSight:
     """Read a directory as a client would; times are looked up that `asked` has."""
     directory = LogDirectory.open([folder])
     assert directory.meta is not None
-    found = Seen(folder, directory.meta.cluster_id)
+    found = ClusterSight(folder, directory.meta.cluster_id)
     for name, log in directory.partitions.items():
         if name.topic in INTERNAL_TOPICS:
             continue
@@ -41,7 +41,7 @@ def view(folder: Path, asked: Seen) -> Seen:
 
 def group_view(directory: LogDirectory) -> dict[str, dict[tuple[str, int], tuple[int, str]]]:
     """Return what groups have committed."""
-    groups: Groups = read_groups(directory)
+    groups: LoggedGroups = read_groups(directory)
     groups.settle(())
     assert not groups.damaged
     assert not read_transactions(directory).damaged

@@ -19,7 +19,7 @@ from rookery.errors import ConfigError
 from rookery.metrics import Registry
 from rookery.net.http import HttpServer, health_route, metrics_route
 from rookery.net.httpsession import REQUESTS, HttpSettings
-from rookery.net.httptext import Refusal, Request, Response, as_json, as_text
+from rookery.net.httptext import HttpRequest, Refusal, Response, as_json, as_text
 from rookery.testing.wait import wait_until_async
 
 T = TypeVar("T")
@@ -27,11 +27,11 @@ PATIENCE = 20
 GET = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-async def hello(request: Request) -> Response:
+async def hello(request: HttpRequest) -> Response:
     return as_text(f"hello {request.query.get('name', 'you')}\n")
 
 
-async def echo(request: Request) -> Response:
+async def echo(request: HttpRequest) -> Response:
     return as_json(
         {
             "path": request.path,
@@ -41,19 +41,19 @@ async def echo(request: Request) -> Response:
     )
 
 
-async def fail(request: Request) -> Response:
+async def fail(request: HttpRequest) -> Response:
     raise RuntimeError("a secret of ours")
 
 
-async def big(request: Request) -> Response:
+async def big(request: HttpRequest) -> Response:
     return Response(b"x" * 50_000_000)
 
 
-async def inject(request: Request) -> Response:
+async def inject(request: HttpRequest) -> Response:
     return Response(headers={"Location": "/x\r\nSet-Cookie: a=b"})
 
 
-async def refuse(request: Request) -> Response:
+async def refuse(request: HttpRequest) -> Response:
     raise Refusal(HTTPStatus.CONFLICT, "someone was faster")
 
 
@@ -65,7 +65,7 @@ class Gate:
         self.opened = asyncio.Event()
         self.is_done = False
 
-    async def __call__(self, request: Request) -> Response:
+    async def __call__(self, request: HttpRequest) -> Response:
         self.entered.set()
         await self.opened.wait()
         self.is_done = True

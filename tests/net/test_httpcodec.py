@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.net.httpcodec import HttpCodec
-from rookery.net.httptext import Refusal, Request, Response
+from rookery.net.httptext import HttpRequest, Refusal, Response
 
 GET = b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody"
@@ -64,7 +64,7 @@ def test_a_part_of_a_request_is_noticed() -> None:
         one.receive(data)
         steps.append((one.next_request(), one.has_part))
     headers = {"host": "x", "content-length": "4"}
-    whole = Request("POST", "/p", "", headers, b"body", "peer")
+    whole = HttpRequest("POST", "/p", "", headers, b"body", "peer")
     assert steps == [(None, False), (None, True), (None, True), (whole, False)]
 
 

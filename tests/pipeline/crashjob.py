@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rookery.pipeline.engine import Engine, Plan
+from rookery.pipeline.engine import BatchEngine, BatchPlan
 from rookery.pipeline.load import load
 from rookery.pipeline.manifests import Manifests
 from rookery.tables.port import here
@@ -81,7 +81,7 @@ def main(folder: Path, last_step: str, mode: str = "append") -> None:
     pipeline = load(path)
     manifests = Manifests(pipeline.state)
     origin = manifests.origin() or manifests.begin({"birds": {"0": 0, "1": 0}})
-    engine = Engine(Plan.of(pipeline), pipeline.name, manifests, origin)
+    engine = BatchEngine(BatchPlan.of(pipeline), pipeline.name, manifests, origin)
 
     def hook(step: str) -> None:
         # Keys of tables have this folder in them.
@@ -101,7 +101,7 @@ def main(folder: Path, last_step: str, mode: str = "append") -> None:
         engine.run(_rows(engine, made))
 
 
-def _rows(engine: Engine, value: Callable[[int, int], bytes]) -> Any:
+def _rows(engine: BatchEngine, value: Callable[[int, int], bytes]) -> Any:
     batches = []
     for partition, begin in engine.ends()["birds"].items():
         offsets = range(begin, min(begin + STEP, RECORDS))

@@ -17,7 +17,7 @@ import pytest
 from rookery.cli.main import main
 from rookery.cli.pipelines import ended_by_signals
 from rookery.pipeline.load import load
-from rookery.pipeline.run import Pace
+from rookery.pipeline.run import BatchPace
 from rookery.testing.wait import wait_until
 from tests.pipeline.logs import Log, Message
 from tests.tables.independent import rows_of
@@ -130,7 +130,7 @@ def test_a_run_ends_after_its_batch_when_it_is_told_to(log: Log, tmp_path: Path)
 
 
 def test_a_second_interrupt_ends_it_at_once() -> None:
-    pace, before = Pace(), signal.getsignal(signal.SIGINT)
+    pace, before = BatchPace(), signal.getsignal(signal.SIGINT)
     with ended_by_signals(pace):
         os.kill(os.getpid(), signal.SIGINT)
         assert pace.end.wait(30)

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rookery.clock import SystemClock
 from rookery.errors import ConfigError, Conflict, Unavailable
-from rookery.pipeline.engine import Engine, Plan, sink_key
+from rookery.pipeline.engine import BatchEngine, BatchPlan, sink_key
 from rookery.pipeline.load import load
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics, MetricsFile, read_metrics
@@ -58,10 +58,10 @@ def declared(folder: Path, schema: str = "id long", rest: str = "", more: str = 
     return load(path)
 
 
-def engine_of(pipeline: Pipeline) -> Engine:
+def engine_of(pipeline: Pipeline) -> BatchEngine:
     manifests = Manifests(pipeline.state)
     origin = manifests.origin() or manifests.begin({"birds": {"0": 0}})
-    engine = Engine(Plan.of(pipeline), pipeline.name, manifests, origin)
+    engine = BatchEngine(BatchPlan.of(pipeline), pipeline.name, manifests, origin)
     engine.recover()
     return engine
 
@@ -130,7 +130,9 @@ def test_a_batch_that_recovery_finishes_is_reported_once(tmp_path: Path) -> None
         manifests, found = Manifests(pipeline.state), MetricsFile(path)
         origin = manifests.origin()
         assert origin is not None
-        Engine(Plan.of(pipeline), "birds", manifests, origin, clock, told=found.write).recover()
+        BatchEngine(
+            BatchPlan.of(pipeline), "birds", manifests, origin, clock, told=found.write
+        ).recover()
         return list(read_metrics(path))
 
     one = recovered(Later())[0]
@@ -286,7 +288,7 @@ def test_a_rebuild_that_is_staged_survives_upkeep(tmp_path: Path, kind: str) -> 
 def _staged_rebuild(pipeline: Pipeline) -> Manifests:
     manifests = Manifests(staging_state(pipeline.state, 1, "digest"))
     origin = manifests.begin({"birds": {"0": 0}})
-    engine = Engine(Plan.of(pipeline), pipeline.name, manifests, origin, is_staging=True)
+    engine = BatchEngine(BatchPlan.of(pipeline), pipeline.name, manifests, origin, is_staging=True)
     engine.run(rows(0, 2))
     engine.run(rows(2, 2))
     return manifests

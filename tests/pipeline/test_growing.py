@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.pipeline.engine import Engine, Plan
+from rookery.pipeline.engine import BatchEngine, BatchPlan
 from rookery.pipeline.load import load
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics
@@ -68,10 +68,10 @@ class Run:
         self.pipeline: Pipeline = load(path)
         self.engine = self._opened()
 
-    def _opened(self) -> Engine:
+    def _opened(self) -> BatchEngine:
         manifests = Manifests(self.pipeline.state)
         origin = manifests.origin() or manifests.begin({"birds": {"0": 0}})
-        engine = Engine(Plan.of(self.pipeline), self.pipeline.name, manifests, origin)
+        engine = BatchEngine(BatchPlan.of(self.pipeline), self.pipeline.name, manifests, origin)
         engine.recover()
         return engine
 
@@ -82,7 +82,7 @@ class Run:
     def take(self, *values: bytes) -> BatchMetrics:
         """Run a batch, as `run_pipeline` does."""
         assert self.engine.plan.may_grow
-        self.engine.plan = Plan.of(self.pipeline, self.engine.plan)
+        self.engine.plan = BatchPlan.of(self.pipeline, self.engine.plan)
         begin = self.engine.ends()["birds"]["0"]
         rows: Any = LocalRows([raw(values, begin=begin)])
         found = self.engine.run(rows)

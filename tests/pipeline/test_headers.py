@@ -15,7 +15,7 @@ from rookery.client.client import Client
 from rookery.pipeline.columns import RAW
 from rookery.pipeline.headers import emptied, filled
 from rookery.pipeline.load import load
-from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.records.record import Record
 from rookery.tables.open import open_table
 from rookery.testing.brokers import Host
@@ -65,7 +65,7 @@ def test_bronze_has_the_headers_of_records(spark: SparkSession, tmp_path: Path) 
     path.write_text(DECLARED.replace("{store}", store))
     pipeline = load(path)
 
-    run_pipeline(spark, pipeline, Pace(is_available_now=True))
+    run_pipeline(spark, pipeline, BatchPace(is_available_now=True))
 
     rows = pa.Table.from_batches(open_table(pipeline.sinks[0].table()).read()).to_pylist()
     found = {row["value"]: row["headers"] for row in rows}

@@ -13,12 +13,12 @@ from rookery.pipeline.gold import make_gold
 from rookery.pipeline.load import load
 from rookery.pipeline.rebuild import rebuild
 from rookery.pipeline.replay import replay_dead_letters
-from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.pipeline.spec import Pipeline
 from tests.pipeline.logs import Log, Message
 from tests.tables.independent import rows_of
 
-NOW = Pace(is_available_now=True)
+NOW = BatchPace(is_available_now=True)
 SINK = '[[sinks]]\nlayer = "{0}"\nformat = "{1}"\nlocation = "{0}-{1}"\n'
 HEAD = """
 name = "birds"

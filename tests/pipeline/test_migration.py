@@ -13,8 +13,8 @@ from rookery.cli.main import main
 from rookery.errors import ConfigError
 from rookery.pipeline import names
 from rookery.pipeline.columns import COORDINATES, RAW, WATERMARK
-from rookery.pipeline.engine import Engine
-from rookery.pipeline.manifests import Manifests, Staged
+from rookery.pipeline.engine import BatchEngine
+from rookery.pipeline.manifests import Manifests, StagedFiles
 from rookery.pipeline.migration import migrations, rename_former
 from rookery.pipeline.spec import Pipeline
 from rookery.tables import reserved
@@ -52,7 +52,7 @@ def sink_of(kind: str, rest: str = "") -> dict[str, str]:
     return {"rest": rest, "more": text}
 
 
-def written_before(pipeline: Pipeline, engine: Engine, batch: int, ids: range) -> None:
+def written_before(pipeline: Pipeline, engine: BatchEngine, batch: int, ids: range) -> None:
     """Commit rows with the former names to the fourth table, as an earlier release has."""
     table = open_table(pipeline.sinks[3].table())
     name = BatchName(pipeline.name, engine.origin.query, batch)
@@ -61,7 +61,9 @@ def written_before(pipeline: Pipeline, engine: Engine, batch: int, ids: range) -
     table.commit(name, files, former_schema(pipeline), upsert or None)
 
 
-def staged_before(pipeline: Pipeline, engine: Engine, batch: int, ids: range) -> list[DataFile]:
+def staged_before(
+    pipeline: Pipeline, engine: BatchEngine, batch: int, ids: range
+) -> list[DataFile]:
     name = BatchName(pipeline.name, engine.origin.query, batch)
     schema = former_schema(pipeline)
     found = pa.RecordBatch.from_pylist(
@@ -86,7 +88,7 @@ def offsets(pipeline: Pipeline) -> list[tuple[int, int, int]]:
     return found
 
 
-def migrated(pipeline: Pipeline, engine: Engine) -> None:
+def migrated(pipeline: Pipeline, engine: BatchEngine) -> None:
     for migration in migrations(pipeline, engine.plan.sinks):
         migration.run(may_rewrite=True)
 
@@ -136,7 +138,7 @@ def rewrite_manifest(pipeline: Pipeline, files: list[DataFile]) -> None:
     manifests = Manifests(pipeline.state)
     last: Any = manifests.last()
     key = next(key for key in last.sinks if " other" in key or "/other" in key)
-    last.sinks[key] = Staged.of(tuple(files), former_schema(pipeline))
+    last.sinks[key] = StagedFiles.of(tuple(files), former_schema(pipeline))
     path = next((Path(pipeline.state) / "batches").glob("*.json"))
     path.unlink()
     manifests.add(last)

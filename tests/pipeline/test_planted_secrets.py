@@ -9,14 +9,13 @@ import pytest
 
 from rookery.broker.settings import BrokerSettings
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import Error
-from rookery.log.origin import Origin
-from rookery.pipeline.engine import Engine, Plan
+from rookery.log.origin import LogLocation
+from rookery.pipeline.engine import BatchEngine, BatchPlan
 from rookery.pipeline.load import load
-from rookery.pipeline.manifests import Manifests
-from rookery.pipeline.manifests import Origin as PipelineOrigin
-from rookery.tables.folder import Folder
+from rookery.pipeline.manifests import Manifests, PipelineOrigin
+from rookery.tables.folder import TableFolder
 from rookery.tables.open import open_table
 from rookery.tables.port import TableSpec
 
@@ -64,12 +63,12 @@ def test_reprs_do_not_show_them(tmp_path: Path) -> None:
     path = tmp_path / "birds.toml"
     path.write_text(_DECLARED)
     pipeline = load(path)
-    plan, manifests, sink = Plan.of(pipeline), Manifests(pipeline.state), pipeline.sinks[1]
-    engine = Engine(plan, "birds", manifests, PipelineOrigin("query", 0, {}))
+    plan, manifests, sink = BatchPlan.of(pipeline), Manifests(pipeline.state), pipeline.sinks[1]
+    engine = BatchEngine(plan, "birds", manifests, PipelineOrigin("query", 0, {}))
     things = [
         pipeline, plan, engine, manifests, sink.table(),
-        Folder(sink.location), pipeline.source.place(), pipeline.source.place().origin(),
-        Origin(store=_STORE, cluster=_ETCD), BrokerSettings(store=_STORE, cluster=_ETCD),
+        TableFolder(sink.location), pipeline.source.place(), pipeline.source.place().origin(),
+        LogLocation(store=_STORE, cluster=_ETCD), BrokerSettings(store=_STORE, cluster=_ETCD),
     ]  # fmt: skip
     for thing in things:
         assert SECRET not in f"{thing!r} {thing}", type(thing)
@@ -80,13 +79,15 @@ def test_reprs_do_not_show_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "open_it",
     [
-        lambda: BlockingLog(Place(store=_STORE)),
-        lambda: BlockingLog(Place(store=_STORE, cluster=_ETCD)),
-        lambda: BlockingLog(Place(store=_STORE, cluster=_ETCD.replace("timeout=0.3", "timeout=x"))),
-        lambda: BlockingLog(Place(store=_STORE.replace("s3:", "s4:"))),
-        lambda: BlockingLog(Place(store=_STORE.replace("timeout_ms=300", "timeout_ms=x"))),
-        lambda: Origin(cluster=_ETCD).check(),
-        lambda: Folder(_STORE).read("x"),
+        lambda: BlockingLog(ClusterAddress(store=_STORE)),
+        lambda: BlockingLog(ClusterAddress(store=_STORE, cluster=_ETCD)),
+        lambda: BlockingLog(
+            ClusterAddress(store=_STORE, cluster=_ETCD.replace("timeout=0.3", "timeout=x"))
+        ),
+        lambda: BlockingLog(ClusterAddress(store=_STORE.replace("s3:", "s4:"))),
+        lambda: BlockingLog(ClusterAddress(store=_STORE.replace("timeout_ms=300", "timeout_ms=x"))),
+        lambda: LogLocation(cluster=_ETCD).check(),
+        lambda: TableFolder(_STORE).read("x"),
         lambda: Manifests(_STORE).last(),
         lambda: list(open_table(TableSpec("parquet", _STORE)).read()),
         lambda: open_table(TableSpec("duckdb", _STORE)),

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rookery.errors import ConfigError
-from rookery.pipeline.engine import Plan
+from rookery.pipeline.engine import BatchPlan
 from rookery.pipeline.gold import make_gold
 from rookery.pipeline.proof import prove_gold, prove_tables
 from rookery.pipeline.spec import Pipeline
@@ -22,7 +22,7 @@ FORMATS = ["parquet", "iceberg", "delta", "duckdb"]
 
 
 def prove(pipeline: Pipeline) -> None:
-    prove_tables(Plan.of(pipeline))
+    prove_tables(BatchPlan.of(pipeline))
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -68,7 +68,7 @@ def test_columns_that_are_to_be_renamed_are_told(tmp_path: Path) -> None:
     pipeline = declared(tmp_path, **sink_of("iceberg"))
     written_before(pipeline, engine_of(pipeline), -1, range(3))
 
-    found = prove_tables(Plan.of(pipeline))
+    found = prove_tables(BatchPlan.of(pipeline))
 
     assert [dict(one.columns)["_offset"] for one in found] == ["rookery_offset"]
     assert "_offset" in (open_table(pipeline.sinks[3].table()).schema() or pa.schema([])).names
@@ -76,7 +76,7 @@ def test_columns_that_are_to_be_renamed_are_told(tmp_path: Path) -> None:
     pipeline = declared(tmp_path / "delta", **sink_of("delta"))
     written_before(pipeline, engine_of(pipeline), -1, range(3))
     with pytest.raises(ConfigError, match="rookery pipeline migrate"):
-        prove_tables(Plan.of(pipeline))
+        prove_tables(BatchPlan.of(pipeline))
 
 
 GOLD = '[[gold]]\nname = "total"\nlocation = "gold"\nsql = """{}"""\n'
@@ -88,7 +88,7 @@ def test_sql_of_gold_is_proved_and_explained(spark: SparkSession, tmp_path: Path
 
     def refused(sql: str, match: str, schema: str = "id long") -> None:
         with pytest.raises(ConfigError, match=match):
-            prove_gold(spark, Plan.of(gold(sql, schema)))
+            prove_gold(spark, BatchPlan.of(gold(sql, schema)))
 
     refused("SELECT nothing FROM silver", "gold 'total'.*`nothing`")
     refused("SELEKT id FROM silver", "gold 'total'.*[Ss]yntax")
@@ -96,7 +96,7 @@ def test_sql_of_gold_is_proved_and_explained(spark: SparkSession, tmp_path: Path
     refused("DROP VIEW silver", "gold 'total'")
     refused("SELECT INTERVAL '1' MONTH AS m FROM silver", "gold|table")
     pipeline = gold("SELECT count(*) AS n, max(rookery_offset) AS last FROM silver -- all of it\n;")
-    prove_gold(spark, Plan.of(pipeline))
+    prove_gold(spark, BatchPlan.of(pipeline))
     engine = engine_of(pipeline)
     engine.run(rows(0, 3))
     assert make_gold(spark, engine) == ["total"]

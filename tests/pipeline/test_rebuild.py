@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from rookery.errors import ConfigError, Conflict
 from rookery.pipeline.backfill import backfill
-from rookery.pipeline.engine import Plan
+from rookery.pipeline.engine import BatchPlan
 from rookery.pipeline.load import load
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.proof import prove_tables
@@ -196,13 +196,13 @@ def test_a_new_table_is_filled_with_rows_of_another_type(
     run_pipeline(spark, declared(tmp_path, log, "id long"), NOW)
     changed = declared(tmp_path, log, "id double")
     with pytest.raises(ConfigError, match=r"silver-parquet.*another location.*--rebuild"):
-        prove_tables(Plan.of(changed))
+        prove_tables(BatchPlan.of(changed))
 
     path = tmp_path / "birds.toml"
     for layer in ("silver", "late"):
         path.write_text(path.read_text().replace(f'"{layer}-parquet"', f'"new-{layer}"'))
     moved = load(path)
-    prove_tables(Plan.of(moved))
+    prove_tables(BatchPlan.of(moved))
     rebuild(spark, moved)
     log.write("birds", [message(4)])
     run_pipeline(spark, moved, NOW)

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from rookery.pipeline.load import load
-from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.testing.registry import RegistryServer
 from tests.pipeline.logs import Log, Message
 from tests.pipeline.registered import avro, proto, protobuf, record, registrable
@@ -51,7 +51,7 @@ layer = "dead-letters"
 format = "parquet"
 location = "dead"
 """
-NOW = Pace(is_available_now=True)
+NOW = BatchPace(is_available_now=True)
 STORK = record(id="int")
 NAMED = record(id="long", name=["null", "string"])
 TERN, SIZED = proto(id="long"), proto(id="long", size="double")

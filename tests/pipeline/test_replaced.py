@@ -16,7 +16,7 @@ from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import lag
 from rookery.pipeline.rebuild import rebuild
-from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.pipeline.spec import Pipeline
 from rookery.testing.brokers import Host
 from tests.pipeline.logs import Log
@@ -98,7 +98,7 @@ def test_a_run_goes_on_with_the_other_topics_if_it_may(
     log.write("birds", birds(0, 10))
     log.write("fish", birds(100, 10))
     pipeline = skipping(declared(tmp_path, log, BOTH))
-    pace = Pace(interval_ms=100)
+    pace = BatchPace(interval_ms=100)
     told: list[BatchMetrics] = []
 
     def tell(metrics: BatchMetrics) -> None:

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from rookery.direct import blocking
 from rookery.direct.staging import abort
 from rookery.pipeline.backfill import backfill
-from rookery.pipeline.deadletters import Marks, complete
-from rookery.pipeline.engine import Engine
+from rookery.pipeline.deadletters import DeadLetterMarks, complete
+from rookery.pipeline.engine import BatchEngine
 from rookery.pipeline.load import load
-from rookery.pipeline.manifests import Manifests, Reached
+from rookery.pipeline.manifests import Manifests, PipelinePosition
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.replay import open_replays, replay_dead_letters
 from rookery.pipeline.run import run_pipeline
@@ -53,9 +53,9 @@ def ids(pipeline: Pipeline) -> list[object]:
 def test_batches_whose_dead_letters_are_not_all_there_wait(tmp_path: Path) -> None:
     pipeline = without_log(tmp_path)
     engine = engine_of(pipeline)
-    assert complete(pipeline) == Marks()
+    assert complete(pipeline) == DeadLetterMarks()
     engine.run(_broken(0))
-    assert complete(pipeline) == Marks(0)
+    assert complete(pipeline) == DeadLetterMarks(0)
 
     def stop(step: str) -> None:
         if step.startswith("commit dead-letters"):
@@ -64,9 +64,9 @@ def test_batches_whose_dead_letters_are_not_all_there_wait(tmp_path: Path) -> No
     engine.hook = stop
     with pytest.raises(_KilledError):
         engine.run(_broken(1))
-    assert complete(pipeline) == Marks(0)
+    assert complete(pipeline) == DeadLetterMarks(0)
     engine_of(pipeline)
-    assert complete(pipeline) == Marks(1)
+    assert complete(pipeline) == DeadLetterMarks(1)
 
 
 def _broken(offset: int) -> Any:
@@ -81,7 +81,7 @@ def test_a_key_counts_again_if_its_events_are_far_apart(tmp_path: Path) -> None:
     values.append(bird(1, at="2026-01-01T10:09:00Z"))
     for number in range(2):
         replayed: Any = LocalRows([raw(values)])
-        metrics = engine.run(replayed, Reached(Marks(number).ends(), {}))
+        metrics = engine.run(replayed, PipelinePosition(DeadLetterMarks(number).ends(), {}))
         assert metrics is not None
         assert (metrics.rows["silver"], metrics.rows["duplicates"]) == (2, 1)
 
@@ -203,10 +203,10 @@ def _killed_before_its_topic(spark: SparkSession, pipeline: Pipeline) -> None:
         if step == "commit silver topic good":
             raise _KilledError
 
-    engine: Engine = open_replays(spark, pipeline)
+    engine: BatchEngine = open_replays(spark, pipeline)
     engine.hook = kill
     assert engine.reread is not None
-    until = Reached(Marks(0, -1, 0).ends(), {})
+    until = PipelinePosition(DeadLetterMarks(0, -1, 0).ends(), {})
     with pytest.raises(_KilledError):
         engine.run(engine.reread(engine.reached(), until), until)
 
@@ -221,6 +221,6 @@ def _give_up(pipeline: Pipeline) -> None:
 
 
 def test_marks_are_kept_in_the_place_of_offsets() -> None:
-    assert Marks.of(Marks(3, -1, 2).ends()) == Marks(3, -1, 2)
-    assert Marks.of({"batch": {"0": 7}}) == Marks(7)
-    assert Marks(3, -1, 2).later(Marks(1, 4, 2)) == Marks(3, 4, 2)
+    assert DeadLetterMarks.of(DeadLetterMarks(3, -1, 2).ends()) == DeadLetterMarks(3, -1, 2)
+    assert DeadLetterMarks.of({"batch": {"0": 7}}) == DeadLetterMarks(7)
+    assert DeadLetterMarks(3, -1, 2).later(DeadLetterMarks(1, 4, 2)) == DeadLetterMarks(3, 4, 2)

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from rookery.client.client import Client
 from rookery.errors import Conflict, Corrupt
 from rookery.model.partition import TopicPartition
-from rookery.pipeline.engine import Engine
+from rookery.pipeline.engine import BatchEngine
 from rookery.pipeline.load import load
 from rookery.pipeline.metrics import BatchMetrics
-from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.pipeline.spec import Pipeline
 from rookery.testing.brokers import Host
 from rookery.testing.wait import wait_until
@@ -60,7 +60,7 @@ layer = "dead-letters"
 format = "parquet"
 location = "lake/dead"
 """
-NOW = Pace(is_available_now=True)
+NOW = BatchPace(is_available_now=True)
 
 
 def declared(folder: Path, log: Log, text: str = DECLARED) -> Pipeline:
@@ -127,7 +127,7 @@ def test_a_pipeline_goes_on_until_it_is_stopped(
     text = DECLARED + "[upkeep]\nevery-batches = 1\nsmall-bytes = 1000000\n"
     pipeline = declared(tmp_path, log, text.replace('name = "birds"\n', 'name = "onward"\n', 1))
     told: list[BatchMetrics] = []
-    pace = Pace(interval_ms=100)
+    pace = BatchPace(interval_ms=100)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run_pipeline, spark, pipeline, pace, told.append)
         for round_ in range(1, 4):
@@ -184,5 +184,5 @@ def test_damage_is_told_as_what_it_is(spark: SparkSession, log: Log, tmp_path: P
         run_pipeline(spark, pipeline, NOW)
 
 
-def _has(told: list[BatchMetrics], rows: int, running: Future[Engine]) -> bool:
+def _has(told: list[BatchMetrics], rows: int, running: Future[BatchEngine]) -> bool:
     return sum(one.rows["bronze"] for one in told) >= rows or running.done()

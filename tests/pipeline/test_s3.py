@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from rookery.errors import ConfigError
 from rookery.pipeline.load import load
 from rookery.pipeline.manifests import Manifests
-from rookery.pipeline.run import Pace, open_engine, run_pipeline
+from rookery.pipeline.run import BatchPace, open_engine, run_pipeline
 from rookery.pipeline.upkeep import keep_up
 from rookery.store.address import parse
 from rookery.store.open import name_of
 from rookery.tables.open import open_table
-from rookery.testing.backends import Backend
+from rookery.testing.backends import ServerBackend
 from tests.pipeline.logs import Log, Message
 
 DECLARED = """
@@ -42,7 +42,7 @@ layer = "dead-letters"
 format = "parquet"
 location = "{dead}"
 """
-NOW = Pace(is_available_now=True)
+NOW = BatchPace(is_available_now=True)
 
 
 def birds(first: int, count: int) -> list[Message]:
@@ -61,7 +61,9 @@ def ids(url: str) -> list[int]:
 
 
 @pytest.mark.timeout(600)
-def test_log_state_and_tables_in_s3(spark: SparkSession, backend: Backend, tmp_path: Path) -> None:
+def test_log_state_and_tables_in_s3(
+    spark: SparkSession, backend: ServerBackend, tmp_path: Path
+) -> None:
     places = {
         name: backend.store(f"pipeline-in-s3/{name}")
         for name in ("store", "state", "bronze", "silver", "dead")

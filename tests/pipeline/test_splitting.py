@@ -13,9 +13,9 @@ from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
 from rookery.errors import ConfigError
 from rookery.pipeline.columns import silver_schema
-from rookery.pipeline.engine import Plan
+from rookery.pipeline.engine import BatchPlan
 from rookery.pipeline.spec import Decode, Pipeline, Silver, Sink, Source
-from rookery.pipeline.splitting import Split, Splitter
+from rookery.pipeline.splitting import RowSplitter, Split
 from tests.pipeline.localrows import START_MS, bird, raw
 
 BIRD = "id long, name string, seen timestamp"
@@ -37,7 +37,7 @@ def pipeline(schema: str = BIRD, **silver: Any) -> Pipeline:
 def split(declared: Pipeline, values: list[bytes | None], watermark_ms: int | None = None) -> Split:
     schema = declared.topics["birds"].schema
     decoder = open_decoder("json", DecoderSettings(schema=schema))
-    splitter = Splitter(declared, "birds", decoder, silver_schema(declared, "birds", decoder))
+    splitter = RowSplitter(declared, "birds", decoder, silver_schema(declared, "birds", decoder))
     return splitter.split(raw(values), watermark_ms)
 
 
@@ -74,7 +74,7 @@ def test_rows_that_fail_a_check_are_dead_letters_with_the_checks_name() -> None:
 
 def test_a_check_that_cannot_be_evaluated_is_refused_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match=r"silver.checks.wrong: 'nothing > 1'"):
-        Plan.of(pipeline(checks={"wrong": "nothing > 1"}))
+        BatchPlan.of(pipeline(checks={"wrong": "nothing > 1"}))
 
 
 def test_late_rows_go_aside_with_the_watermark() -> None:
@@ -161,21 +161,21 @@ def test_what_contradicts_itself_is_refused(silver: dict[str, Any], words: str) 
 
 def test_keys_that_are_no_columns_are_refused() -> None:
     with pytest.raises(ConfigError, match="no column 'nest'"):
-        Plan.of(pipeline(mode="upsert", keys=("nest",)))
+        BatchPlan.of(pipeline(mode="upsert", keys=("nest",)))
     with pytest.raises(ConfigError, match="op, before and after"):
-        Plan.of(pipeline(mode="upsert", keys=("id",), debezium=True))
+        BatchPlan.of(pipeline(mode="upsert", keys=("id",), debezium=True))
 
 
 @pytest.mark.parametrize("kind", ["string", "double", "date", "decimal(20,0)", "struct<x int>"])
 def test_event_times_that_are_no_times_are_refused(kind: str) -> None:
     declared = pipeline(f"id long, at {kind}", event_time="at", watermark="1 hour")
     with pytest.raises(ConfigError, match=r"silver.event-time: 'at' is .* must be a timestamp"):
-        Plan.of(declared)
+        BatchPlan.of(declared)
 
 
 @pytest.mark.parametrize("kind", ["long", "timestamp", "timestamp_ntz"])
 def test_event_times_are_timestamps_or_milliseconds(kind: str) -> None:
-    plan = Plan.of(pipeline(f"id long, at {kind}", event_time="at", watermark="1 hour"))
+    plan = BatchPlan.of(pipeline(f"id long, at {kind}", event_time="at", watermark="1 hour"))
     [schema] = plan.silver.values()
     assert "at" in schema.names
 
@@ -183,9 +183,9 @@ def test_event_times_are_timestamps_or_milliseconds(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["struct<x int>", "array<int>", "map<string, int>"])
 def test_upserts_by_a_nested_column_are_refused(kind: str) -> None:
     with pytest.raises(ConfigError, match=r"silver.keys: 'k' is .* plain columns"):
-        Plan.of(pipeline(f"id long, k {kind}", mode="upsert", keys=("k",)))
+        BatchPlan.of(pipeline(f"id long, k {kind}", mode="upsert", keys=("k",)))
 
 
 def test_upserts_by_json_of_any_shape_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"silver.keys: 'value' is"):
-        Plan.of(pipeline("variant", mode="upsert", keys=("value",)))
+        BatchPlan.of(pipeline("variant", mode="upsert", keys=("value",)))

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from rookery.clock import SystemClock
 from rookery.pipeline.load import load
-from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.tables.open import open_table
 from rookery.tables.port import UpkeepPolicy
 from tests.pipeline.logs import Log
@@ -107,7 +107,7 @@ class Lake:
 
     def run(self, spark: SparkSession, birds: list[Bird]) -> None:
         """Run the pipeline for records that were written."""
-        run_pipeline(spark, self.pipeline, Pace(is_available_now=True))
+        run_pipeline(spark, self.pipeline, BatchPace(is_available_now=True))
         for expected in self.expected.values():
             expected.add(birds)
 

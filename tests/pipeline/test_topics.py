@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.client.client import Client
-from rookery.pipeline.engine import Engine, Plan
+from rookery.pipeline.engine import BatchEngine, BatchPlan
 from rookery.pipeline.load import load
 from rookery.pipeline.manifests import Manifests
 from rookery.pipeline.spec import Pipeline
@@ -42,10 +42,10 @@ options = { store = "{store}", key = "key", value = "value", headers = "reason,p
 """
 
 
-def engine_of(pipeline: Pipeline) -> Engine:
+def engine_of(pipeline: Pipeline) -> BatchEngine:
     manifests = Manifests(pipeline.state)
     origin = manifests.origin() or manifests.begin({"birds": {"0": 0}})
-    engine = Engine(Plan.of(pipeline), pipeline.name, manifests, origin)
+    engine = BatchEngine(BatchPlan.of(pipeline), pipeline.name, manifests, origin)
     engine.recover()
     return engine
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from rookery.client.client import Client
 from rookery.pipeline.gold import make_gold
 from rookery.pipeline.load import load
-from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.records.record import Record
 from rookery.tables.open import open_table
 from rookery.testing.brokers import Host
@@ -84,7 +84,7 @@ def test_json_of_any_shape_becomes_sparks_variant(
     path = tmp_path / "loose.toml"
     path.write_text(DECLARED.replace("{store}", log.store))
     pipeline = load(path)
-    engine = run_pipeline(spark, pipeline, Pace(is_available_now=True))
+    engine = run_pipeline(spark, pipeline, BatchPace(is_available_now=True))
     make_gold(spark, engine)
 
     # Spark reads the very files, and takes the column for its own type.

@@ -14,8 +14,8 @@ from rookery.records import batch as b
 from rookery.records import columns
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS, GZIP
-from rookery.records.reading import COLUMNS, END, FAULTS, HEADERS, Fetched, Reading
-from rookery.records.writing import Writing
+from rookery.records.reading import COLUMNS, END, FAULTS, HEADERS, PartitionBatches, ReadSettings
+from rookery.records.writing import WriteSettings
 
 KERNELS = ["rookery.records._columns", "rookery.records._columns_twin"]
 RECORD = bytes.fromhex("0c 00 00 00 01 01 00")  # no key, no value, no headers
@@ -44,12 +44,12 @@ def sealed(records: bytes = RECORD, **fields: int) -> bytes:
 
 def read(
     data: bytes | bytearray,
-    reading: Reading | None = None,
+    reading: ReadSettings | None = None,
     from_offset: int = 0,
     until_offset: int = END,
 ) -> pa.Table:
-    chosen = reading or Reading()
-    batches = list(decode([Fetched("orders", 3, data, from_offset, until_offset)], chosen))
+    chosen = reading or ReadSettings()
+    batches = list(decode([PartitionBatches("orders", 3, data, from_offset, until_offset)], chosen))
     for rows in batches:
         rows.validate(full=True)
     return pa.Table.from_batches(batches, chosen.schema())
@@ -72,7 +72,7 @@ class TestColumns:
             {"key": [None, b"", b"k"], "value": [b"v", None, b""], "headers": headers}
         )
 
-        back = read(b"".join(encode(rows)), Reading(("key", "value", "headers")))
+        back = read(b"".join(encode(rows)), ReadSettings(("key", "value", "headers")))
 
         assert back.to_pylist() == rows.to_pylist()
 
@@ -93,7 +93,7 @@ class TestColumns:
         ]
 
     def test_columns_come_in_the_order_asked_for(self) -> None:
-        table = read(sealed(), Reading(("leader_epoch", "offset", "partition", "topic")))
+        table = read(sealed(), ReadSettings(("leader_epoch", "offset", "partition", "topic")))
 
         assert table.to_pylist() == [
             {"leader_epoch": 7, "offset": 500, "partition": 3, "topic": "orders"}
@@ -101,15 +101,15 @@ class TestColumns:
 
     @pytest.mark.parametrize("name", COLUMNS)
     def test_each_column_alone_is_as_among_all(self, name: str) -> None:
-        data = b"".join(encode(rows_of(9), Writing(max_batch_bytes=150, timestamp_ms=5)))
+        data = b"".join(encode(rows_of(9), WriteSettings(max_batch_bytes=150, timestamp_ms=5)))
 
-        assert read(data, Reading((name,))).column(0).equals(read(data).column(name))
+        assert read(data, ReadSettings((name,))).column(0).equals(read(data).column(name))
 
     @pytest.mark.parametrize(
         ("attributes", "stamp", "kind"), [(0, 1000, 0), (b.LOG_APPEND_TIME, 2000, 1)]
     )
     def test_timestamps_follow_their_type(self, attributes: int, stamp: int, kind: int) -> None:
-        table = read(sealed(attributes=attributes), Reading(("timestamp", "timestamp_type")))
+        table = read(sealed(attributes=attributes), ReadSettings(("timestamp", "timestamp_type")))
 
         assert table.column(0).cast(pa.int64()).to_pylist() == [stamp]
         assert table.column(1).to_pylist() == [kind]
@@ -119,9 +119,9 @@ class TestColumns:
 
     def test_topics_share_one_dictionary(self) -> None:
         data = b"".join(encode(rows_of(2)))
-        sources = [Fetched(topic, n, data) for n, topic in enumerate("aba")]
+        sources = [PartitionBatches(topic, n, data) for n, topic in enumerate("aba")]
 
-        [rows] = decode(sources, Reading(("topic", "partition", "offset")))
+        [rows] = decode(sources, ReadSettings(("topic", "partition", "offset")))
 
         topics = rows.column("topic")
         assert isinstance(topics, pa.DictionaryArray)
@@ -134,7 +134,9 @@ class TestColumns:
         rows = pa.record_batch({"key": [b"k" * 12, None, b""], "value": [b"v" * 13, b"x", None]})
         data = b"".join(encode(rows))
 
-        [back] = decode([Fetched("orders", 0, data)], Reading(("key", "value"), views=True))
+        [back] = decode(
+            [PartitionBatches("orders", 0, data)], ReadSettings(("key", "value"), views=True)
+        )
 
         assert back.schema.types == [pa.binary_view()] * 2
         assert back.to_pylist() == rows.to_pylist()
@@ -144,10 +146,10 @@ class TestColumns:
     def test_many_batches_of_every_codec(self, codec: object, views: bool) -> None:
         assert codec in CODECS.values()
         rows = rows_of(300)
-        writing = Writing(codec, max_batch_bytes=1000)  # type: ignore[arg-type] # checked above
+        writing = WriteSettings(codec, max_batch_bytes=1000)  # type: ignore[arg-type] # checked above
         data = b"".join(encode(rows, writing))
 
-        back = read(data, Reading(("key", "value"), views=views))
+        back = read(data, ReadSettings(("key", "value"), views=views))
 
         assert back.to_pylist() == rows.to_pylist()
 
@@ -161,18 +163,21 @@ class TestColumns:
     @pytest.mark.parametrize("views", [False, True])
     def test_memory_is_given_back(self, views: bool) -> None:
         headers = pa.array([[("h", b"x" * 50)] * 9] * 500, HEADERS)
-        data = b"".join(encode(rows_of(500, headers=headers), Writing(max_batch_bytes=9000)))
-        sources = [Fetched("t", 0, data), Fetched("t", 1, data + sealed(b"\xff" * 9))]
+        data = b"".join(encode(rows_of(500, headers=headers), WriteSettings(max_batch_bytes=9000)))
+        sources = [
+            PartitionBatches("t", 0, data),
+            PartitionBatches("t", 1, data + sealed(b"\xff" * 9)),
+        ]
         before = pa.total_allocated_bytes()
 
         with pytest.raises(Corrupt):
-            [rows.num_rows for rows in decode(sources, Reading(views=views, max_bytes=70_000))]
+            [rows.num_rows for rows in decode(sources, ReadSettings(views=views, max_bytes=70_000))]
 
         assert pa.total_allocated_bytes() == before
 
     def test_nothing_makes_no_rows(self) -> None:
         assert list(decode([])) == []
-        assert list(decode([Fetched("orders", 0, b"")])) == []
+        assert list(decode([PartitionBatches("orders", 0, b"")])) == []
 
     def test_a_batch_emptied_by_compaction_makes_no_rows(self) -> None:
         assert read(sealed(b"", record_count=0, last_offset_delta=9)).num_rows == 0
@@ -182,7 +187,7 @@ class TestColumns:
 
 
 class TestRange:
-    data = b"".join(encode(rows_of(10), Writing(max_batch_bytes=150, base_offset=20)))
+    data = b"".join(encode(rows_of(10), WriteSettings(max_batch_bytes=150, base_offset=20)))
 
     @pytest.mark.parametrize("start", range(18, 32))
     @pytest.mark.parametrize("stop", [19, 20, 23, 30, 99])
@@ -238,7 +243,9 @@ class TestTransactions:
         aborted: list[tuple[int, int, int]], start: int = 0, *, log: bytes | None = None
     ) -> Iterator[int]:
         data = TestTransactions.log() if log is None else log
-        for rows in decode([Fetched("t", 0, data, start, aborted=aborted)], Reading(("offset",))):
+        for rows in decode(
+            [PartitionBatches("t", 0, data, start, aborted=aborted)], ReadSettings(("offset",))
+        ):
             yield from map(int, rows.column(0).to_numpy())
 
     def test_control_batches_are_left_out(self) -> None:
@@ -268,7 +275,7 @@ class TestTransactions:
     def test_a_malformed_marker_is_refused(self) -> None:
         attributes = b.TRANSACTIONAL | b.CONTROL
         data = sealed(b"\x02\0\0", attributes=attributes, producer_id=1)
-        source = Fetched("t", 0, data, aborted=[(1, 0, END)])
+        source = PartitionBatches("t", 0, data, aborted=[(1, 0, END)])
 
         with pytest.raises(Corrupt, match="control record is malformed"):
             list(decode([source]))
@@ -281,10 +288,12 @@ class TestSplits:
     @pytest.mark.parametrize("codec", [CODECS[0], GZIP])
     def test_by_bytes(self, batch_bytes: int, codec: object) -> None:
         assert codec in CODECS.values()
-        writing = Writing(codec, max_batch_bytes=batch_bytes)  # type: ignore[arg-type] # checked
+        writing = WriteSettings(codec, max_batch_bytes=batch_bytes)  # type: ignore[arg-type] # checked
         data = b"".join(encode(self.rows, writing))
 
-        parts = list(decode([Fetched("t", 0, data)], Reading(("key", "value"), max_bytes=100)))
+        parts = list(
+            decode([PartitionBatches("t", 0, data)], ReadSettings(("key", "value"), max_bytes=100))
+        )
 
         assert pa.Table.from_batches(parts).to_pylist() == self.rows.to_pylist()
         for part in parts:
@@ -293,9 +302,11 @@ class TestSplits:
 
     @pytest.mark.parametrize("batch_bytes", [150, 5000, 1_000_000])
     def test_by_rows(self, batch_bytes: int) -> None:
-        data = b"".join(encode(self.rows, Writing(max_batch_bytes=batch_bytes)))
+        data = b"".join(encode(self.rows, WriteSettings(max_batch_bytes=batch_bytes)))
 
-        parts = list(decode([Fetched("t", 0, data)], Reading(("offset",), max_rows=7)))
+        parts = list(
+            decode([PartitionBatches("t", 0, data)], ReadSettings(("offset",), max_rows=7))
+        )
 
         assert [part.num_rows for part in parts] == [7] * 142 + [6]
         assert pa.Table.from_batches(parts).column(0).to_pylist() == list(range(1000))
@@ -306,11 +317,14 @@ class TestSplits:
         batches = [
             bytes(batch)
             for codec in (CODECS[0], GZIP, CODECS[0])
-            for batch in encode(rows, Writing(codec, max_batch_bytes=700))
+            for batch in encode(rows, WriteSettings(codec, max_batch_bytes=700))
         ]
-        sources = [Fetched("t", 0, b"".join(batches[i : i + 3])) for i in range(0, len(batches), 3)]
+        sources = [
+            PartitionBatches("t", 0, b"".join(batches[i : i + 3]))
+            for i in range(0, len(batches), 3)
+        ]
 
-        parts = list(decode(sources, Reading(("value",), views=views, max_bytes=999)))
+        parts = list(decode(sources, ReadSettings(("value",), views=views, max_bytes=999)))
 
         assert pa.Table.from_batches(parts).to_pylist() == rows.to_pylist() * 3
 
@@ -318,7 +332,9 @@ class TestSplits:
         headers = pa.array([[("a" * 40, b"b" * 40)]] * 5, HEADERS)
         data = b"".join(encode(rows_of(5, headers=headers)))
 
-        parts = list(decode([Fetched("t", 0, data)], Reading(("headers",), max_bytes=160)))
+        parts = list(
+            decode([PartitionBatches("t", 0, data)], ReadSettings(("headers",), max_bytes=160))
+        )
 
         assert [part.num_rows for part in parts] == [2, 2, 1]
 
@@ -326,11 +342,11 @@ class TestSplits:
     def test_one_record_above_the_limit_is_named(self, name: str) -> None:
         headers = pa.array([[("h" * 8, b"c" * 42)]], HEADERS)
         rows = pa.record_batch({"key": [b"k" * 50], "value": [b"v" * 50], "headers": headers})
-        data = b"".join(encode(rows, Writing(base_offset=77)))
+        data = b"".join(encode(rows, WriteSettings(base_offset=77)))
 
-        assert read(data, Reading((name,), max_bytes=50)).num_rows == 1
+        assert read(data, ReadSettings((name,), max_bytes=50)).num_rows == 1
         with pytest.raises(ConfigError, match=r"max_bytes=49.* orders-3, offset 77 needs 50"):
-            read(data, Reading((name,), max_bytes=49))
+            read(data, ReadSettings((name,), max_bytes=49))
 
 
 class TestFaults:
@@ -381,7 +397,12 @@ class TestFaults:
 
     def test_rows_before_a_fault_come_first(self) -> None:
         good = b"".join(encode(rows_of(5)))
-        found = decode([Fetched("t", 0, good), Fetched("t", 1, good + sealed(base_offset=-1))])
+        found = decode(
+            [
+                PartitionBatches("t", 0, good),
+                PartitionBatches("t", 1, good + sealed(base_offset=-1)),
+            ]
+        )
 
         assert next(found).num_rows == 10
         with pytest.raises(Corrupt, match="t-1, batch at offset -1"):
@@ -389,18 +410,20 @@ class TestFaults:
 
     def test_records_before_a_bad_one_come_first(self) -> None:
         records = RECORD + b"\x0c\0\0\2\1\1\0" + b"\x0c\0\0\4\1\6\0"
-        found = decode([Fetched("t", 0, sealed(records, record_count=3, last_offset_delta=2))])
+        found = decode(
+            [PartitionBatches("t", 0, sealed(records, record_count=3, last_offset_delta=2))]
+        )
 
         assert next(found).column("offset").to_pylist() == [500, 501]
         with pytest.raises(Corrupt, match="t-0, batch at offset 500: a record's value"):
             next(found)
 
     def test_a_cut_batch_is_left_out_if_allowed(self) -> None:
-        data = b"".join(encode(rows_of(2), Writing(max_batch_bytes=80)))
+        data = b"".join(encode(rows_of(2), WriteSettings(max_batch_bytes=80)))
         whole = b.parse(data).end
 
         for end in range(whole, len(data)):
-            assert read(data[:end], Reading(allow_cut=True)).num_rows == 1
+            assert read(data[:end], ReadSettings(allow_cut=True)).num_rows == 1
         for end in [*range(1, whole), *range(whole + 1, len(data))]:
             with pytest.raises(Corrupt, match="ends before the batch does"):
                 read(data[:end])
@@ -416,7 +439,7 @@ class TestFaults:
     def test_the_checksum_can_be_left_unchecked(self) -> None:
         data = sealed()[:17] + b"oops" + sealed()[21:]
 
-        assert read(data, Reading(check_crc=False)).num_rows == 1
+        assert read(data, ReadSettings(check_crc=False)).num_rows == 1
 
     @pytest.mark.parametrize("magic", [0, 1])
     def test_old_formats_are_refused(self, magic: int) -> None:
@@ -441,7 +464,7 @@ class TestFaults:
         data = sealed(CODECS[codec].compress(bytes(1 << 20)), attributes=codec)
 
         with pytest.raises(ApiError, match="orders-3, batch at offset 500") as caught:
-            read(data, Reading(max_inflated_bytes=100_000))
+            read(data, ReadSettings(max_inflated_bytes=100_000))
 
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -473,10 +496,10 @@ class TestSettings:
     @pytest.mark.parametrize("chosen", [(), ("nope",), ("key", "key")])
     def test_columns_must_be_known(self, chosen: tuple[str, ...]) -> None:
         with pytest.raises(ConfigError, match="columns="):
-            Reading(chosen)
+            ReadSettings(chosen)
 
     @pytest.mark.parametrize("name", ["max_bytes", "max_rows", "max_inflated_bytes"])
     @pytest.mark.parametrize("value", [0, 2**31])
     def test_limits_must_be_possible(self, name: str, value: int) -> None:
         with pytest.raises(ConfigError, match=name):
-            Reading(**{name: value})  # type: ignore[arg-type] # one of the three ints
+            ReadSettings(**{name: value})  # type: ignore[arg-type] # one of the three ints

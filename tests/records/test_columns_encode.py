@@ -12,8 +12,8 @@ from rookery.records import batch as b
 from rookery.records import columns
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS, GZIP, ZSTD
-from rookery.records.reading import HEADERS, Fetched, Reading
-from rookery.records.writing import Writing
+from rookery.records.reading import HEADERS, PartitionBatches, ReadSettings
+from rookery.records.writing import WriteSettings
 
 KERNELS = ["rookery.records._columns", "rookery.records._columns_twin"]
 MILLISECONDS = pa.timestamp("ms", tz="UTC")
@@ -43,9 +43,9 @@ def kernel(request: pytest.FixtureRequest) -> object:
 
 def back(batches: list[bytearray], names: tuple[str, ...]) -> pa.Table:
     b.verify(b"".join(batches))
-    reading = Reading(names)
+    reading = ReadSettings(names)
     return pa.Table.from_batches(
-        decode([Fetched("t", 0, b"".join(batches))], reading), reading.schema()
+        decode([PartitionBatches("t", 0, b"".join(batches))], reading), reading.schema()
     )
 
 
@@ -65,7 +65,7 @@ class TestRoundTrip:
     ) -> None:
         table = pa.Table.from_pylist(rows, SCHEMA)
 
-        batches = list(encode(table, Writing(codec, max_batch_bytes=size)))  # type: ignore[arg-type] # sampled from codecs
+        batches = list(encode(table, WriteSettings(codec, max_batch_bytes=size)))  # type: ignore[arg-type] # sampled from codecs
 
         assert back(batches, tuple(SCHEMA.names)).equals(table)
         assert all(len(batch) <= size for batch in batches)
@@ -137,7 +137,7 @@ class TestRoundTrip:
 
 class TestHeader:
     def test_says_what_was_asked_for(self) -> None:
-        writing = Writing(
+        writing = WriteSettings(
             ZSTD,
             base_offset=40,
             leader_epoch=3,
@@ -158,7 +158,7 @@ class TestHeader:
         assert found.partition_leader_epoch == 3
 
     def test_offsets_and_sequences_go_on_and_sequences_go_round(self) -> None:
-        writing = Writing(
+        writing = WriteSettings(
             base_offset=5, base_sequence=2**31 - 2, producer_id=1, max_batch_bytes=100
         )
         table = pa.Table.from_batches([values(*[b"x" * 15] * 5)])
@@ -170,7 +170,7 @@ class TestHeader:
         assert [header.base_sequence for header in found] == [2**31 - 2, 2**31 - 1, 0, 1, 2]
 
     def test_what_does_not_shrink_is_not_compressed(self) -> None:
-        [batch] = encode(values(b"x"), Writing(GZIP))
+        [batch] = encode(values(b"x"), WriteSettings(GZIP))
 
         assert b.parse(batch).codec.id == 0
 
@@ -184,7 +184,7 @@ class TestOffsets:
     def test_are_kept_with_their_gaps(self) -> None:
         offsets = [3, 4, 9, 2**31 + 2, 2**31 + 3, 2**40]
 
-        batches = list(encode(self.rows(*offsets), Writing(keep_offsets=True)))
+        batches = list(encode(self.rows(*offsets), WriteSettings(keep_offsets=True)))
 
         assert back(batches, ("offset",)).column(0).to_pylist() == offsets
         assert [header.base_offset for header in b.verify(b"".join(batches))] == [
@@ -199,19 +199,19 @@ class TestOffsets:
     @pytest.mark.parametrize("offsets", [(1, 1), (2, 1), (-1, 5), (-(2**63), 2**63 - 1)])
     def test_must_rise(self, offsets: tuple[int, ...]) -> None:
         with pytest.raises(ApiError, match="offsets must rise") as caught:
-            list(encode(self.rows(*offsets), Writing(keep_offsets=True)))
+            list(encode(self.rows(*offsets), WriteSettings(keep_offsets=True)))
 
         assert caught.value.code is ErrorCode.INVALID_RECORD
 
     def test_must_be_there(self) -> None:
         for rows in (values(b"x"), self.rows(1, None)):
             with pytest.raises(ConfigError, match="keep_offsets"):
-                list(encode(rows, Writing(keep_offsets=True)))
+                list(encode(rows, WriteSettings(keep_offsets=True)))
 
 
 class TestRefusals:
     def test_a_row_larger_than_a_batch_is_named(self) -> None:
-        found = encode(values(b"a", b"b" * 100), Writing(max_batch_bytes=160))
+        found = encode(values(b"a", b"b" * 100), WriteSettings(max_batch_bytes=160))
 
         assert b.parse(next(found)).record_count == 1
         with pytest.raises(ApiError, match="row 1: its record of 109 bytes") as caught:
@@ -219,13 +219,13 @@ class TestRefusals:
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
     def test_the_largest_row_that_fits(self) -> None:
-        [batch] = encode(values(b"b" * 100), Writing(max_batch_bytes=61 + 109))
+        [batch] = encode(values(b"b" * 100), WriteSettings(max_batch_bytes=61 + 109))
 
         assert len(batch) == 61 + 109
 
     def test_a_larger_row_has_a_batch_of_its_own_up_to_a_bound(self) -> None:
         rows = values(b"a", b"b" * 100, b"c", b"d", b"e" * 101, b"f")
-        found = encode(rows, Writing(max_batch_bytes=160, max_record_bytes=61 + 109))
+        found = encode(rows, WriteSettings(max_batch_bytes=160, max_record_bytes=61 + 109))
 
         assert [b.parse(next(found)).record_count for _ in range(3)] == [1, 1, 2]
         with pytest.raises(ApiError, match="row 4: its record of 110 bytes is above the 109"):
@@ -263,7 +263,7 @@ class TestRefusals:
         columns = {"key": pa.array([b"k"]), "offset": pa.array([1]), name: pa.array([["x"]])}
 
         with pytest.raises(ConfigError, match=f"`{name}` of type list"):
-            list(encode(pa.record_batch(columns), Writing(keep_offsets=True)))
+            list(encode(pa.record_batch(columns), WriteSettings(keep_offsets=True)))
 
     @pytest.mark.parametrize(
         "setting",
@@ -276,4 +276,4 @@ class TestRefusals:
     )
     def test_impossible_settings(self, setting: dict[str, int]) -> None:
         with pytest.raises(ConfigError, match=next(iter(setting))):
-            Writing(**setting)  # type: ignore[arg-type] # all of them are ints
+            WriteSettings(**setting)  # type: ignore[arg-type] # all of them are ints

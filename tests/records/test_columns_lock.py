@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from rookery.records.batch import BatchHeader, seal
-from rookery.records.reading import Fetched, Reading
+from rookery.records.reading import PartitionBatches, ReadSettings
 
 native = pytest.importorskip("rookery.records._columns")
 ATTEMPTS = 50
@@ -72,9 +72,9 @@ def test_decoding_lets_go_of_the_lock() -> None:
     data = seal(header, records) + records
 
     def run() -> None:
-        decoder = native.Decoder(Reading(("offset",), check_crc=False))
+        decoder = native.Decoder(ReadSettings(("offset",), check_crc=False))
         for _ in range(5):
-            decoder.open(Fetched("t", 0, data))
+            decoder.open(PartitionBatches("t", 0, data))
             assert decoder.take() is None
         start = time.perf_counter()
         assert decoder.drain().num_rows == 5 * count

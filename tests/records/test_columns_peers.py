@@ -9,8 +9,8 @@ from kafka.record import default_records as kafka_python_records
 
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS, Codec
-from rookery.records.reading import COLUMNS, Fetched, Reading
-from rookery.records.writing import Writing
+from rookery.records.reading import COLUMNS, PartitionBatches, ReadSettings
+from rookery.records.writing import WriteSettings
 
 Record = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 BASE = 1_700_000_000_000
@@ -69,7 +69,7 @@ def rows_of(batches: list[pa.RecordBatch]) -> list[Record]:
 def test_we_read_what_they_write(builder: Any, codec: Codec) -> None:
     data = built(builder, codec)
 
-    found = rows_of(list(decode([Fetched("t", 0, data)], Reading(COLUMNS))))
+    found = rows_of(list(decode([PartitionBatches("t", 0, data)], ReadSettings(COLUMNS))))
 
     assert found == records()
 
@@ -88,7 +88,7 @@ def test_they_read_what_we_write(reader: Any, codec: Codec) -> None:
     table = pa.Table.from_arrays(arrays, names)
 
     found: list[Record] = []
-    for batch in encode(table, Writing(codec, max_batch_bytes=50_000)):
+    for batch in encode(table, WriteSettings(codec, max_batch_bytes=50_000)):
         theirs = reader(bytes(batch))
         assert theirs.validate_crc()
         found += [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in theirs]

@@ -15,8 +15,8 @@ from rookery.records import batch as b
 from rookery.records import columns
 from rookery.records.columns import decode, encode
 from rookery.records.compression import CODECS, Codec
-from rookery.records.reading import COLUMNS, END, HEADERS, Fetched, Reading
-from rookery.records.writing import Writing
+from rookery.records.reading import COLUMNS, END, HEADERS, PartitionBatches, ReadSettings
+from rookery.records.writing import WriteSettings
 
 native = pytest.importorskip("rookery.records._columns")
 Row = dict[str, object]
@@ -47,7 +47,7 @@ rows = st.lists(
     max_size=12,
 )
 readings = st.builds(
-    Reading,
+    ReadSettings,
     columns=st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True).map(tuple),
     views=st.booleans(),
     check_crc=st.sampled_from([False, False, True]),
@@ -66,7 +66,7 @@ edits = st.lists(
     max_size=4,
 )
 fetches = st.builds(
-    Fetched,
+    PartitionBatches,
     topic=st.sampled_from(["a", "b"]),
     partition=st.integers(0, 3),
     data=st.just(b""),
@@ -80,7 +80,9 @@ fetches = st.builds(
 )
 
 
-def outcome(kernel: ModuleType, sources: list[Fetched], reading: Reading) -> tuple[object, ...]:
+def outcome(
+    kernel: ModuleType, sources: list[PartitionBatches], reading: ReadSettings
+) -> tuple[object, ...]:
     """Everything that comes out: the parts, then how it ended."""
     parts: list[pa.RecordBatch] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -94,7 +96,7 @@ def outcome(kernel: ModuleType, sources: list[Fetched], reading: Reading) -> tup
     return (*parts, "all read")
 
 
-def written(kernel: ModuleType, table: pa.Table, writing: Writing) -> tuple[object, ...]:
+def written(kernel: ModuleType, table: pa.Table, writing: WriteSettings) -> tuple[object, ...]:
     batches: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "_columns", kernel)
@@ -124,7 +126,9 @@ def batches_of(some: list[Row], codec: Codec, attributes: int, producer: int) ->
         for row in some
     ]
     out = b""
-    for batch in encode(pa.Table.from_pylist(fit, SCHEMA), Writing(codec, max_batch_bytes=400)):
+    for batch in encode(
+        pa.Table.from_pylist(fit, SCHEMA), WriteSettings(codec, max_batch_bytes=400)
+    ):
         header = b.parse(batch)
         new = header._replace(attributes=header.attributes | attributes, producer_id=producer)
         body = batch[b.HEADER_SIZE :]
@@ -158,15 +162,17 @@ sources = st.lists(
 @given(sources=sources, reading=readings)
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_reading(
-    sources: list[tuple[Fetched, list[Row], Codec, int, int, list[tuple[int, bytes]], int]],
-    reading: Reading,
+    sources: list[
+        tuple[PartitionBatches, list[Row], Codec, int, int, list[tuple[int, bytes]], int]
+    ],
+    reading: ReadSettings,
 ) -> None:
     given_to = []
     for fetched, some, codec, attributes, producer, changes, cut in sources:
         data = edited(batches_of(some, codec, attributes, producer), changes)
         data = data[: len(data) - cut]
         given_to.append(
-            Fetched(
+            PartitionBatches(
                 fetched.topic,
                 fetched.partition,
                 data,
@@ -187,7 +193,7 @@ def test_reading(
 )  # fmt: skip
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_reading_many_at_once(
-    some: list[Row], place: int, change: bytes, reading: Reading, attributes: int
+    some: list[Row], place: int, change: bytes, reading: ReadSettings, attributes: int
 ) -> None:
     plain = [{**row, "headers": None} for row in some]
     data = bytearray(batches_of(plain, CODECS[0], attributes, -1))
@@ -195,7 +201,7 @@ def test_reading_many_at_once(
     if change and len(data) > b.HEADER_SIZE + len(change):
         at = b.HEADER_SIZE + place % (len(data) - b.HEADER_SIZE - len(change))
         data[at : at + len(change)] = change
-    given_to = [Fetched("t", 0, bytes(data))]
+    given_to = [PartitionBatches("t", 0, bytes(data))]
     reading = replace(reading, check_crc=False)
 
     by_native = outcome(native, given_to, reading)
@@ -211,8 +217,8 @@ def test_a_number_with_more_bytes_than_it_needs_is_read_as_the_kernel_does() -> 
         padded = bytes([0x10 - 2 * (size - 1) | 0x80, *[0x80] * (size - 2), 0])[:size]
         data = bytearray(batch)
         data[at : at + size] = padded if size > 1 else b"\x10"
-        given_to = [Fetched("t", 0, bytes(data))]
-        reading = Reading(check_crc=False)
+        given_to = [PartitionBatches("t", 0, bytes(data))]
+        reading = ReadSettings(check_crc=False)
         by_native = outcome(native, given_to, reading)
         assert is_same(by_native, outcome(twin, given_to, reading)), (size, by_native)
 
@@ -237,6 +243,6 @@ def test_records_without_headers_are_read_at_once(headers: object, is_at_once: b
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_writing(some: list[Row], size: int, keep: bool, default: int, start: int) -> None:
     table = pa.Table.from_pylist(some, SCHEMA).slice(start)
-    writing = Writing(max_batch_bytes=size, keep_offsets=keep, timestamp_ms=default)
+    writing = WriteSettings(max_batch_bytes=size, keep_offsets=keep, timestamp_ms=default)
 
     assert is_same(written(native, table, writing), written(twin, table, writing))

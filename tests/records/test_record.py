@@ -9,8 +9,8 @@ from rookery.model.control import ControlRecordType
 from rookery.records import batch as batches
 from rookery.records.compression import CODECS, GZIP, NONE, Codec
 from rookery.records.record import (
+    BatchContents,
     BatchSettings,
-    Contents,
     Control,
     Record,
     build,
@@ -118,10 +118,10 @@ def test_read_all_leaves_out_markers_and_what_is_cut_off() -> None:
 @each_codec
 def test_inspect_tells_what_the_broker_must_know(codec: Codec) -> None:
     data = build(RECORDS, BatchSettings(codec=codec, base_offset=50))
-    assert inspect(data, batches.parse(data)) == Contents(900, 1200, 52, 1)
+    assert inspect(data, batches.parse(data)) == BatchContents(900, 1200, 52, 1)
 
 
-def times_of(*times: int) -> Contents:
+def times_of(*times: int) -> BatchContents:
     data = build([Record(b"k", b"v", (), time) for time in times])
     return inspect(data, batches.parse(data))
 

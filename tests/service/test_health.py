@@ -11,7 +11,7 @@ import pytest
 from rookery.errors import Unavailable
 from rookery.metrics import Gauge
 from rookery.net.http import Checks
-from rookery.net.httptext import Request, Response
+from rookery.net.httptext import HttpRequest, Response
 from rookery.net.listener import Listener
 from rookery.service.health import HealthEndpoints, ServerHealth
 from rookery.service.listenermetrics import listener_numbers
@@ -58,7 +58,7 @@ def endpoints(source: Source) -> HealthEndpoints:
 
 
 async def get(endpoints: HealthEndpoints, path: str) -> Response:
-    return await endpoints.routes()[path](Request("GET", path))
+    return await endpoints.routes()[path](HttpRequest("GET", path))
 
 
 async def test_server_that_starts_is_alive_but_not_ready(source: Source) -> None:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from rookery.errors import ConfigError, Unavailable
-from rookery.net.httptext import Request, Response, as_text
+from rookery.net.httptext import HttpRequest, Response, as_text
 from rookery.service.health import ServerHealth
 from rookery.service.server import MonitoredServer
 
@@ -51,7 +51,7 @@ async def ask(server: MonitoredServer, path: str) -> int:
 
 
 def make(service: RecordedService, listen: str = "127.0.0.1:0") -> MonitoredServer:
-    async def page(request: Request) -> Response:
+    async def page(request: HttpRequest) -> Response:
         return as_text("topics")
 
     service.server = MonitoredServer(

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.jobs import compact, scrub
 from rookery.pipeline.load import load
-from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.spark import session
 from rookery.spark.checkpoint import check_checkpoint, master_of
 
@@ -76,7 +76,7 @@ def _run_pipeline(spark: SparkSession, folder: str) -> list[dict[str, int]]:
     run_pipeline(
         spark,
         load(Path(folder, PIPELINE)),
-        Pace(is_available_now=True),
+        BatchPace(is_available_now=True),
         lambda metrics: batches.append(dict(metrics.rows)),
     )
     return batches
@@ -84,7 +84,7 @@ def _run_pipeline(spark: SparkSession, folder: str) -> list[dict[str, int]]:
 
 def _run_jobs(spark: SparkSession) -> dict[str, dict[str, object]]:
     """Compact a topic, then check everything that there is."""
-    place = Place(cluster=CLUSTER)
+    place = ClusterAddress(cluster=CLUSTER)
     reports = {"compact": compact(spark, place, ["kept"]), "scrub": scrub(spark, place)}
     return {
         name: {"problems": one.problems, "facts": one.facts, "bytes": one.done_bytes}

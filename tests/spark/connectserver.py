@@ -14,7 +14,7 @@ import pyspark
 import pytest
 
 from rookery.testing.ports import HOST, free_port
-from rookery.testing.process import Process
+from rookery.testing.process import LoggedProcess
 
 LOG: Final = "server.log"
 WAREHOUSE: Final = "warehouse"
@@ -41,7 +41,7 @@ def connect_server(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
         *(word for item in settings.items() for word in ("--conf", "=".join(item))),
         *("--class", _SERVER, "spark-internal"),
     ]
-    process = Process(command, folder / LOG)
+    process = LoggedProcess(command, folder / LOG)
     try:
         _wait_for(port, process, folder / LOG)
         yield f"sc://{HOST}:{port}"
@@ -49,7 +49,7 @@ def connect_server(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
         process.stop(20.0)
 
 
-def _wait_for(port: int, process: Process, log: Path) -> None:
+def _wait_for(port: int, process: LoggedProcess, log: Path) -> None:
     deadline = monotonic() + _PATIENCE
     while monotonic() < deadline and process.ended() is None:
         try:

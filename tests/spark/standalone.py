@@ -23,7 +23,7 @@ import pyspark
 
 from rookery.spark.java import find_java
 from rookery.testing.ports import HOST, free_port
-from rookery.testing.process import Process
+from rookery.testing.process import LoggedProcess
 
 _HOME: Final = Path(pyspark.__file__).parent
 _PATIENCE: Final = 300.0
@@ -71,7 +71,7 @@ class StandaloneSpark:
         folder.mkdir(parents=True)
         program = [str(_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *flags]
         clean = ["/usr/bin/env", "-i", "-C", str(folder), *_environ(folder)]
-        process = Process([*clean, *program], folder.with_name(folder.name + ".log"))
+        process = LoggedProcess([*clean, *program], folder.with_name(folder.name + ".log"))
         self._processes.callback(process.stop, 10.0)
 
     def _wait_for_workers(self) -> None:

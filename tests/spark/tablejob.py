@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from rookery.pipeline.run import Pace, run_pipeline
+from rookery.pipeline.run import BatchPace, run_pipeline
 from rookery.pipeline.spec import Pipeline, Sink, Source
 from rookery.spark import session
 from tests.spark.copyjob import SETTINGS
@@ -31,7 +31,7 @@ def main(store: str, folder: str, master: str) -> None:
             strike(Path(folder), step)
 
     spark = session("table", master, settings=SETTINGS)
-    run_pipeline(spark, pipeline, Pace(is_available_now=True), hook=hook)
+    run_pipeline(spark, pipeline, BatchPace(is_available_now=True), hook=hook)
     spark.stop()
 
 

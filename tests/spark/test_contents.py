@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import ConfigError
-from rookery.spark.contents import Contents, carrier_of
+from rookery.spark.contents import ArchiveContents, carrier_of
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _contents(*also: str) -> Contents:
-    return Contents.of(extras=("etcd",), also=also)
+def _contents(*also: str) -> ArchiveContents:
+    return ArchiveContents.of(extras=("etcd",), also=also)
 
 
 def test_packages_and_modules_are_told_apart(site: Path) -> None:
@@ -59,7 +59,7 @@ def test_the_fingerprint_stays_if_nothing_changes(site: Path) -> None:
 
     assert _contents("nests", "birdtools").fingerprint() == before
     assert _contents("nests").fingerprint() != before
-    assert Contents.of(extras=(), also=("nests", "birdtools")).fingerprint() != before
+    assert ArchiveContents.of(extras=(), also=("nests", "birdtools")).fingerprint() != before
 
 
 @pytest.mark.parametrize(

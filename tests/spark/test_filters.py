@@ -16,9 +16,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from rookery.direct.plan import OffsetRange, Planner
+from rookery.direct.plan import OffsetRange, ReadPlanner
 from rookery.spark.batchread import BatchReader, FilteringReader
-from rookery.spark.filters import Bounds
+from rookery.spark.filters import FilterBounds
 from rookery.spark.options import ReadOptions
 from tests.direct.logs import BASE, Cluster, create, read, send, values, wanted
 
@@ -26,7 +26,7 @@ ALL = OffsetRange(bytes(16), 0, 100, 200)
 
 
 def offsets(*filters: Filter) -> tuple[int, int]:
-    found = Bounds.of(filters).within(ALL)
+    found = FilterBounds.of(filters).within(ALL)
     return found.begin, found.end
 
 
@@ -43,15 +43,15 @@ def test_offsets_are_bounded_by_what_must_hold() -> None:
 
 def test_topics_and_partitions_must_be_in_all_lists() -> None:
     name = ("partition",)
-    assert Bounds.of([In(name, (1, 2)), EqualTo(name, 2)]).partitions == frozenset({2})
-    assert Bounds.of([EqualTo(("topic",), "t")]).topics == frozenset({"t"})
-    assert Bounds.of([GreaterThan(name, 2)]).partitions is None
+    assert FilterBounds.of([In(name, (1, 2)), EqualTo(name, 2)]).partitions == frozenset({2})
+    assert FilterBounds.of([EqualTo(("topic",), "t")]).topics == frozenset({"t"})
+    assert FilterBounds.of([GreaterThan(name, 2)]).partitions is None
 
 
 def test_whole_partitions_have_no_other_bounds() -> None:
     places = (EqualTo(("topic",), "t"), In(("partition",), (1,)))
-    bounds = Bounds.of([*places, LessThan(("offset",), 9)])
-    assert bounds.whole_partitions() == Bounds(frozenset({"t"}), frozenset({1}))
+    bounds = FilterBounds.of([*places, LessThan(("offset",), 9)])
+    assert bounds.whole_partitions() == FilterBounds(frozenset({"t"}), frozenset({1}))
 
 
 def test_the_latest_of_a_key_is_found_before_rows_are_filtered(tmp_path: Path) -> None:
@@ -94,9 +94,12 @@ def test_a_batch_keeps_off_compaction_where_there_is_any(tmp_path: Path) -> None
 
 def test_a_time_without_a_zone_bounds_nothing() -> None:
     name = ("timestamp",)
-    assert Bounds.of([GreaterThan(name, datetime(2026, 1, 1))]).time_ms == -1  # noqa: DTZ001
-    assert Bounds.of([LessThan(name, datetime(2026, 1, 1, tzinfo=UTC))]).time_ms == -1
-    assert Bounds.of([GreaterThan(name, datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC))]).time_ms == 1999
+    assert FilterBounds.of([GreaterThan(name, datetime(2026, 1, 1))]).time_ms == -1  # noqa: DTZ001
+    assert FilterBounds.of([LessThan(name, datetime(2026, 1, 1, tzinfo=UTC))]).time_ms == -1
+    assert (
+        FilterBounds.of([GreaterThan(name, datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC))]).time_ms
+        == 1999
+    )
 
 
 def test_a_bound_of_time_saves_bytes_and_loses_nothing(tmp_path: Path) -> None:
@@ -105,7 +108,7 @@ def test_a_bound_of_time_saves_bytes_and_loses_nothing(tmp_path: Path) -> None:
         send(broker, "t", values(20_000, size=200))
     cluster.rewrite()
     with cluster.log as log:
-        planner = Planner(log.log)
+        planner = ReadPlanner(log.log)
         every = log.run(planner.plan(wanted(log)))
         late = log.run(planner.plan(wanted(log), BASE + 19_800))
     assert sum(one.size for one in late) <= 0.05 * sum(one.size for one in every)

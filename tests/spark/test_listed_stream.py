@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.formats.keys import segment_key
 from rookery.spark.options import ReadOptions
 from rookery.spark.streamread import StreamReader
@@ -17,7 +17,7 @@ from tests.direct.test_listed import segment
 from tests.spark.test_stream import offsets_of
 
 
-def test_a_partition_without_files_is_waited_for(place: Place, tmp_path: Path) -> None:
+def test_a_partition_without_files_is_waited_for(place: ClusterAddress, tmp_path: Path) -> None:
     options = {"store": place.store, "namespace": "production", "layout": "kafscale"}
     options |= {"subscribe": "t", "startingOffsets": "earliest"}
     given = ReadOptions.of(options, is_stream=True)

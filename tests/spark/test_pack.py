@@ -14,8 +14,8 @@ import pytest
 
 from rookery.cli.main import main
 from rookery.errors import ConfigError
-from rookery.spark.contents import Contents
-from rookery.spark.pack import Packed, pack
+from rookery.spark.contents import ArchiveContents
+from rookery.spark.pack import PackedArchive, pack
 from rookery.spark.packages import closure, files_of
 from rookery.spark.submit import Submission
 from rookery.spark.tuning.choice import SETTING
@@ -23,12 +23,12 @@ from tests.spark.standalone import bare_python
 
 
 @pytest.fixture(scope="module")
-def packed(own_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Packed:
+def packed(own_spark: None, tmp_path_factory: pytest.TempPathFactory) -> PackedArchive:
     folder = tmp_path_factory.mktemp("packed")
-    return pack(folder / "rookery.tgz", Contents.of(extras=("etcd", "spark")))
+    return pack(folder / "rookery.tgz", ArchiveContents.of(extras=("etcd", "spark")))
 
 
-def test_it_works_alone(packed: Packed, tmp_path: Path) -> None:
+def test_it_works_alone(packed: PackedArchive, tmp_path: Path) -> None:
     with tarfile.open(packed.path) as archive:
         archive.extractall(tmp_path / "moved", filter="data")
     program = (
@@ -51,7 +51,7 @@ def test_it_works_alone(packed: Packed, tmp_path: Path) -> None:
     assert "site-packages" not in done.stdout
 
 
-def test_what_is_in_it(packed: Packed) -> None:
+def test_what_is_in_it(packed: PackedArchive) -> None:
     with tarfile.open(packed.path) as archive:
         names = set(archive.getnames())
 
@@ -66,9 +66,9 @@ def test_what_is_in_it(packed: Packed) -> None:
     assert f"./lib/rookery/__pycache__/__init__.{tag}.pyc" in names
 
 
-def test_what_the_hosts_have_is_left_out(packed: Packed, tmp_path: Path) -> None:
+def test_what_the_hosts_have_is_left_out(packed: PackedArchive, tmp_path: Path) -> None:
     names = ("pyarrow", "pandas")
-    contents = Contents.of(extras=("etcd", "spark"), provided=names, without=("uvloop",))
+    contents = ArchiveContents.of(extras=("etcd", "spark"), provided=names, without=("uvloop",))
     small = pack(tmp_path / "small.tgz", contents)
 
     assert small.packages.keys().isdisjoint({"pyarrow", "pandas", "numpy", "pytz"})
@@ -77,7 +77,7 @@ def test_what_the_hosts_have_is_left_out(packed: Packed, tmp_path: Path) -> None
     assert small.size < packed.size / 2
 
 
-def test_another_python_is_refused_with_a_remedy(packed: Packed, tmp_path: Path) -> None:
+def test_another_python_is_refused_with_a_remedy(packed: PackedArchive, tmp_path: Path) -> None:
     with tarfile.open(packed.path) as archive:
         archive.extract("./bin/python", tmp_path, filter="data")
 
@@ -123,7 +123,7 @@ def test_an_editable_package_says_what_to_do() -> None:
 
 def test_only_a_tarball_will_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"x\.zip: Spark unpacks only"):
-        pack(tmp_path / "x.zip", Contents.of())
+        pack(tmp_path / "x.zip", ArchiveContents.of())
 
 
 def test_a_submission_unpacks_once(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_submission_unpacks_once(tmp_path: Path) -> None:
     assert (tmp_path / "environment" / "bin" / "python").stat().st_ino != first
 
 
-def test_a_submission_spares_what_is_not_its_own(packed: Packed, tmp_path: Path) -> None:
+def test_a_submission_spares_what_is_not_its_own(packed: PackedArchive, tmp_path: Path) -> None:
     (tmp_path / "environment").mkdir()
 
     with pytest.raises(ConfigError, match=r"environment is in the way"):
@@ -151,7 +151,7 @@ def test_a_submission_spares_what_is_not_its_own(packed: Packed, tmp_path: Path)
 
 @pytest.mark.usefixtures("own_spark")
 def test_the_recipe_is_what_is_run(
-    packed: Packed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    packed: PackedArchive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["spark", "submit", "--master", "spark://h:1", "--archive", str(packed.path)]
     command += ["--conf", "spark.a=b", "--dry-run", "job.py", "birds", "--fast"]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import rookery.spark
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.place import host_mark
 from rookery.errors import ConfigError
 from rookery.spark.batchwrite import BatchWriter
@@ -26,7 +26,7 @@ from rookery.spark.checkpoint import (
 from rookery.spark.options import ReadOptions
 from rookery.spark.session import local_cores, own_tuning, session, settings_for
 from rookery.spark.writeoptions import WriteOptions
-from rookery.spark.writing import Written, stage
+from rookery.spark.writing import TaskOutput, stage
 from tests.direct.logs import Cluster, create
 
 if TYPE_CHECKING:
@@ -194,9 +194,9 @@ def test_a_task_on_another_host_does_not_write_to_a_folder(tmp_path: Path) -> No
     options = WriteOptions.of({"data": str(cluster.folder), "topic": "t"}, is_stream=False)
     rows = pa.record_batch({"value": pa.array([b"v"])})
     written = BatchWriter(options, "run", mark).write(iter([rows]))
-    assert isinstance(written, Written)
+    assert isinstance(written, TaskOutput)
     assert written.objects
     with pytest.raises(ConfigError, match="a file of the driver's host"):
         BatchWriter(options, "run", "elsewhere").write(iter([rows]))
     with pytest.raises(ConfigError, match="a file of the driver's host"):
-        stage(options, Batch("s", "q", 0), iter([rows]), "elsewhere")
+        stage(options, SinkBatch("s", "q", 0), iter([rows]), "elsewhere")

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from rookery.spark.contents import Contents
+from rookery.spark.contents import ArchiveContents
 from rookery.spark.pack import pack
 from rookery.store.address import parse
 from rookery.tables.folder import below
 from rookery.tables.open import open_table
 from rookery.tables.port import TableSpec
-from rookery.testing.backends import Backend
+from rookery.testing.backends import ServerBackend
 from rookery.testing.brokers import Host
 from tests.spark.clusterjob import PIPELINE
 from tests.spark.standalone import StandaloneSpark, bare_python, driver_python
@@ -140,7 +140,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpar
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    contents = Contents.of(extras=("etcd", "spark"), also=("pyiceberg[sql-sqlite]",))
+    contents = ArchiveContents.of(extras=("etcd", "spark"), also=("pyiceberg[sql-sqlite]",))
     return pack(tmp_path_factory.mktemp("packed") / "rookery.tar.gz", contents).path
 
 
@@ -164,7 +164,7 @@ def _submit(
 
 
 @pytest.fixture(scope="module")
-def config(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def config(backend: ServerBackend, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log in S3 and etcd with a filled topic, whose brokers have stopped, and its name."""
     folder = tmp_path_factory.mktemp("standalone-log")
     store, cluster = backend.store(folder.name), backend.cluster(folder.name)
@@ -182,7 +182,7 @@ def config(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lake(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> str:
+def lake(backend: ServerBackend, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Where tables lie: in S3, too."""
     return backend.store(tmp_path_factory.mktemp("lake").name)
 

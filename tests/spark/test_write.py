@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from rookery.client.partition import partition_of
-from rookery.cluster.state.sinks import Sink
+from rookery.cluster.state.sinks import SinkState
 from rookery.direct.commit import last_commit
 from rookery.direct.log import DirectLog
 from rookery.errors import ConfigError
@@ -48,7 +48,7 @@ class Site:
     def values(self, topic: str = "t") -> list[bytes]:
         return sorted(one.value or b"" for part in self.read(topic) for one in part)
 
-    def last(self, sink_id: str) -> Sink | None:
+    def last(self, sink_id: str) -> SinkState | None:
         return self.do(lambda log: last_commit(log, sink_id))
 
     def check(self) -> None:

@@ -12,7 +12,7 @@ from rookery.store.backends.memory import MemoryStore
 from rookery.store.open import open_store
 from rookery.store.port import NotFound, Store
 from rookery.store.wrappers import CountedStore
-from rookery.testing.s3proxy import Fault, Rule, S3Proxy
+from rookery.testing.s3proxy import Rule, S3Fault, S3Proxy
 from rookery.testing.seaweed import SeaweedServer
 from tests.contracts.store import StoreContract
 
@@ -78,7 +78,7 @@ async def test_a_long_list_is_many_requests() -> None:
 async def test_dollars_follow_from_requests_and_retries(seaweed: SeaweedServer) -> None:
     async with S3Proxy(seaweed.port) as proxy:
         url = seaweed.url(f"counted/{secrets.token_hex(8)}", proxy.endpoint)
-        proxy.add(Rule(Fault.ERROR, "PUT", times=2))
+        proxy.add(Rule(S3Fault.ERROR, "PUT", times=2))
         # What is counted is a process's, and other tests may have left something at work in ours.
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.store.dollars", url

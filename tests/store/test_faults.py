@@ -15,7 +15,7 @@ from rookery.store.meter import RETRIES
 from rookery.store.open import open_store
 from rookery.store.port import NotFound, Store
 from rookery.store.probe import probe
-from rookery.testing.s3proxy import Delays, Fault, Rule, S3Proxy
+from rookery.testing.s3proxy import Delays, Rule, S3Fault, S3Proxy
 from rookery.testing.seaweed import SeaweedServer
 
 DATA = os.urandom(99_999) + b"!"
@@ -45,8 +45,8 @@ def other(seaweed: SeaweedServer, path: str) -> Store:
     return open_store(seaweed.url(path))
 
 
-@pytest.mark.parametrize("fault", [Fault.ERROR, Fault.DROP, Fault.SWALLOW])
-async def test_a_failed_create_is_made_again(proxy: S3Proxy, store: Store, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [S3Fault.ERROR, S3Fault.DROP, S3Fault.SWALLOW])
+async def test_a_failed_create_is_made_again(proxy: S3Proxy, store: Store, fault: S3Fault) -> None:
     proxy.add(Rule(fault, "PUT", times=2))
     before = RETRIES.labels("create").value
     await store.create("key", [DATA[:5], DATA[5:]])
@@ -59,15 +59,15 @@ async def test_a_failed_create_is_made_again(proxy: S3Proxy, store: Store, fault
 async def test_answers_that_ask_for_patience_get_it(
     proxy: S3Proxy, store: Store, status: int
 ) -> None:
-    proxy.add(Rule(Fault.ERROR, times=1, status=status))
+    proxy.add(Rule(S3Fault.ERROR, times=1, status=status))
     await store.create("key", [DATA])
-    proxy.add(Rule(Fault.ERROR, times=1, status=status))
+    proxy.add(Rule(S3Fault.ERROR, times=1, status=status))
     assert await store.read("key") == DATA
-    assert proxy.faults[Fault.ERROR] == 2
+    assert proxy.faults[S3Fault.ERROR] == 2
 
 
 async def test_a_create_that_met_another_one_is_made_again(proxy: S3Proxy, store: Store) -> None:
-    proxy.add(Rule(Fault.ERROR, "PUT", times=1, status=409))
+    proxy.add(Rule(S3Fault.ERROR, "PUT", times=1, status=409))
 
     await store.create("key", [DATA])
 
@@ -76,7 +76,7 @@ async def test_a_create_that_met_another_one_is_made_again(proxy: S3Proxy, store
 
 
 async def test_a_number_in_a_key_is_no_status(proxy: S3Proxy, store: Store) -> None:
-    proxy.add(Rule(Fault.ERROR, "PUT", times=1, status=412))
+    proxy.add(Rule(S3Fault.ERROR, "PUT", times=1, status=412))
 
     with pytest.raises(Conflict):
         await store.create("0409", [DATA])
@@ -85,7 +85,7 @@ async def test_a_number_in_a_key_is_no_status(proxy: S3Proxy, store: Store) -> N
 async def test_a_create_that_was_done_is_not_done_twice(
     proxy: S3Proxy, store: Store, other: Store
 ) -> None:
-    proxy.add(Rule(Fault.SWALLOW, "PUT", times=1))
+    proxy.add(Rule(S3Fault.SWALLOW, "PUT", times=1))
     await store.create("key", [DATA])
     assert proxy.requests["PUT"] == 2
     assert await other.read("key") == DATA
@@ -94,7 +94,7 @@ async def test_a_create_that_was_done_is_not_done_twice(
 
 
 async def test_an_empty_object_whose_answer_was_lost_is_ours(proxy: S3Proxy, store: Store) -> None:
-    proxy.add(Rule(Fault.SWALLOW, "PUT", times=1))
+    proxy.add(Rule(S3Fault.SWALLOW, "PUT", times=1))
     await store.create("key", [])
     assert await store.size("key") == 0
 
@@ -103,7 +103,7 @@ async def test_a_large_object_whose_answer_was_lost_is_compared(
     proxy: S3Proxy, store: Store, other: Store
 ) -> None:
     parts = [os.urandom(9 << 20), b"", os.urandom(1 << 20)]
-    proxy.add(Rule(Fault.SWALLOW, "PUT", times=1))
+    proxy.add(Rule(S3Fault.SWALLOW, "PUT", times=1))
     await store.create("key", parts)
     assert await other.read("key") == b"".join(parts)
 
@@ -113,7 +113,7 @@ async def test_anothers_object_is_not_taken_for_ours(
     proxy: S3Proxy, store: Store, other: Store, theirs: bytes
 ) -> None:
     await other.create("key", [theirs])
-    proxy.add(Rule(Fault.DROP, "PUT", times=1))
+    proxy.add(Rule(S3Fault.DROP, "PUT", times=1))
     with pytest.raises(Conflict, match="'key' exists"):
         await store.create("key", [DATA])
     assert await other.read("key") == theirs
@@ -123,11 +123,11 @@ async def test_a_late_answer_is_not_waited_for(
     proxy: S3Proxy, seaweed: SeaweedServer, path: str
 ) -> None:
     store = open_store(seaweed.url(path, proxy.endpoint, timeout_ms="300", deadline_ms="8000"))
-    proxy.add(Rule(Fault.DELAY, "PUT", times=1, delay_ms=60_000))
+    proxy.add(Rule(S3Fault.DELAY, "PUT", times=1, delay_ms=60_000))
     await store.create("key", [DATA])
-    proxy.add(Rule(Fault.DELAY, "GET", times=1, delay_ms=60_000))
+    proxy.add(Rule(S3Fault.DELAY, "GET", times=1, delay_ms=60_000))
     assert await store.read("key") == DATA
-    assert proxy.faults[Fault.DELAY] == 2
+    assert proxy.faults[S3Fault.DELAY] == 2
 
 
 @pytest.mark.usefixtures("own_victim")
@@ -152,7 +152,7 @@ async def test_the_deadline_ends_it_with_the_stores_words(
     proxy: S3Proxy, seaweed: SeaweedServer, path: str
 ) -> None:
     store = open_store(seaweed.url(path, proxy.endpoint, deadline_ms="400"))
-    proxy.add(Rule(Fault.ERROR))
+    proxy.add(Rule(S3Fault.ERROR))
     calls = {
         "create": store.create("a/b", [DATA]),
         "read": store.read("a/b"),
@@ -174,7 +174,7 @@ async def test_a_replacement_whose_answer_was_lost_is_ours(
 ) -> None:
     await other.create("floor", [b"1"])
     _, first = await other.read_version("floor") or (b"", "")
-    proxy.add(Rule(Fault.SWALLOW, "PUT", times=1))
+    proxy.add(Rule(S3Fault.SWALLOW, "PUT", times=1))
     second = await store.replace("floor", b"2", first)
     assert await other.read_version("floor") == (b"2", second)
 
@@ -185,7 +185,7 @@ async def test_a_replacement_in_doubt_is_not_called_a_conflict(
     await other.create("floor", [b"1"])
     _, first = await other.read_version("floor") or (b"", "")
     await other.replace("floor", b"3", first)
-    proxy.add(Rule(Fault.DROP, "PUT", times=1))
+    proxy.add(Rule(S3Fault.DROP, "PUT", times=1))
     with pytest.raises(Unavailable, match="not known whether 'floor' was replaced"):
         await store.replace("floor", b"2", first)
     with pytest.raises(Conflict):
@@ -252,7 +252,7 @@ async def test_any_mixture_of_faults_leaves_the_right_objects(
     other = open_store(seaweed.url(path))
     async with S3Proxy(seaweed.port, seed=seed) as proxy:
         store = open_store(seaweed.url(path, proxy.endpoint))
-        for fault in (Fault.ERROR, Fault.DROP, Fault.SWALLOW):
+        for fault in (S3Fault.ERROR, S3Fault.DROP, S3Fault.SWALLOW):
             proxy.add(Rule(fault, rate=0.08))
 
         async def work(number: int) -> None:
@@ -290,8 +290,8 @@ async def test_what_is_created_while_it_is_read_is_whole_or_not_there(
     proxy: S3Proxy, store: Store, other: Store
 ) -> None:
     # A GET fails, and the object comes to be just when its size is asked for.
-    proxy.add(Rule(Fault.ERROR, "GET", times=1))
-    proxy.add(Rule(Fault.DELAY, "HEAD", times=1, delay_ms=500))
+    proxy.add(Rule(S3Fault.ERROR, "GET", times=1))
+    proxy.add(Rule(S3Fault.DELAY, "HEAD", times=1, delay_ms=500))
     reading = asyncio.create_task(store.read("key", 0, 2 * len(DATA)))
     while not proxy.requests["HEAD"]:  # noqa: ASYNC110 (the proxy only counts)
         await asyncio.sleep(0)

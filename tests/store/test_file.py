@@ -12,7 +12,7 @@ import pytest
 from rookery.errors import ConfigError, Unavailable
 from rookery.store.backends.file import FileStore
 from rookery.store.open import open_store
-from rookery.store.port import Stored
+from rookery.store.port import StoredObject
 from rookery.testing.clock import ManualClock
 from tests.contracts.store import StoreContract
 
@@ -46,7 +46,7 @@ async def test_a_key_below_an_object_is_unavailable(tmp_path: Path) -> None:
     await store.create("a", [b"x"])
     with pytest.raises(Unavailable, match="a"):
         await store.create("a/b", [b"x"])
-    assert await store.list() == [Stored("a", 1)]
+    assert await store.list() == [StoredObject("a", 1)]
 
 
 async def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:

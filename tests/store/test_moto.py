@@ -13,7 +13,7 @@ import pytest
 from rookery.errors import Unavailable
 from rookery.store.open import open_store
 from rookery.testing.ports import HOST, free_port
-from rookery.testing.process import Process
+from rookery.testing.process import LoggedProcess
 from tests.contracts.store import StoreContract
 
 
@@ -23,7 +23,7 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
     program = Path(sysconfig.get_path("scripts")) / "moto_server"
     log = tmp_path_factory.mktemp("moto") / "log"
-    process = Process([str(program), "-H", HOST, "-p", str(port)], log)
+    process = LoggedProcess([str(program), "-H", HOST, "-p", str(port)], log)
     try:
         while not _makes_bucket(port):
             assert process.ended(0.05) is None, log.read_text()

@@ -6,7 +6,7 @@ import pytest
 
 from rookery.errors import Conflict
 from rookery.store.open import open_store
-from rookery.store.port import NotFound, Store, Stored
+from rookery.store.port import NotFound, Store, StoredObject
 from rookery.store.wrappers import NamespacedStore, full_key
 from tests.contracts.store import StoreContract
 
@@ -28,10 +28,10 @@ async def test_namespaces_do_not_see_each_other(request: pytest.FixtureRequest) 
     await two.create("_rookery/objects/1", [b"the other"])
     await two.create("two/t/0/segment-0.kfs", [b"x"])
     assert await one.read("_rookery/objects/1") == b"one"
-    assert await one.list("_rookery/") == [Stored("_rookery/objects/1", 3)]
+    assert await one.list("_rookery/") == [StoredObject("_rookery/objects/1", 3)]
     assert await two.list() == [
-        Stored("_rookery/objects/1", 9),
-        Stored("two/t/0/segment-0.kfs", 1),
+        StoredObject("_rookery/objects/1", 9),
+        StoredObject("two/t/0/segment-0.kfs", 1),
     ]
     await one.delete("_rookery/objects/1")
     assert await two.read("_rookery/objects/1") == b"the other"

@@ -10,7 +10,7 @@ import pytest
 from rookery.errors import ConfigError, Unavailable
 from rookery.store.backends.memory import MemoryStore
 from rookery.store.open import open_store
-from rookery.store.port import Buffer, Stored
+from rookery.store.port import Buffer, StoredObject
 from rookery.store.probe import probe
 from rookery.testing.seaweed import SeaweedServer
 
@@ -43,7 +43,7 @@ class Replacing(MemoryStore):
 class Forgetful(MemoryStore):
     """Lists late."""
 
-    async def list(self, prefix: str = "") -> List[Stored]:
+    async def list(self, prefix: str = "") -> List[StoredObject]:
         return []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rookery.errors import Conflict
 from rookery.store.open import open_store
-from rookery.store.port import Stored
+from rookery.store.port import StoredObject
 from rookery.testing.s3proxy import Delays, S3Proxy
 from rookery.testing.seaweed import SeaweedServer
 from tests.contracts.store import StoreContract
@@ -28,7 +28,7 @@ async def test_stores_in_one_bucket_stay_apart(seaweed: SeaweedServer) -> None:
     first, second = (open_store(seaweed.url(f"apart/{name}")) for name in ("one", "one-more"))
     await first.create("key", [b"1"])
     await second.create("key", [b"2"])
-    assert await first.list() == [Stored("key", 1)]
+    assert await first.list() == [StoredObject("key", 1)]
     assert await first.read("key") == b"1"
     await first.delete("key")
     assert await second.read("key") == b"2"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from rookery.broker.settings import BrokerSettings
-from rookery.testing.backends import ETCD, Backend
+from rookery.testing.backends import ETCD, ServerBackend
 from rookery.testing.served import ServedBroker
 
 
@@ -31,7 +31,7 @@ def broker(
     folder = tmp_path_factory.mktemp("sweep")
     settings = BrokerSettings(durability="os")
     if request.param == ETCD:
-        backend: Backend = request.getfixturevalue("backend")
+        backend: ServerBackend = request.getfixturevalue("backend")
         store, cluster = backend.store(folder.name), backend.cluster(folder.name)
         settings = BrokerSettings(store=store, cluster=cluster)
     with ServedBroker(folder / "data", settings) as served:

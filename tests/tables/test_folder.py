@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from rookery.store.port import NotFound
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.open import open_table
 from rookery.tables.port import TableSpec
 
 
 async def test_it_works_where_a_loop_runs_as_in_notebooks(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
+    folder = TableFolder(str(tmp_path))
     folder.create("data/one", b"1")
 
     assert folder.read_all(["data/one"]) == [b"1"]

@@ -11,7 +11,7 @@ from rookery.client import Client
 from rookery.client.settings import ClientSettings
 from rookery.errors import Corrupt, ErrorCode, Unavailable
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.kafkafaults import Fault, fail_fetch, fail_offsets, flip
+from rookery.testing.kafkafaults import KafkaFault, fail_fetch, fail_offsets, flip
 from rookery.testing.kafkalogs import NOON, Logs, rows
 from rookery.testing.kafkaproxy import KafkaProxy
 from rookery.testing.served import ask
@@ -71,22 +71,22 @@ async def test_an_error_code_strikes_as_often_as_told(
     proxy: KafkaProxy, topic: str, make: object
 ) -> None:
     assert callable(make)
-    fault = proxy.add(Fault(make(ErrorCode.NOT_LEADER_OR_FOLLOWER), topic, 0, times=2))
+    fault = proxy.add(KafkaFault(make(ErrorCode.NOT_LEADER_OR_FOLLOWER), topic, 0, times=2))
 
     assert await _offsets(proxy.bootstrap, topic) == list(range(10))
     assert fault.done == 2
 
 
 async def test_a_flipped_byte_breaks_the_checksum(proxy: KafkaProxy, topic: str) -> None:
-    proxy.add(Fault(flip, topic, 0, times=None))
+    proxy.add(KafkaFault(flip, topic, 0, times=None))
 
     with pytest.raises(Corrupt):
         await _offsets(proxy.bootstrap, topic)
 
 
 async def test_other_partitions_stay_as_they_are(proxy: KafkaProxy, topic: str) -> None:
-    fault = proxy.add(Fault(flip, "another", 0, times=None))
-    also = proxy.add(Fault(flip, topic, 1, times=None))
+    fault = proxy.add(KafkaFault(flip, "another", 0, times=None))
+    also = proxy.add(KafkaFault(flip, topic, 1, times=None))
 
     assert await _offsets(proxy.bootstrap, topic) == list(range(10))
     assert (fault.done, also.done) == (0, 0)

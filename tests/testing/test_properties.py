@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rookery.testing.ports import free_port
-from rookery.testing.properties import KafkaSettings, Plan, write
+from rookery.testing.properties import ClusterPlan, KafkaSettings, write
 
 
 def test_values_are_written_as_java_reads_them(tmp_path: Path) -> None:
@@ -15,13 +15,13 @@ def test_values_are_written_as_java_reads_them(tmp_path: Path) -> None:
 
 
 def test_properties_given_win_over_ours(tmp_path: Path) -> None:
-    plan = Plan.make(tmp_path, 1, KafkaSettings(properties={"num.partitions": "1"}))
+    plan = ClusterPlan.make(tmp_path, 1, KafkaSettings(properties={"num.partitions": "1"}))
 
     assert plan.properties(plan.nodes[0])["num.partitions"] == "1"
 
 
 def test_nodes_of_a_cluster_share_nothing_but_the_voters(tmp_path: Path) -> None:
-    plan = Plan.make(tmp_path, 3, KafkaSettings())
+    plan = ClusterPlan.make(tmp_path, 3, KafkaSettings())
 
     told = [plan.properties(node) for node in plan.nodes]
 

@@ -10,14 +10,14 @@ import pytest
 
 from rookery.errors import Unavailable
 from rookery.testing import probe
-from rookery.testing.folder import Folder
+from rookery.testing.folder import WorkFolder
 from rookery.testing.ports import HOST, free_port
-from rookery.testing.server import Server, Servers
+from rookery.testing.server import Servers, TestServer
 
 
-class _Web(Server):
+class _Web(TestServer):
     def __init__(self, folder: Path | None = None, *flags: str) -> None:
-        home = Folder(folder, "web-")
+        home = WorkFolder(folder, "web-")
         super().__init__("the web server", home.path / "web.log", home)
         self.port = free_port()
         self.folder = home.path
@@ -97,7 +97,7 @@ def test_one_that_ends_while_starting_tells_its_last_words() -> None:
 
 def test_of_several_all_come_up_or_none_stays(tmp_path: Path) -> None:
     members = [_Web(tmp_path / "sound"), _Web(tmp_path / "faulty", "--nonsense")]
-    together = Servers(members, Folder(tmp_path))
+    together = Servers(members, WorkFolder(tmp_path))
     with pytest.raises(Unavailable, match="ended with status 2"):
         together.start()
 
@@ -106,7 +106,7 @@ def test_of_several_all_come_up_or_none_stays(tmp_path: Path) -> None:
 
 def test_several_are_started_where_they_do_not_run(tmp_path: Path) -> None:
     members = [_Web(tmp_path / "one"), _Web(tmp_path / "two")]
-    with Servers(members, Folder(tmp_path)) as together:
+    with Servers(members, WorkFolder(tmp_path)) as together:
         first, second = (one.pid for one in members)
         members[1].kill()
 

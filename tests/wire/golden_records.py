@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rookery.wire.message import Message, Type
-from rookery.wire.table import Shape, shape_of
+from rookery.wire.table import FieldShape, shape_of
 
 _FILE = Path(__file__).parents[1] / "golden" / "records.json"
 
@@ -74,7 +74,7 @@ def our_name(message: type[Message], name: str) -> str:
     raise LookupError(f"{message.__name__} has no field {name}")
 
 
-def our_value(shape: Shape, value: Any) -> Any:
+def our_value(shape: FieldShape, value: Any) -> Any:
     """Turn JSON's value into ours."""
     if value is None:
         return None

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rookery.wire.message import Kind, Message
+from rookery.wire.message import FieldKind, Message
 from rookery.wire.neighbour import WILDCARD, KindByNeighbour
-from rookery.wire.table import Shape, shape_of
+from rookery.wire.table import FieldShape, shape_of
 
 
-def visit(message: Message, kind: Kind) -> Iterator[Any]:
+def visit(message: Message, kind: FieldKind) -> Iterator[Any]:
     for name, entry in message.__fields__.items():
         shape, value = shape_of(type(message), entry), getattr(message, name)
         for item in items(value, shape):
@@ -25,7 +25,7 @@ def visit(message: Message, kind: Kind) -> Iterator[Any]:
                     yield number
 
 
-def rewrite(message: Message, kind: Kind, change: Callable[[Any], Any]) -> None:
+def rewrite(message: Message, kind: FieldKind, change: Callable[[Any], Any]) -> None:
     for name, entry in message.__fields__.items():
         shape, value = shape_of(type(message), entry), getattr(message, name)
         if value is None:
@@ -39,7 +39,7 @@ def rewrite(message: Message, kind: Kind, change: Callable[[Any], Any]) -> None:
 
 
 def _changed(
-    message: Message, shape: Shape, kind: Kind, value: Any, change: Callable[[Any], Any]
+    message: Message, shape: FieldShape, kind: FieldKind, value: Any, change: Callable[[Any], Any]
 ) -> Any:
     number = as_number(shape, kind, value)
     if resolve(message, shape, value) != kind or number is None:
@@ -47,13 +47,13 @@ def _changed(
     return change(number) if number is value else str(change(number))
 
 
-def items(value: Any, shape: Shape) -> list[Any]:
+def items(value: Any, shape: FieldShape) -> list[Any]:
     if value is None:
         return []
     return list(value) if shape.is_array else [value]
 
 
-def resolve(message: Message, shape: Shape, value: Any) -> Kind | None:
+def resolve(message: Message, shape: FieldShape, value: Any) -> FieldKind | None:
     """Return the kind that a value has where it stands."""
     mark = shape.mark
     if not isinstance(mark, KindByNeighbour):
@@ -63,7 +63,7 @@ def resolve(message: Message, shape: Shape, value: Any) -> Kind | None:
     return known.get(near)
 
 
-def as_number(shape: Shape, kind: Kind, value: Any) -> Any:
+def as_number(shape: FieldShape, kind: FieldKind, value: Any) -> Any:
     """Return a number for text that holds one of a numeric kind; None if it holds none."""
     mark = shape.mark
     if not isinstance(mark, KindByNeighbour) or kind not in mark.decimal:

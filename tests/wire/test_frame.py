@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import ProtocolError
 from rookery.wire import frame
-from rookery.wire.frame import CHUNK_BYTES, Chunks, Frame, Splitter, renumbered
+from rookery.wire.frame import CHUNK_BYTES, Chunks, Frame, FrameSplitter, renumbered
 
 LIMIT = 1_000_000
 
@@ -28,7 +28,7 @@ def prefixed(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
 
 
-def pour(splitter: Splitter, data: bytes, sizes: list[int]) -> list[Frame]:
+def pour(splitter: FrameSplitter, data: bytes, sizes: list[int]) -> list[Frame]:
     """Receive as a socket would: some bytes at a time, into what `buffer` hands out."""
     frames, at, turn = [], 0, 0
     while at < len(data):
@@ -46,7 +46,7 @@ def pour(splitter: Splitter, data: bytes, sizes: list[int]) -> list[Frame]:
 @unhurried
 @given(sizes_of_frames, st.lists(st.integers(1, 2 * CHUNK_BYTES), min_size=1, max_size=5))
 def test_any_slicing_gives_the_same_frames(sizes: list[int], cuts: list[int]) -> None:
-    splitter, sent = Splitter(LIMIT), payloads(sizes)
+    splitter, sent = FrameSplitter(LIMIT), payloads(sizes)
     frames = pour(splitter, b"".join(map(prefixed, sent)), cuts)
     # compared at the end: a frame must stay what it was while later ones arrive
     assert [bytes(frame) for frame in frames] == sent
@@ -56,13 +56,13 @@ def test_any_slicing_gives_the_same_frames(sizes: list[int], cuts: list[int]) ->
 @unhurried
 @given(st.lists(st.binary(min_size=8, max_size=300), max_size=8))
 def test_byte_by_byte(sent: list[bytes]) -> None:
-    frames = pour(Splitter(LIMIT), b"".join(map(prefixed, sent)), [1])
+    frames = pour(FrameSplitter(LIMIT), b"".join(map(prefixed, sent)), [1])
     assert [bytes(frame) for frame in frames] == sent
 
 
 def test_large_frame_byte_by_byte() -> None:
     sent = bytes(range(256)) * 300
-    frames = pour(Splitter(LIMIT), prefixed(sent) + prefixed(b"12345678"), [1])
+    frames = pour(FrameSplitter(LIMIT), prefixed(sent) + prefixed(b"12345678"), [1])
     assert [bytes(frame) for frame in frames] == [sent, b"12345678"]
 
 
@@ -70,7 +70,7 @@ def test_large_frame_byte_by_byte() -> None:
 @given(sizes_of_frames)
 def test_feed_gives_whole_frames(sizes: list[int]) -> None:
     sent = payloads(sizes)
-    frames = Splitter(LIMIT).feed(b"".join(map(prefixed, sent)) + b"\0\0")
+    frames = FrameSplitter(LIMIT).feed(b"".join(map(prefixed, sent)) + b"\0\0")
     assert [bytes(frame) for frame in frames] == sent
 
 
@@ -81,13 +81,13 @@ EDGES = [16_383, 16_384, 16_385, *range(CHUNK_BYTES - 5, CHUNK_BYTES + 2), 4 * C
 @pytest.mark.parametrize("before", [0, 1, 40_000, CHUNK_BYTES - 16])
 def test_sizes_around_every_threshold(size: int, before: int) -> None:
     sent = [bytes(8 + before), bytes([7]) * size, b"afterward"]
-    frames = pour(Splitter(LIMIT), b"".join(map(prefixed, sent)), [CHUNK_BYTES])
+    frames = pour(FrameSplitter(LIMIT), b"".join(map(prefixed, sent)), [CHUNK_BYTES])
     assert [bytes(frame) for frame in frames] == sent
 
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 7, LIMIT + 1, 2**31 - 1])
 def test_refuses_lengths_before_spending_memory(length: int) -> None:
-    splitter = Splitter(LIMIT)
+    splitter = FrameSplitter(LIMIT)
     splitter.buffer()
     tracemalloc.start()
     with pytest.raises(ProtocolError, match=f"a frame of {length} bytes"):
@@ -98,7 +98,7 @@ def test_refuses_lengths_before_spending_memory(length: int) -> None:
 
 
 def test_stays_broken_after_a_refusal() -> None:
-    splitter = Splitter(LIMIT)
+    splitter = FrameSplitter(LIMIT)
     for _ in range(2):
         with pytest.raises(ProtocolError):
             splitter.feed(struct.pack(">i", -1))
@@ -106,7 +106,7 @@ def test_stays_broken_after_a_refusal() -> None:
 
 def test_announced_bytes_cost_nothing() -> None:
     tracemalloc.start()
-    splitter = Splitter(100 * 1024 * 1024)
+    splitter = FrameSplitter(100 * 1024 * 1024)
     splitter.feed(struct.pack(">i", 100 * 1024 * 1024) + b"x")
     splitter.buffer()
     assert tracemalloc.get_traced_memory()[1] < 200 * 1024
@@ -119,7 +119,7 @@ def test_announced_bytes_cost_nothing() -> None:
 
 def test_small_frames_do_not_keep_the_chunk() -> None:
     chunks = Chunks()
-    splitter = Splitter(LIMIT, chunks=chunks)
+    splitter = FrameSplitter(LIMIT, chunks=chunks)
     tracemalloc.start()
     frames = []
     for number in range(1000):
@@ -132,7 +132,7 @@ def test_small_frames_do_not_keep_the_chunk() -> None:
 
 def test_idle_splitters_share_one_chunk() -> None:
     chunks = Chunks()
-    splitters = [Splitter(LIMIT, chunks=chunks) for _ in range(100)]
+    splitters = [FrameSplitter(LIMIT, chunks=chunks) for _ in range(100)]
     tracemalloc.start()
     for splitter in splitters:
         assert len(splitter.feed(prefixed(b"12345678"))) == 1
@@ -151,7 +151,7 @@ def test_chunks_keeps_no_more_than_told() -> None:
 
 
 def test_limit_changes_between_frames_of_one_chunk() -> None:
-    splitter = Splitter(16)
+    splitter = FrameSplitter(16)
     room = splitter.buffer()
     data = prefixed(b"x" * 16) + prefixed(b"y" * 17)
     room[: len(data)] = data
@@ -164,7 +164,7 @@ def test_limit_changes_between_frames_of_one_chunk() -> None:
 
 
 def test_minimum_can_be_lowered() -> None:
-    splitter = Splitter(16, minimum=0)
+    splitter = FrameSplitter(16, minimum=0)
     assert [bytes(frame) for frame in splitter.feed(bytes(4) + prefixed(b"a"))] == [b"", b"a"]
 
 
@@ -180,26 +180,26 @@ def test_minimum_can_be_lowered() -> None:
 )
 def test_names_the_protocol_that_the_peer_speaks(first: bytes, says: str) -> None:
     with pytest.raises(ProtocolError, match=says):
-        Splitter(104_857_600).feed(first)
+        FrameSplitter(104_857_600).feed(first)
 
 
 def test_pending_counts_what_was_not_taken() -> None:
-    splitter = Splitter(LIMIT)
+    splitter = FrameSplitter(LIMIT)
     splitter.feed(prefixed(b"12345678") + b"\0\0\0")
     assert splitter.pending == 3
-    large = Splitter(LIMIT)
+    large = FrameSplitter(LIMIT)
     large.feed(struct.pack(">i", 500_000) + bytes(70_000))
     assert large.pending == 70_004
 
 
 def test_renumbered_changes_the_id_alone() -> None:
-    (frame,) = Splitter(LIMIT, minimum=4).feed(prefixed(struct.pack(">i", 7) + b"body"))
+    (frame,) = FrameSplitter(LIMIT, minimum=4).feed(prefixed(struct.pack(">i", 7) + b"body"))
     assert b"".join(renumbered(frame, 99)) == prefixed(struct.pack(">i", 99) + b"body")
 
 
 def test_memory_of_large_frames_is_used_again_only_when_nobody_looks_at_it() -> None:
     chunks = Chunks()
-    splitter = Splitter(LIMIT, chunks=chunks)
+    splitter = FrameSplitter(LIMIT, chunks=chunks)
     first_sent, second_sent, third_sent = (bytes([n]) * 300_000 for n in (1, 2, 3))
     first = pour(splitter, prefixed(first_sent), [50_000])[0]
     part = first[1000:2000]

@@ -17,9 +17,9 @@ from rookery.wire import control
 from rookery.wire.codec import decode, encode_bytes
 from rookery.wire.message import Message
 from rookery.wire.protocols.consumer import (
+    AssignedTopic,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
     read_assignment,
     read_subscription,
     write_assignment,
@@ -49,12 +49,12 @@ MESSAGES: dict[type[Message], str] = {
 SUBSCRIPTION = ConsumerProtocolSubscription(
     topics=["orders", "größe"],
     user_data=b"sticky",
-    owned_partitions=[TopicPartition(topic="orders", partitions=[0, 7])],
+    owned_partitions=[AssignedTopic(topic="orders", partitions=[0, 7])],
     generation_id=5,
     rack_id="a",
 )
 ASSIGNMENT = ConsumerProtocolAssignment(
-    assigned_partitions=[TopicPartition(topic="orders", partitions=[1, 2])], user_data=None
+    assigned_partitions=[AssignedTopic(topic="orders", partitions=[1, 2])], user_data=None
 )
 
 
@@ -188,8 +188,8 @@ def test_a_principal_of_a_newer_version_is_not_guessed_at() -> None:
 
 def test_only_whole_messages_have_versions() -> None:
     assert newest(ConsumerProtocolSubscription) == 3
-    with pytest.raises(TypeError, match="TopicPartition"):
-        newest(TopicPartition)
+    with pytest.raises(TypeError, match="AssignedTopic"):
+        newest(AssignedTopic)
 
 
 @pytest.mark.parametrize("type_", ControlRecordType)

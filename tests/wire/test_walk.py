@@ -18,8 +18,8 @@ from rookery.wire.message import (
     BrokerId,
     ClientHost,
     ClientId,
+    FieldKind,
     GroupId,
-    Kind,
     Message,
     Principal,
     TopicName,
@@ -46,7 +46,7 @@ KINDS: Final = sorted(
         entry
         for value in (*vars(marks).values(), *vars(resources).values())
         for entry in getattr(value, "__metadata__", ())
-        if isinstance(entry, Kind)
+        if isinstance(entry, FieldKind)
     }
 )
 LITERAL, PREFIXED, MATCH, ANY = 3, 4, 2, 1
@@ -150,7 +150,7 @@ item1.resource_name = str(change(value))
     assert scope["known2"] == {(4,), (8,)}
 
 
-def change_of(kind: Kind) -> Any:
+def change_of(kind: FieldKind) -> Any:
     """A change that keeps values in the range of their wire type."""
     if "id" in kind.name.split() and kind.name.startswith("topic"):
         return lambda value: value[::-1]
@@ -180,7 +180,7 @@ def parts(message: Message) -> Iterator[tuple[type[Message], Message]]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_the_compiled_walk_equals_the_interpreted_one(kind: Kind) -> None:
+def test_the_compiled_walk_equals_the_interpreted_one(kind: FieldKind) -> None:
     random, seen = Random(kind.name), 0
     for cls, version in all_messages():
         if not has_kind(cls, kind):

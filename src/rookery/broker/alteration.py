@@ -10,7 +10,7 @@ from rookery.broker import clientmetrics
 from rookery.broker.call import Call
 from rookery.broker.configs import ALL_BROKERS, check_brokers, check_group, check_topic, invalid
 from rookery.broker.deciding import decide
-from rookery.cluster.events.brokers import ConfigChange, ConfigsChanged
+from rookery.cluster.events.brokers import ConfigsChanged, SettingChange
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -107,8 +107,8 @@ def _plan(call: Call, resource: R, wanted: Wanted[R], times: int) -> ConfigsChan
     )
 
 
-def _changes(values: Mapping[str, str | None]) -> list[ConfigChange]:
-    return [ConfigChange(name=name, value=value) for name, value in values.items()]
+def _changes(values: Mapping[str, str | None]) -> list[SettingChange]:
+    return [SettingChange(name=name, value=value) for name, value in values.items()]
 
 
 def _check(call: Call, resource: Resource, values: Mapping[str, str | None]) -> dict[str, str]:

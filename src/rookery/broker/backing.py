@@ -20,8 +20,8 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.log.cache import BlockCache
 from rookery.log.caretaker import Caretaker
-from rookery.log.medium import FlushSettings, Medium
-from rookery.log.reader import Reader
+from rookery.log.medium import FlushSettings, FlushTarget
+from rookery.log.reader import LogReader
 from rookery.service.periodic import PeriodicTasks
 from rookery.service.stalls import Probe
 from rookery.store.pending import PendingCalls
@@ -76,7 +76,7 @@ class Backing(Protocol):
         """The state as of the last event applied; `open` brings it up to date."""
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> LogReader:
         """Reads batches for clients."""
 
     @property
@@ -110,7 +110,7 @@ class Backing(Protocol):
     def node_lock(self, random: Random) -> NodeLock:
         """Return the lock by which brokers of this host claim node ids; call it after `open`."""
 
-    def flush_target(self, numbers: Numbers) -> Medium:
+    def flush_target(self, numbers: Numbers) -> FlushTarget:
         """Return where the flushes of a new incarnation go.
 
         Raises:

@@ -11,11 +11,11 @@ from typing import Final
 
 from rookery.broker.backing import Backing
 from rookery.broker.call import Services, hidden_when_read_only
-from rookery.broker.caretaking import Caretaking
+from rookery.broker.caretaking import CaretakerKeeper
 from rookery.broker.checks import rules_of
 from rookery.broker.configs import TopicCache
 from rookery.broker.dispatch import Dispatcher
-from rookery.broker.fetchservice import FetchService, Waiting
+from rookery.broker.fetchservice import FetchService, PartitionWatch
 from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.groups.kind import GroupSettings
@@ -33,10 +33,10 @@ from rookery.clock import Clock, Random, SystemClock, SystemRandom, loop_seconds
 from rookery.cluster.entry import Entry
 from rookery.cluster.member import ClusterMember
 from rookery.cluster.numbers import Numbers
-from rookery.cluster.state.state import GROUP_RESOURCE, Applied, resource_key
+from rookery.cluster.state.state import GROUP_RESOURCE, EntryOutcome, resource_key
 from rookery.log.journal import Journal
 from rookery.log.tail import Tail
-from rookery.log.writer import Writer
+from rookery.log.writer import LogWriter
 from rookery.model.address import parse_address
 from rookery.model.uuid import uuid_text
 from rookery.net.answers import AnswerBudget
@@ -93,7 +93,7 @@ class Broker:
         self.replica = self.backing.replica
         self.replica.when_failed = self._fail
         self.replica.when_jumped = self._jumped
-        self.waiting = Waiting()
+        self.waiting = PartitionWatch()
         self.periodic_tasks = PeriodicTasks()
         self.member = self._new_member()
         self.membership = Membership(
@@ -106,7 +106,7 @@ class Broker:
             GroupSettings(settings.classic_groups, settings.consumer_groups, self._group_configs)
         )
         self.groups = GroupCoordinator(self.replica, self._clock, kinds)
-        self.caretaking = Caretaking(
+        self.caretaking = CaretakerKeeper(
             settings, lambda: self.membership.keeps_caretaker, self._agrees
         )
         self.offset_retention = OffsetRetention(
@@ -147,7 +147,7 @@ class Broker:
             clock=self._clock,
             random=self._random,
             replica=self.replica,
-            writer=Writer(self.replica, self.tail, self.backing.traits.flush),
+            writer=LogWriter(self.replica, self.tail, self.backing.traits.flush),
             reader=self.backing.reader,
             waiting=self.waiting,
             fetches=FetchService(
@@ -344,7 +344,7 @@ class Broker:
             self.identity.hold(self.services.node_id)
             await self.medium.look_after()
 
-    def _applied(self, applied: Applied, _entry: Entry) -> None:
+    def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
         if applied.grown:
             self.waiting.report(applied.grown)
 

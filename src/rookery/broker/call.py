@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from rookery.broker import apis
 from rookery.broker.checks import Rules, rules_of
 from rookery.broker.configs import TopicCache
-from rookery.broker.fetchservice import FetchService, Waiting
+from rookery.broker.fetchservice import FetchService, PartitionWatch
 from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
@@ -32,10 +32,10 @@ from rookery.broker.telemetry import Telemetry
 from rookery.broker.topicdescription import describe
 from rookery.clock import Clock, Random
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.brokers import Broker
+from rookery.cluster.state.brokers import LiveBroker
 from rookery.cluster.state.state import State
-from rookery.log.reader import Reader
-from rookery.log.writer import Writer
+from rookery.log.reader import LogReader
+from rookery.log.writer import LogWriter
 from rookery.security.access import Access
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.metadata import MetadataResponseTopic
@@ -53,9 +53,9 @@ class Services:
     clock: Clock
     random: Random
     replica: Replica
-    writer: Writer
-    reader: Reader
-    waiting: Waiting
+    writer: LogWriter
+    reader: LogReader
+    waiting: PartitionWatch
     fetches: FetchService
     producer_ids: ProducerIds
     groups: GroupCoordinator
@@ -71,7 +71,7 @@ class Services:
     """Topics as Metadata describes them."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     node_id: int = -1
-    registration: Broker | None = None
+    registration: LiveBroker | None = None
     """This broker as it registered last."""
     handover: asyncio.Event | None = None
     """While this broker leaves, produces wait for it; then other brokers lead all partitions."""
@@ -86,7 +86,7 @@ class Services:
         return self.replica.state
 
     @property
-    def brokers(self) -> list[Broker]:
+    def brokers(self) -> list[LiveBroker]:
         """The brokers that clients may be sent to: the live ones, or this one if there is none.
 
         As with Kafka, the last broker to leave still names itself. librdkafka drops all its

@@ -33,7 +33,7 @@ _LOOK_SECONDS: Final = 0.5
 _SILENCE_SECONDS: Final = 900.0
 
 
-class Caretaking:
+class CaretakerKeeper:
     """Runs the caretaker for as long as this broker is the one to have it."""
 
     def __init__(

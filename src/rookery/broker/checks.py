@@ -20,7 +20,7 @@ from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.records.batch import BatchHeader
 from rookery.records.compression import named
-from rookery.records.record import Contents
+from rookery.records.record import BatchContents
 
 PRODUCER: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"
@@ -151,7 +151,7 @@ def _limit(settings: TopicConfigs) -> int:
 
 def _check_records(
     data: memoryview, header: BatchHeader, settings: TopicConfigs, now_ms: int
-) -> Contents:
+) -> BatchContents:
     limit = _limit(settings)
     contents = records.inspect(data, header, limit)
     if settings.is_compacted and contents.null_keys:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from rookery.broker.call import Call
-from rookery.broker.configkeys import ConfigKey, Kind, split
+from rookery.broker.configkeys import ConfigKey, ConfigKind, split
 from rookery.cluster.state.state import CLIENT_METRICS_RESOURCE, State, configured, resource_key
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.uuid import uuid_text
@@ -23,9 +23,13 @@ _MAX_SUBSCRIPTIONS: Final = 1000
 KEYS: Final = {
     key.name: key
     for key in (
-        ConfigKey(_INTERVAL, Kind.INT, str(DEFAULT_INTERVAL_MS), "How often clients push metrics."),
-        ConfigKey(_MATCH, Kind.LIST, "", "Patterns that a client's properties have to match."),
-        ConfigKey(_METRICS, Kind.LIST, "", "Prefixes of the metrics' names; * for all."),
+        ConfigKey(
+            _INTERVAL, ConfigKind.INT, str(DEFAULT_INTERVAL_MS), "How often clients push metrics."
+        ),
+        ConfigKey(
+            _MATCH, ConfigKind.LIST, "", "Patterns that a client's properties have to match."
+        ),
+        ConfigKey(_METRICS, ConfigKind.LIST, "", "Prefixes of the metrics' names; * for all."),
     )
 }
 PROPERTIES: Final = (
@@ -38,7 +42,7 @@ Client = Mapping[str, str]
 """The properties of a client."""
 
 
-class Wanted(NamedTuple):
+class WantedMetrics(NamedTuple):
     """What the subscriptions want of one client."""
 
     metrics: list[str]
@@ -76,7 +80,7 @@ def properties_of(call: Call, instance_id: bytes) -> Client:
     return dict(zip(PROPERTIES, values, strict=True))
 
 
-def wanted_of(state: State, client: Client) -> Wanted:
+def wanted_of(state: State, client: Client) -> WantedMetrics:
     """Return what is wanted of a client, by all subscriptions that match it together."""
     metrics: set[str] = set()
     interval_ms = DEFAULT_INTERVAL_MS
@@ -85,7 +89,7 @@ def wanted_of(state: State, client: Client) -> Wanted:
         if names and _matches(configs, client):
             metrics.update(names)
             interval_ms = min(interval_ms, int(configs.get(_INTERVAL, DEFAULT_INTERVAL_MS)))
-    return Wanted([ALL_METRICS] if ALL_METRICS in metrics else sorted(metrics), interval_ms)
+    return WantedMetrics([ALL_METRICS] if ALL_METRICS in metrics else sorted(metrics), interval_ms)
 
 
 def _matches(configs: Mapping[str, str], client: Client) -> bool:

@@ -19,7 +19,7 @@ Check = Callable[[str], str | None]
 """Says what is wrong with a value whose type is right, or None."""
 
 
-class Kind(IntEnum):
+class ConfigKind(IntEnum):
     """Types of values, numbered as in DescribeConfigs."""
 
     BOOLEAN = 1
@@ -34,7 +34,7 @@ class ConfigKey(NamedTuple):
     """One setting of a topic."""
 
     name: str
-    kind: Kind
+    kind: ConfigKind
     default: str
     doc: str
     check: Check | None = None
@@ -46,7 +46,7 @@ class BrokerKey(NamedTuple):
     """One setting of a broker."""
 
     name: str
-    kind: Kind
+    kind: ConfigKind
     default: str | None
     doc: str
     is_dynamic: bool = False
@@ -98,7 +98,8 @@ def split(text: str) -> list[str]:
 
 
 _B, _S, _I, _L, _D, _LIST = (
-    Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.LIST,
+    ConfigKind.BOOLEAN, ConfigKind.STRING, ConfigKind.INT,
+    ConfigKind.LONG, ConfigKind.DOUBLE, ConfigKind.LIST,
 )  # fmt: skip
 
 TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
@@ -305,7 +306,7 @@ GROUP_KEYS: Final[dict[str, ConfigKey]] = {
     for key in (
         ConfigKey(
             "consumer.heartbeat.interval.ms",
-            Kind.INT,
+            ConfigKind.INT,
             "5000",
             "How often members of a consumer group (KIP-848) send heartbeats.",
             _at_least(1),
@@ -313,7 +314,7 @@ GROUP_KEYS: Final[dict[str, ConfigKey]] = {
         ),
         ConfigKey(
             "consumer.session.timeout.ms",
-            Kind.INT,
+            ConfigKind.INT,
             "45000",
             "A member of a consumer group (KIP-848) that is silent for longer is removed.",
             _at_least(1),

@@ -27,7 +27,7 @@ from rookery.broker.configkeys import (
     TOPIC_KEYS,
     BrokerKey,
     ConfigKey,
-    Kind,
+    ConfigKind,
     split,
 )
 from rookery.broker.settings import BrokerSettings
@@ -42,10 +42,10 @@ MAX_CONFIG_BYTES: Final = 16 * 1024
 """What the settings of one resource may take up: every broker keeps them in memory."""
 
 _GZIP_AUTO: Final = ("gzip", "-1")
-_BOUNDS: Final = {Kind.INT: MAX_INT, Kind.LONG: MAX_LONG}
+_BOUNDS: Final = {ConfigKind.INT: MAX_INT, ConfigKind.LONG: MAX_LONG}
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from, numbered as in DescribeConfigs."""
 
     TOPIC = 1
@@ -62,7 +62,7 @@ class Synonym(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +126,14 @@ def synonyms(
     key: ConfigKey, own: Mapping[str, str], brokers: Mapping[str, Mapping[str, str]]
 ) -> list[Synonym]:
     """List where a topic's setting is made, the place that is in force first."""
-    found = [Synonym(key.name, own[key.name], Source.TOPIC)] if key.name in own else []
+    found = [Synonym(key.name, own[key.name], ConfigSource.TOPIC)] if key.name in own else []
     inherited = brokers.get(ALL_BROKERS, {}).get(key.synonym)
     if inherited is not None:
-        found.append(Synonym(key.synonym, inherited, Source.ALL_BROKERS))
+        found.append(Synonym(key.synonym, inherited, ConfigSource.ALL_BROKERS))
     inherits = BROKER_KEYS.get(key.synonym)
     # Kafka tells a default only where a broker's setting has one.
     shown = key.synonym if inherits is not None and inherits.default is not None else ""
-    return [*found, Synonym(shown, key.default, Source.DEFAULT)]
+    return [*found, Synonym(shown, key.default, ConfigSource.DEFAULT)]
 
 
 def broker_synonyms(
@@ -143,12 +143,12 @@ def broker_synonyms(
     found = []
     dynamic = brokers.get(ALL_BROKERS, {}).get(key.name)
     if dynamic is not None:
-        found.append(Synonym(key.name, dynamic, Source.ALL_BROKERS))
+        found.append(Synonym(key.name, dynamic, ConfigSource.ALL_BROKERS))
     fact = facts.get(key.name, key.default)
     if fact != key.default:
-        found.append(Synonym(key.name, fact, Source.FILE))
+        found.append(Synonym(key.name, fact, ConfigSource.FILE))
     if key.default is not None or not found:
-        found.append(Synonym(key.name, key.default, Source.DEFAULT))
+        found.append(Synonym(key.name, key.default, ConfigSource.DEFAULT))
     return found
 
 
@@ -156,11 +156,11 @@ def group_synonyms(
     key: ConfigKey, own: Mapping[str, str], settings: BrokerSettings
 ) -> list[Synonym]:
     """List where a group's setting is made, the place that is in force first."""
-    found = [Synonym(key.name, own[key.name], Source.GROUP)] if key.name in own else []
+    found = [Synonym(key.name, own[key.name], ConfigSource.GROUP)] if key.name in own else []
     fact = _group_facts(settings)[key.synonym]
     if fact != key.default:
-        found.append(Synonym(key.synonym, fact, Source.FILE))
-    return [*found, Synonym(key.synonym, key.default, Source.DEFAULT)]
+        found.append(Synonym(key.synonym, fact, ConfigSource.FILE))
+    return [*found, Synonym(key.synonym, key.default, ConfigSource.DEFAULT)]
 
 
 def _group_facts(settings: BrokerSettings) -> dict[str, str]:
@@ -295,21 +295,21 @@ def _check_value(name: str, key: ConfigKey, value: str) -> str:
     wrong = key.check(text) if key.check else None
     if wrong is not None:
         raise invalid(f"Invalid value {value[:200]} for configuration {name}: {wrong}")
-    if key.kind is Kind.LIST:
+    if key.kind is ConfigKind.LIST:
         return ",".join(dict.fromkeys(split(text)))
-    return text.lower() if key.kind is Kind.BOOLEAN else text
+    return text.lower() if key.kind is ConfigKind.BOOLEAN else text
 
 
-def _is_typed(kind: Kind, text: str) -> bool:
+def _is_typed(kind: ConfigKind, text: str) -> bool:
     match kind:
-        case Kind.INT | Kind.LONG:
+        case ConfigKind.INT | ConfigKind.LONG:
             # Python reads "1_000" and other scripts' digits as numbers; Kafka does not.
             return (
                 text.isascii() and "_" not in text and -_BOUNDS[kind] <= int(text) <= _BOUNDS[kind]
             )
-        case Kind.DOUBLE:
+        case ConfigKind.DOUBLE:
             return text.isascii() and "_" not in text and float(text) == float(text)
-        case Kind.BOOLEAN:
+        case ConfigKind.BOOLEAN:
             return text.lower() in {"true", "false"}
         case _:
             return True

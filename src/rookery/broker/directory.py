@@ -21,16 +21,16 @@ from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.cluster.entry import Entry
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.state import Applied
+from rookery.cluster.state.state import EntryOutcome
 from rookery.errors import ConfigError
 from rookery.log import markers
-from rookery.log.medium import FlushSettings, Medium
-from rookery.log.reader import Reader
+from rookery.log.medium import FlushSettings, FlushTarget
+from rookery.log.reader import LogReader
 from rookery.log.retention import Retention
 from rookery.log.tail import Tail
 from rookery.logdir.serving.internaltopics import InternalTopics
 from rookery.logdir.serving.retention import describe
-from rookery.logdir.serving.service import DirectoryService, Options
+from rookery.logdir.serving.service import DirectoryService, ServiceOptions
 from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from rookery.service.periodic import PeriodicTasks
 from rookery.service.stalls import Probe
@@ -70,7 +70,7 @@ class DirectoryBacking:
         paths = [Path(part.strip()).absolute() for part in settings.log_dir.split(",")]
         defaults = configs.parse_defaults(settings.defaults)
         is_confirmed = settings.confirm_retention or _sets_retention(defaults)
-        options = Options(
+        options = ServiceOptions(
             now_ms=SystemClock().now_ms(),
             node_id=settings.node_id,
             is_read_only=settings.read_only,
@@ -96,7 +96,7 @@ class DirectoryBacking:
         self.replica.listen(self._place)
         InternalTopics(self.replica, SystemRandom(), _internal_topics(settings))
         files = service.loaded.files
-        self.reader = Reader(self.cluster_log, files, tail, files.read)
+        self.reader = LogReader(self.cluster_log, files, tail, files.read)
         self._retention = Retention(
             self.replica, clock, lambda topic: topic_configs(self.replica.state, topic)
         )
@@ -124,7 +124,7 @@ class DirectoryBacking:
                 seconds,
             )
 
-    def _place(self, applied: Applied, _entry: Entry) -> None:
+    def _place(self, applied: EntryOutcome, _entry: Entry) -> None:
         """Let the replica know which files hold the batches of an entry."""
         # Before they are placed: then markers are rows of files like any other.
         for key in applied.marked:
@@ -150,7 +150,7 @@ class DirectoryBacking:
         """Return a lock without a file: the directory has one broker, and a lock of its own."""
         return NodeLock(None, "", random)
 
-    def flush_target(self, _numbers: Numbers) -> Medium:
+    def flush_target(self, _numbers: Numbers) -> FlushTarget:
         """Return where flushes wait until they are written."""
         return self._service.medium
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Any, Final, NamedTuple
 
 from rookery.broker.call import Call, Route, Services, routes
-from rookery.cluster.replica import Fenced
+from rookery.cluster.replica import IncarnationFenced
 from rookery.errors import ErrorCode, ProtocolError, code_of
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer
@@ -86,7 +86,7 @@ class _Work:
 
     def refuse(self, error: BaseException) -> Message | None:
         """Answer with the code that fits the error."""
-        if isinstance(error, Fenced) and self.call.services.is_draining:
+        if isinstance(error, IncarnationFenced) and self.call.services.is_draining:
             # Few APIs have a code for a broker that has left. Clients repeat all of them elsewhere
             # when the connection ends.
             self.call.connection.close()

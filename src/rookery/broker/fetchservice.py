@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from rookery.clock import Clock, Random
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition
-from rookery.log.reader import Reader, SureReader
+from rookery.log.reader import LogReader, SureReader
 from rookery.log.tail import Key
 from rookery.service.fetchsessions import (
     FetchSession,
@@ -35,18 +35,18 @@ from rookery.wire.messages.fetch import FetchPartition
 _READS_AT_ONCE: Final = 16
 
 
-class Subscriber(Protocol):
+class PartitionSubscriber(Protocol):
     """What wants to know about changes of partitions."""
 
     def partition_changed(self, key: Key) -> None:
         """Note that a partition has grown, lost its oldest records or was deleted."""
 
 
-class Waiting:
+class PartitionWatch:
     """Subscriptions to partitions, and the fetches that wait."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, dict[Subscriber, None]] = {}
+        self._by_key: dict[Key, dict[PartitionSubscriber, None]] = {}
         self.fetches: dict[FetchWait, None] = {}
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class Waiting:
         """The number of subscriptions to partitions."""
         return sum(map(len, self._by_key.values()))
 
-    def subscribe(self, key: Key, subscriber: Subscriber) -> None:
+    def subscribe(self, key: Key, subscriber: PartitionSubscriber) -> None:
         """Report changes of a partition until `unsubscribe`."""
         subscribers = self._by_key.get(key)
         if subscribers is None:
@@ -66,7 +66,7 @@ class Waiting:
         else:
             subscribers[subscriber] = None
 
-    def unsubscribe(self, keys: Iterable[Key], subscriber: Subscriber) -> None:
+    def unsubscribe(self, keys: Iterable[Key], subscriber: PartitionSubscriber) -> None:
         """Report changes of these partitions no longer."""
         for key in keys:
             subscribers = self._by_key.get(key)
@@ -103,7 +103,7 @@ class FetchWait:
 
     def __init__(
         self,
-        waiting: Waiting,
+        waiting: PartitionWatch,
         session: WatchingSession,
         missing: int,
         seconds: float,
@@ -165,7 +165,7 @@ class WatchedPartition(SessionPartition):
         """The size of the partition when it was last looked at or last changed."""
 
 
-class Sighting(NamedTuple):
+class StatePartition(NamedTuple):
     """The partition of the state that belongs to a watched one."""
 
     watched: WatchedPartition
@@ -180,7 +180,7 @@ class WatchingSession(FetchSession[WatchedPartition]):
 
     def __init__(
         self,
-        waiting: Waiting,
+        waiting: PartitionWatch,
         session_id: int,
         partitions: SessionPartitions[WatchedPartition],
         now_ms: int,
@@ -200,7 +200,7 @@ class WatchingSession(FetchSession[WatchedPartition]):
             self._unfollow(watched)
         return watched
 
-    def follow(self, sightings: Iterable[Sighting]) -> None:
+    def follow(self, sightings: Iterable[StatePartition]) -> None:
         """Subscribe to partitions that are not followed yet; not once the session is closed."""
         if self.is_closed:
             return
@@ -247,7 +247,7 @@ class WatchingSessions(FetchSessions[WatchedPartition, WatchingSession]):
 
     def __init__(
         self,
-        waiting: Waiting,
+        waiting: PartitionWatch,
         clock: Clock,
         random: Random,
         settings: FetchSessionSettings | None = None,
@@ -256,7 +256,7 @@ class WatchingSessions(FetchSessions[WatchedPartition, WatchingSession]):
 
 
 class _Factory:
-    def __init__(self, waiting: Waiting) -> None:
+    def __init__(self, waiting: PartitionWatch) -> None:
         self._waiting = waiting
 
     def partition(self, topic: TopicKey, part: FetchPartition) -> WatchedPartition:
@@ -277,7 +277,12 @@ class FetchService:
     """The shared side of fetches; one for each broker."""
 
     def __init__(
-        self, waiting: Waiting, reader: Reader, replica: Replica, clock: Clock, random: Random
+        self,
+        waiting: PartitionWatch,
+        reader: LogReader,
+        replica: Replica,
+        clock: Clock,
+        random: Random,
     ) -> None:
         """Begin without sessions.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rookery.broker.call import Call
-from rookery.cluster.state.brokers import Broker
+from rookery.cluster.state.brokers import LiveBroker
 from rookery.cluster.state.topics import Topic
 
 
 class Leader(NamedTuple):
     """The broker that leads a partition, and its epoch."""
 
-    broker: Broker
+    broker: LiveBroker
     leader_epoch: int
 
 

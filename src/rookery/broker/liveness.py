@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 
 from rookery.broker.nodelock import NodeLock
-from rookery.cluster.state.brokers import Broker
+from rookery.cluster.state.brokers import LiveBroker
 from rookery.net.reach import Reach, reach
 
 
-async def reach_broker(lock: NodeLock, broker: Broker) -> Reach:
+async def reach_broker(lock: NodeLock, broker: LiveBroker) -> Reach:
     """Look at the lock of a broker of this host, else try its address."""
     if lock.can_judge(broker.process_id):
         return Reach.OPEN if lock.is_held(broker.node_id) else Reach.REFUSED

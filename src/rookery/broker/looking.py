@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from rookery import metrics
 from rookery.broker.call import Call
-from rookery.broker.fetchservice import Sighting, WatchedPartition, WatchingSession
+from rookery.broker.fetchservice import StatePartition, WatchedPartition, WatchingSession
 from rookery.broker.leaders import other_leader
 from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
-from rookery.log.tail import Key, Slice
+from rookery.log.tail import Key, TailSlice
 from rookery.wire.message import Parts
 from rookery.wire.messages.fetch import (
     AbortedTransaction,
@@ -38,7 +38,7 @@ EXAMINED: Final = metrics.counter(
 )
 
 
-class Wanted(NamedTuple):
+class WantedPartition(NamedTuple):
     """A partition whose records must be read, from memory or from disk."""
 
     answer: PartitionData
@@ -61,7 +61,7 @@ class Wanted(NamedTuple):
         answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
         answer.aborted_transactions = None
 
-    def give(self, records: Slice) -> None:
+    def give(self, records: TailSlice) -> None:
         """Put records into the answer, and which were aborted, if the client wants to know."""
         answer = self.answer
         answer.records = Parts(records.parts)
@@ -84,7 +84,7 @@ class Wanted(NamedTuple):
         return size
 
 
-class Look:
+class FetchPlan:
     """One look, and what it has found."""
 
     __slots__ = (
@@ -98,10 +98,10 @@ class Look:
         self.request = request
         self.session = session
         self.answers: list[tuple[WatchedPartition, PartitionData]] = []
-        self.sightings: list[Sighting] = []
+        self.sightings: list[StatePartition] = []
         """Where the partitions are that the session does not follow yet."""
         self._idle: list[WatchedPartition] = []
-        self.cold: list[Wanted] = []
+        self.cold: list[WantedPartition] = []
         self.sent: list[tuple[bytes, int, int]] = []
         """Topic id, records and bytes of what memory had."""
         self.endpoints: dict[int, NodeEndpoint] = {}
@@ -148,7 +148,7 @@ class Look:
             self._refuse(watched, ErrorCode.OFFSET_OUT_OF_RANGE)
             return
         if watched.partition is not partition:
-            self.sightings.append(Sighting(watched, (topic.id, watched.index), partition))
+            self.sightings.append(StatePartition(watched, (topic.id, watched.index), partition))
         if offset >= readable and self._is_told(watched, partition):
             self._idle.append(watched)
             return
@@ -186,7 +186,7 @@ class Look:
         # Rows can go before they are read, so what depends on them is found out now.
         is_whole = records is None and is_first
         least = partition.sizes[partition.row_of(watched.offset)] if is_whole else 0
-        wanted = Wanted(
+        wanted = WantedPartition(
             answer, key, partition, watched.offset, limit, is_first, until, partition.aborted, least
         )
         if records is None:

@@ -19,13 +19,13 @@ from rookery.log.bins import ObjectBin
 from rookery.log.caretaker import Caretaker
 from rookery.log.compaction.compactor import Compactor
 from rookery.log.objects import EntryReader
-from rookery.log.origin import Handles, Origin
+from rookery.log.origin import Handles, LogLocation
 from rookery.log.retention import Retention
 from rookery.log.rewriter import Rewriter
 from rookery.log.sweeper import Sweeper
 
 
-def snapshot_entries(settings: BrokerSettings, origin: Origin) -> int:
+def snapshot_entries(settings: BrokerSettings, origin: LogLocation) -> int:
     """Return after how many entries a snapshot is due: fewer if reading them is slow."""
     return min(
         settings.snapshot_entries,

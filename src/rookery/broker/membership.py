@@ -21,8 +21,8 @@ from rookery.clock import Clock
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerExpired
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.brokers import Broker
-from rookery.cluster.state.state import Applied
+from rookery.cluster.state.brokers import LiveBroker
+from rookery.cluster.state.state import EntryOutcome
 from rookery.cluster.state.topics import leader_of
 from rookery.errors import ErrorCode
 from rookery.net.reach import Reach
@@ -39,7 +39,7 @@ _UNREACHABLE_BEATS: Final = 5
 _CARETAKER: Final = b"the caretaker..."
 
 
-Reacher = Callable[[Broker], Awaitable[Reach]]
+Reacher = Callable[[LiveBroker], Awaitable[Reach]]
 
 
 class _Silence(NamedTuple):
@@ -82,7 +82,7 @@ class Membership:
         chosen = leader_of(_CARETAKER, 0, self._replica.state.brokers.nodes)
         return broker is not None and chosen == broker.node_id and self.is_clock_sound
 
-    def _applied(self, applied: Applied, entry: Entry) -> None:
+    def _applied(self, applied: EntryOutcome, entry: Entry) -> None:
         writer = entry.incarnation
         if writer and writer != self._replica.incarnation and not applied.is_void:
             self._skews[writer] = self._clock.now_ms() - entry.stamp_ms

@@ -18,7 +18,7 @@ from rookery.broker.nodelock import NodeLock
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import Clock
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.brokers import Broker
+from rookery.cluster.state.brokers import LiveBroker
 from rookery.errors import ConfigError
 from rookery.net.reach import Reach
 
@@ -52,7 +52,7 @@ class NodeClaim:
             where = f"at {owner.host}:{owner.port}" if owner else "that is starting or stopping"
             raise _in_use(node_id, f"another process of this host {where}")
 
-    async def _await_silence(self, owner: Broker) -> None:
+    async def _await_silence(self, owner: LiveBroker) -> None:
         sequence = self._sequence(owner)
         began_ms = self._clock.monotonic_ms()
         log.info(
@@ -76,14 +76,14 @@ class NodeClaim:
             if now != sequence:
                 raise _in_use(owner.node_id, f"the live broker at {owner.host}:{owner.port}")
 
-    async def _is_dead(self, owner: Broker, silent_ms: int) -> bool:
+    async def _is_dead(self, owner: LiveBroker, silent_ms: int) -> bool:
         if silent_ms < min(self._suspect_ms, self._session_ms):
             return False
         if silent_ms >= self._session_ms:
             return True
         return await reach_broker(self._lock, owner) is Reach.REFUSED
 
-    def _sequence(self, owner: Broker) -> int | None:
+    def _sequence(self, owner: LiveBroker) -> int | None:
         return self._replica.state.brokers.sequences.get(owner.incarnation)
 
 

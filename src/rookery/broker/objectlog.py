@@ -23,21 +23,21 @@ from rookery.cluster.events.brokers import ClusterCreated
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.port import ClusterLogTraits
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.state import FEATURE_LEVEL, Applied
+from rookery.cluster.state.state import FEATURE_LEVEL, EntryOutcome
 from rookery.errors import ConfigError, Conflict
 from rookery.formats.keys import CLUSTER
 from rookery.log import snapshots
 from rookery.log.cache import BlockCache
-from rookery.log.files import Files
+from rookery.log.files import JournalFiles
 from rookery.log.journal import Journal
 from rookery.log.lostlog import check_not_lost
-from rookery.log.medium import FlushSettings, JournalMedium, Medium
-from rookery.log.origin import Handles, Origin
-from rookery.log.reader import Reader
+from rookery.log.medium import FlushSettings, FlushTarget, JournalTarget
+from rookery.log.origin import Handles, LogLocation
+from rookery.log.reader import LogReader
 from rookery.log.reclaim import Reclaimer
 from rookery.log.segmentindex import Layouts
 from rookery.log.settings import CacheSettings
-from rookery.log.survey import BOOT_ID, Survey
+from rookery.log.survey import BOOT_ID, JournalSurvey
 from rookery.log.tail import Tail
 from rookery.log.uploads import Uploads
 from rookery.service.periodic import PeriodicTasks
@@ -83,7 +83,7 @@ class ObjectLogBacking:
         self._layouts = Layouts(places, self.cache.read)
         # Long runs of a local disk are read past the cache: the system keeps its pages.
         direct = places.read if origin.is_local else None
-        self.reader = Reader(self.cluster_log, self.cache, tail, direct, self._layouts)
+        self.reader = LogReader(self.cluster_log, self.cache, tail, direct, self._layouts)
         self.maintenance = ObjectMaintenance(handles, settings, self.replica, clock, topic_configs)
         self.lost_records = 0
         """Records that were acknowledged without a sync and did not survive the machine."""
@@ -118,7 +118,7 @@ class ObjectLogBacking:
         cluster_id = self.replica.state.cluster_id
         return NodeLock(Path(gettempdir()) / f"rookery-{cluster_id}.lock", boot_id, random)
 
-    def flush_target(self, numbers: Numbers) -> Medium:
+    def flush_target(self, numbers: Numbers) -> FlushTarget:
         """Return a journal of the incarnation's own, or the store."""
         if self.handles.journals is None:
             return Uploads(self.handles.store, self.replica, self._clock, numbers)
@@ -129,7 +129,7 @@ class ObjectLogBacking:
             clock=self._clock,
         )
         reclaimer = Reclaimer(journal, self.replica, self._clock)
-        return JournalMedium(journal, self._journal_calls, reclaimer)
+        return JournalTarget(journal, self._journal_calls, reclaimer)
 
     async def start(self, _tasks: PeriodicTasks) -> None:
         """Look for records that were lost with the machine's memory, if that is possible."""
@@ -137,14 +137,14 @@ class ObjectLogBacking:
         if files is not None and self._settings.durability != "disk":
             await self._survey(files)
 
-    async def _survey(self, files: Files) -> None:
-        survey = Survey(self.replica, files, self.handles.origin.folder / "boot-id")
+    async def _survey(self, files: JournalFiles) -> None:
+        survey = JournalSurvey(self.replica, files, self.handles.origin.folder / "boot-id")
         if survey.is_due:
             log.warning("the machine was started anew: all journals are checked")
             self.lost_records = await survey.run()
         survey.remember()
 
-    def _drop_deleted(self, applied: Applied, _entry: Entry) -> None:
+    def _drop_deleted(self, applied: EntryOutcome, _entry: Entry) -> None:
         """Free the memory and the descriptors of objects that no row names any more."""
         for object_id in applied.dropped:
             self.cache.invalidate(object_id)
@@ -158,9 +158,9 @@ class ObjectLogBacking:
         await self.handles.close()
 
 
-def origin_of(settings: BrokerSettings) -> Origin:
+def origin_of(settings: BrokerSettings) -> LogLocation:
     """Return where the log of brokers with these settings lies."""
-    return Origin(settings.data, settings.store, settings.cluster, settings.namespace)
+    return LogLocation(settings.data, settings.store, settings.cluster, settings.namespace)
 
 
 def open_handles(settings: BrokerSettings) -> Handles:

@@ -17,7 +17,7 @@ from rookery.formats.otlp import Point
 from rookery.model.uuid import uuid_text
 
 if TYPE_CHECKING:
-    from rookery.broker.clientmetrics import Wanted
+    from rookery.broker.clientmetrics import WantedMetrics
 
 MAX_BYTES: Final = 1024 * 1024
 """What one push may hold, compressed (Kafka's telemetry.max.bytes)."""
@@ -108,7 +108,7 @@ class Telemetry:
         return len(self._clients)
 
     def ask(
-        self, instance_id: bytes, client_id: str, wanted: Wanted, now_ms: int
+        self, instance_id: bytes, client_id: str, wanted: WantedMetrics, now_ms: int
     ) -> ClientInstance:
         """Note that a client asks what is wanted of it.
 
@@ -122,7 +122,13 @@ class Telemetry:
         return client
 
     def admit(
-        self, instance_id: bytes, client_id: str, wanted: Wanted, now_ms: int, *, is_last: bool
+        self,
+        instance_id: bytes,
+        client_id: str,
+        wanted: WantedMetrics,
+        now_ms: int,
+        *,
+        is_last: bool,
     ) -> ClientInstance:
         """Note that a client pushes.
 
@@ -167,7 +173,7 @@ class Telemetry:
                 self._forget(client)
 
     def _client(
-        self, instance_id: bytes, client_id: str, wanted: Wanted, now_ms: int
+        self, instance_id: bytes, client_id: str, wanted: WantedMetrics, now_ms: int
     ) -> ClientInstance:
         client = self._clients.get(instance_id)
         if client is None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from rookery.broker.call import Services
 from rookery.broker.configs import check_topic
-from rookery.cluster.events.brokers import ConfigChange
+from rookery.cluster.events.brokers import SettingChange
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.topics import Topics
 from rookery.errors import ApiError, ErrorCode
@@ -98,6 +98,7 @@ def new_topic(
         partitions=count,
         replication_factor=1 if replication_factor == -1 else replication_factor,
         configs=[
-            ConfigChange(name=key, value=value) for key, value in check_topic(configs or {}).items()
+            SettingChange(name=key, value=value)
+            for key, value in check_topic(configs or {}).items()
         ],
     )

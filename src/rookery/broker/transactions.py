@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rookery.broker.call import Call
 from rookery.broker.groups.offsets import (
-    Committer,
+    CommitAuthor,
     Proposals,
     commit_gate,
     offset_parts,
@@ -22,7 +22,7 @@ from rookery.broker.groups.subject import GroupSeat
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.events.txns import TransactionOffsetsCommitted, TransactionPlace
 from rookery.cluster.state.outcome import Outcome
-from rookery.cluster.state.txns import Transaction, Writer
+from rookery.cluster.state.txns import Transaction, TransactionOwner
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.wire.message import Message
 
@@ -72,7 +72,7 @@ def check_id(transactional_id: str | None) -> str:
     return transactional_id
 
 
-def owned(call: Call, transactional_id: str, writer: Writer) -> Transaction:
+def owned(call: Call, transactional_id: str, writer: TransactionOwner) -> Transaction:
     """Find a transactional id whose producer this is, as far as the log is applied here.
 
     Raises:
@@ -93,7 +93,7 @@ def parts(places: Sequence[TransactionPlace]) -> Iterator[list[TransactionPlace]
 
 
 async def commit_offsets(
-    call: Call, who: Committer, event: TransactionOffsetsCommitted
+    call: Call, who: CommitAuthor, event: TransactionOffsetsCommitted
 ) -> list[ErrorCode]:
     """Let a group's offsets be part of a transaction; return what became of each.
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from rookery.cli.options.jobs import JobArguments
 from rookery.cli.options.storage import place_of
-from rookery.cli.output.jobs import Showing
+from rookery.cli.output.jobs import JobDisplay
 from rookery.cli.sparkplace import find_archive
-from rookery.direct.place import Place
-from rookery.jobs import Report, Run
+from rookery.direct.place import ClusterAddress
+from rookery.jobs import JobReport, JobRun
 from rookery.spark.session import own_tuning, session
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run_job(
-    job: str, args: JobArguments, work: Callable[[SparkSession, Place, Run], Report]
+    job: str, args: JobArguments, work: Callable[[SparkSession, ClusterAddress, JobRun], JobReport]
 ) -> int:
     """Do a job; return 1 if not all is well.
 
@@ -30,8 +30,8 @@ def run_job(
     place = place_of(args.log.load_settings())
     place.origin().check_there(with_log=True)  # before Spark is started, which takes long
     archive = find_archive(args.spark, remote=args.spark.remote)
-    with Showing(job, is_json=args.json, is_quiet=args.quiet) as showing:
-        plan = Run(
+    with JobDisplay(job, is_json=args.json, is_quiet=args.quiet) as showing:
+        plan = JobRun(
             dry_run=args.dry_run,
             max_bytes=args.max_bytes,
             proof=not args.no_proof,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from rookery.client.client import Client
-from rookery.client.fetch import Fetched, FetchSettings
+from rookery.client.fetch import FetchResult, FetchSettings
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.offset import LATEST
 from rookery.model.partition import TopicPartition
@@ -43,7 +43,7 @@ async def fetch_all(
     positions: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int] | None,
     settings: FetchSettings,
-) -> AsyncGenerator[Fetched, None]:
+) -> AsyncGenerator[FetchResult, None]:
     """Go through what partitions hold, up to their ends; without ends, for ever."""
     left = {
         place: position
@@ -70,7 +70,7 @@ async def fetch_all(
 
 def _start(
     client: Client, left: Mapping[TopicPartition, int], settings: FetchSettings
-) -> asyncio.Task[dict[TopicPartition, Fetched]] | None:
+) -> asyncio.Task[dict[TopicPartition, FetchResult]] | None:
     if not left:
         return None
     return asyncio.create_task(client.fetcher.fetch(dict(left), settings))

@@ -14,16 +14,16 @@ from rookery.cli.command import print_json
 from rookery.cli.options.spark import SparkOptions
 from rookery.pipeline.metrics import BatchMetrics, MetricsFile
 from rookery.pipeline.spec import Pipeline
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rookery.pipeline.run import Pace
+    from rookery.pipeline.run import BatchPace
 
 
 @contextmanager
-def ended_by_signals(pace: Pace) -> Iterator[None]:
+def ended_by_signals(pace: BatchPace) -> Iterator[None]:
     """Let an interrupt or SIGTERM end a run after the batch under way; a second one, at once."""
 
     def end() -> None:
@@ -46,7 +46,7 @@ def ended_by_signals(pace: Pace) -> Iterator[None]:
 
 def metrics_path(pipeline: Pipeline) -> Path:
     """Return where a pipeline's figures are: in its state, or here if that is in a store."""
-    folder = Folder(pipeline.state)
+    folder = TableFolder(pipeline.state)
     if folder.path is not None:
         return folder.path / "metrics.jsonl"
     return Path(".rookery") / pipeline.name / "metrics.jsonl"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
 from rookery.errors import ApiError, ErrorCode, Unavailable
@@ -14,7 +14,7 @@ from rookery.net.loop import run
 T = TypeVar("T")
 
 
-def run_client(command: str, address: ClusterAddress, work: Callable[[Client], Awaitable[T]]) -> T:
+def run_client(command: str, address: ClusterOptions, work: Callable[[Client], Awaitable[T]]) -> T:
     """Run something with a client for the cluster at an address.
 
     Raises:

@@ -9,9 +9,9 @@ from pathlib import Path
 from rookery.broker.objectlog import origin_of
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.open import open_log
-from rookery.log.files import Files
+from rookery.log.files import JournalFiles
 from rookery.log.fsck.sources import Sources
-from rookery.log.origin import Origin
+from rookery.log.origin import LogLocation
 from rookery.store.open import open_store
 from rookery.store.wrappers import NamespacedStore
 
@@ -32,7 +32,7 @@ async def opened(settings: BrokerSettings, *, with_log: bool) -> AsyncIterator[S
     origin.check_there(with_log=with_log)
     journals = _journals(origin)
     store = NamespacedStore(open_store(origin.store_url), origin.namespace)
-    files = Files(journals) if journals else None
+    files = JournalFiles(journals) if journals else None
     cluster_log = None
     try:
         cluster_log = open_log(origin.cluster_url, durability=settings.durability)
@@ -45,7 +45,7 @@ async def opened(settings: BrokerSettings, *, with_log: bool) -> AsyncIterator[S
         await store.close()
 
 
-def _journals(origin: Origin) -> Path | None:
+def _journals(origin: LogLocation) -> Path | None:
     """Return the folder of journal files of brokers on this host, None if they have none."""
     folder = origin.folder / "journal"
     return folder if origin.is_local and folder.is_dir() else None

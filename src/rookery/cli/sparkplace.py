@@ -11,7 +11,7 @@ from rookery.cli.options.spark import SparkOptions
 from rookery.errors import ConfigError
 from rookery.spark.archivecache import ArchiveCache, cache_folder
 from rookery.spark.checkpoint import is_local
-from rookery.spark.contents import Contents, carrier_of
+from rookery.spark.contents import ArchiveContents, carrier_of
 from rookery.spark.pack import pack
 
 
@@ -41,7 +41,7 @@ def find_archive(
 
 
 def _packed(modules: Iterable[str]) -> Path:
-    contents = Contents.of(also=sorted({carrier_of(module) for module in modules}))
+    contents = ArchiveContents.of(also=sorted({carrier_of(module) for module in modules}))
     cache = ArchiveCache(cache_folder(os.environ), _tell)  # noqa: TID251 (XDG_CACHE_HOME)
 
     def write(target: Path) -> None:

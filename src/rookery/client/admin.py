@@ -9,7 +9,7 @@ from typing import TypeVar
 from rookery.client.cluster import TopicView
 from rookery.client.configs import Configs
 from rookery.client.connections import Link
-from rookery.client.metadata import Located
+from rookery.client.metadata import PartitionLeader
 from rookery.client.retry import Hopeless
 from rookery.client.routing import Router, by_topic
 from rookery.errors import ApiError, ErrorCode, Unavailable
@@ -185,7 +185,7 @@ class Admin:
         deadline = self._router.retrier.deadline(timeout_ms)
 
         async def ask(
-            link: Link, group: list[Located], request_ms: int
+            link: Link, group: list[PartitionLeader], request_ms: int
         ) -> Mapping[TopicPartition, int | ApiError]:
             version = link.versions.choose(DELETE_RECORDS)
             request = _delete_records_request(group, before, request_ms)
@@ -336,7 +336,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def _delete_records_request(
-    group: list[Located], before: Mapping[TopicPartition, int], timeout_ms: int
+    group: list[PartitionLeader], before: Mapping[TopicPartition, int], timeout_ms: int
 ) -> DeleteRecordsRequest:
     return DeleteRecordsRequest(
         timeout_ms=timeout_ms,

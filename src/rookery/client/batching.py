@@ -33,7 +33,7 @@ _LAST_SEQUENCE: Final = 0x7FFFFFFF
 _LAST_TIMESTAMP: Final = 2**62
 
 
-class Delivered(NamedTuple):
+class RecordLocation(NamedTuple):
     """Where a record was stored."""
 
     topic: str
@@ -49,7 +49,7 @@ class Delivery:
 
     __slots__ = ("_batch", "_index", "_timestamp")
 
-    def __init__(self, batch: Batch, index: int, timestamp: int) -> None:
+    def __init__(self, batch: ProducerBatch, index: int, timestamp: int) -> None:
         self._batch = batch
         self._index = index
         self._timestamp = timestamp
@@ -59,7 +59,7 @@ class Delivery:
         """Whether it is decided what became of the record."""
         return self._batch.settled.done()
 
-    async def wait(self) -> Delivered:
+    async def wait(self) -> RecordLocation:
         """Wait until it is decided, and return where the record is.
 
         Raises:
@@ -72,10 +72,10 @@ class Delivery:
         base, append_time = await asyncio.shield(batch.settled)
         offset = base + self._index if base >= 0 else -1
         time = append_time if append_time >= 0 else self._timestamp
-        return Delivered(batch.place.topic, batch.place.partition, offset, time)
+        return RecordLocation(batch.place.topic, batch.place.partition, offset, time)
 
 
-class Batch:
+class ProducerBatch:
     """Records that travel together."""
 
     __slots__ = (
@@ -130,9 +130,9 @@ class PartitionQueue:
         self._is_confirmed = False
         # The last batch that was given up in this epoch.
         self._gap: int | None = None
-        self._failed: list[Batch] = []
-        self.waiting: deque[Batch] = deque()
-        self.in_flight: list[Batch] = []
+        self._failed: list[ProducerBatch] = []
+        self.waiting: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
         self.node: int = -1
         self.producer_id = -1
         self.producer_epoch = -1
@@ -154,7 +154,7 @@ class PartitionQueue:
         is_new = not self.has_room(size)
         if is_new:
             deadline_at = now_ms + self._settings.delivery_timeout_ms
-            self.waiting.append(Batch(self.place, self._next_order, now_ms, deadline_at))
+            self.waiting.append(ProducerBatch(self.place, self._next_order, now_ms, deadline_at))
             self._next_order += 1
         batch = self.waiting[-1]
         delivery = batch.add(record, size)
@@ -184,7 +184,7 @@ class PartitionQueue:
         at = self.ready_at()
         return at is not None and at <= now_ms
 
-    def take(self, node: int) -> Batch | None:
+    def take(self, node: int) -> ProducerBatch | None:
         """Take the first batch for a request to that broker, ready for the wire."""
         if self.ready_at() is None or (self.in_flight and self.node != node):
             return None
@@ -204,14 +204,14 @@ class PartitionQueue:
         self.node = node
         return batch
 
-    def on_stored(self, batch: Batch) -> None:
+    def on_stored(self, batch: ProducerBatch) -> None:
         """Go on: the batch is stored."""
         self.in_flight.remove(batch)
         self._is_confirmed = True
         self.tries = self.retry_at = 0
         self._settle()
 
-    def on_failed(self, batch: Batch, retry_at: int) -> None:
+    def on_failed(self, batch: ProducerBatch, retry_at: int) -> None:
         """Keep the batch for another try."""
         self.in_flight.remove(batch)
         self._failed.append(batch)
@@ -219,7 +219,7 @@ class PartitionQueue:
         self.retry_at = max(self.retry_at, retry_at)
         self._settle()
 
-    def on_given_up(self, batch: Batch) -> None:
+    def on_given_up(self, batch: ProducerBatch) -> None:
         """Go on without the batch."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
@@ -228,25 +228,25 @@ class PartitionQueue:
         self._is_confirmed = False
         self._settle()
 
-    def is_first(self, batch: Batch) -> bool:
+    def is_first(self, batch: ProducerBatch) -> bool:
         """Tell whether everything before the batch has been stored, none of it in doubt."""
         if self._gap is not None and self._gap < batch.order:
             return False
         return not any(other.order < batch.order for other in (*self.in_flight, *self._failed))
 
-    def drop_expired(self, now_ms: int) -> list[Batch]:
+    def drop_expired(self, now_ms: int) -> list[ProducerBatch]:
         """Take out what has run out of time and is not in flight; the caller gives it up."""
         if self.in_flight or not self.waiting or self.waiting[0].deadline_at > now_ms:
             return []
         in_doubt = self.waiting[0].attempts > 0
-        dropped: list[Batch] = []
+        dropped: list[ProducerBatch] = []
         while self.waiting and (
             self.waiting[0].deadline_at <= now_ms or (in_doubt and self.waiting[0].attempts)
         ):
             dropped.append(self.waiting.popleft())
         return dropped
 
-    def drop_all(self) -> list[Batch]:
+    def drop_all(self) -> list[ProducerBatch]:
         """Take out everything that is not in flight."""
         dropped = [*self._failed, *self.waiting]
         self._failed = []
@@ -283,7 +283,7 @@ class PartitionQueue:
         else:
             self.restart(self.producer_id, self.producer_epoch + 1)
 
-    def _renumber(self, batch: Batch) -> None:
+    def _renumber(self, batch: ProducerBatch) -> None:
         if batch.sequence < 0 or batch.data is None:
             return
         batch.sequence = self._take_sequences(batch.count)
@@ -294,7 +294,7 @@ class PartitionQueue:
         )
         batch.data = b"".join(batches.restamp(batch.data, header))
 
-    def _batch_settings(self, batch: Batch) -> BatchSettings:
+    def _batch_settings(self, batch: ProducerBatch) -> BatchSettings:
         return BatchSettings(
             codec=self._settings.codec,
             level=self._settings.compression_level,

@@ -8,16 +8,16 @@ from types import TracebackType
 from typing import Self
 
 from rookery.client.admin import Admin
-from rookery.client.batching import Delivered
+from rookery.client.batching import RecordLocation
 from rookery.client.cluster import TopicView
 from rookery.client.connections import Connections
 from rookery.client.diagnostics import Diagnostics
 from rookery.client.fetch import Fetcher, FetchSettings
-from rookery.client.groups import Groups
+from rookery.client.groups import GroupAdmin
 from rookery.client.metadata import Metadata
-from rookery.client.offsets import Offsets
+from rookery.client.offsets import OffsetQueries
 from rookery.client.produce import Producer
-from rookery.client.retry import Retrier
+from rookery.client.retry import ClientRetrier
 from rookery.client.routing import Router
 from rookery.client.settings import ClientSettings, ProducerSettings
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
@@ -73,11 +73,11 @@ class Client:
         self._default_producer: Producer | None = None
         self._connections = Connections(settings, self.clock, self.random)
         self.metadata = Metadata(settings, self._connections, self.clock)
-        retrier = Retrier(settings, self.clock, self.random)
+        retrier = ClientRetrier(settings, self.clock, self.random)
         self.router = Router(settings, self._connections, self.metadata, retrier)
-        self.offsets = Offsets(self.router)
+        self.offsets = OffsetQueries(self.router)
         self.fetcher = Fetcher(self.router, self.offsets)
-        self.groups = Groups(self.router)
+        self.groups = GroupAdmin(self.router)
         self.admin = Admin(self.router)
         self.diagnostics = Diagnostics(self.router)
 
@@ -101,7 +101,7 @@ class Client:
         headers: Iterable[tuple[str, bytes | None]] = (),
         partition: int | None = None,
         timestamp: int = -1,
-    ) -> Delivered:
+    ) -> RecordLocation:
         """Store one record and wait until it is safe; return where it is.
 
         Many at once go faster through `producer`, whose `send` does not wait for each.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rookery.client.connections import Link
-from rookery.client.metadata import Located
+from rookery.client.metadata import PartitionLeader
 from rookery.client.routing import TRANSACTION, Router, by_topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.address import Address
@@ -162,7 +162,7 @@ class Diagnostics:
         deadline = self._router.retrier.deadline(timeout_ms)
 
         async def ask(
-            link: Link, group: list[Located], request_ms: int
+            link: Link, group: list[PartitionLeader], request_ms: int
         ) -> Mapping[TopicPartition, tuple[ProducerDescription, ...] | ApiError]:
             version = link.versions.choose(DESCRIBE_PRODUCERS)
             request = DescribeProducersRequest(

@@ -9,8 +9,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from rookery.client.connections import Lane, Link
-from rookery.client.metadata import Located
-from rookery.client.offsets import Offsets
+from rookery.client.metadata import PartitionLeader
+from rookery.client.offsets import OffsetQueries
 from rookery.client.retry import Deadline, is_stale, may_retry
 from rookery.client.routing import Router, by_node, by_topic
 from rookery.errors import ApiError, Error, ErrorCode, Unavailable
@@ -62,7 +62,7 @@ class FetchSettings:
     """Whether records of open and aborted transactions are left out."""
 
 
-class Batch(NamedTuple):
+class FetchedBatch(NamedTuple):
     """One batch as a view into the answer: its header, and its bytes."""
 
     header: BatchHeader
@@ -70,7 +70,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchResult:
     """What a fetch found in one partition."""
 
     place: TopicPartition
@@ -84,14 +84,14 @@ class Fetched:
     aborted: tuple[tuple[int, int], ...] = ()
     """(producer id, first offset) of aborted transactions; only for READ_COMMITTED."""
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[FetchedBatch]:
         """Go through the batches, checked, control batches included; nothing is copied."""
         for header in batches.fetched(self.data):
-            yield Batch(header, self.data[header.position : header.end])
+            yield FetchedBatch(header, self.data[header.position : header.end])
 
     def records(self) -> Iterator[Record]:
         """Go through the records from `position` on, without markers and aborted ones."""
-        skipped = Aborted(self.aborted)
+        skipped = AbortedProducers(self.aborted)
         for header in batches.fetched(self.data):
             if header.is_control:
                 skipped.on_control(header, self.data)
@@ -107,7 +107,7 @@ class Fetched:
         return max(self.position, found[-1].last_offset + 1) if found else self.position
 
 
-class Aborted:
+class AbortedProducers:
     """Which producers' records do not count at the moment, while batches pass by in order."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
@@ -132,7 +132,7 @@ class Aborted:
 class Fetcher:
     """Reads from the leaders of partitions."""
 
-    def __init__(self, router: Router, offsets: Offsets) -> None:
+    def __init__(self, router: Router, offsets: OffsetQueries) -> None:
         self._router = router
         self._offsets = offsets
 
@@ -141,7 +141,7 @@ class Fetcher:
         positions: Mapping[TopicPartition, int],
         settings: FetchSettings | None = None,
         timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, Fetched]:
+    ) -> dict[TopicPartition, FetchResult]:
         """Read from an offset of each partition; every leader is asked at the same time.
 
         It returns when all leaders have answered: with records, or empty after `max_wait_ms`.
@@ -153,9 +153,9 @@ class Fetcher:
         """
         settings = settings or FetchSettings()
         deadline = self._router.retrier.deadline(timeout_ms)
-        pending, done = dict(positions), dict[TopicPartition, Fetched]()
+        pending, done = dict(positions), dict[TopicPartition, FetchResult]()
 
-        async def attempt() -> dict[TopicPartition, Fetched]:
+        async def attempt() -> dict[TopicPartition, FetchResult]:
             located = await self._router.metadata.locate(pending, deadline)
             groups = [
                 self._fetch_from(group, pending, settings, deadline) for group in by_node(located)
@@ -209,18 +209,18 @@ class Fetcher:
 
     def _start(
         self, place: TopicPartition, position: int, end: int | None, settings: FetchSettings
-    ) -> asyncio.Task[dict[TopicPartition, Fetched]] | None:
+    ) -> asyncio.Task[dict[TopicPartition, FetchResult]] | None:
         if end is not None and position >= end:
             return None
         return asyncio.create_task(self.fetch({place: position}, settings))
 
     async def _fetch_from(
         self,
-        group: list[Located],
+        group: list[PartitionLeader],
         positions: Mapping[TopicPartition, int],
         settings: FetchSettings,
         deadline: Deadline,
-    ) -> list[Fetched | _Problem]:
+    ) -> list[FetchResult | _Problem]:
         try:
             link = await self._router.connections.get(group[0].node.address, Lane.FETCH)
             timeout_ms = deadline.cap(
@@ -240,10 +240,10 @@ class Fetcher:
     def _read(
         self,
         link: Link,
-        group: list[Located],
+        group: list[PartitionLeader],
         positions: Mapping[TopicPartition, int],
         response: FetchResponse,
-    ) -> list[Fetched | _Problem]:
+    ) -> list[FetchResult | _Problem]:
         names = {row.topic_id: row.place.topic for row in group}
         self._router.metadata.learn_nodes(
             [Node(row.node_id, row.host, row.port, row.rack) for row in response.node_endpoints]
@@ -253,7 +253,7 @@ class Fetcher:
             for topic in response.responses
             for data in topic.partitions
         }
-        results: list[Fetched | _Problem] = []
+        results: list[FetchResult | _Problem] = []
         for row in group:
             data = answers.get(row.place)
             if data is None:
@@ -265,7 +265,7 @@ class Fetcher:
 
     def _result(
         self, link: Link, place: TopicPartition, position: int, data: PartitionData
-    ) -> Fetched | _Problem:
+    ) -> FetchResult | _Problem:
         code = data.error_code
         if code is ErrorCode.NONE:
             return _fetched(place, position, data)
@@ -280,14 +280,14 @@ class Fetcher:
 
     def _sort_out(
         self,
-        results: list[Fetched | _Problem],
+        results: list[FetchResult | _Problem],
         pending: dict[TopicPartition, int],
-        done: dict[TopicPartition, Fetched],
+        done: dict[TopicPartition, FetchResult],
     ) -> Error | None:
         """Keep what was found; return the problem to act upon, if there is one."""
         problems: list[Error] = []
         for result in results:
-            if isinstance(result, Fetched):
+            if isinstance(result, FetchResult):
                 done[result.place] = result
                 del pending[result.place]
                 continue
@@ -322,7 +322,7 @@ class _Problem(NamedTuple):
 
 def _request(
     link: Link,
-    group: list[Located],
+    group: list[PartitionLeader],
     positions: Mapping[TopicPartition, int],
     settings: FetchSettings,
 ) -> tuple[int, FetchRequest]:
@@ -361,8 +361,8 @@ def _view(records: Records | None) -> memoryview:
     return memoryview(records or b"")
 
 
-def _fetched(place: TopicPartition, position: int, data: PartitionData) -> Fetched:
-    return Fetched(
+def _fetched(place: TopicPartition, position: int, data: PartitionData) -> FetchResult:
+    return FetchResult(
         place=place,
         position=position,
         data=_view(data.records),

@@ -64,7 +64,7 @@ class GroupListing:
     protocol_type: str
 
 
-class Groups:
+class GroupAdmin:
     """Asks groups' coordinators."""
 
     def __init__(self, router: Router) -> None:

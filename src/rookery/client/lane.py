@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from rookery.client.batching import Batch, PartitionQueue
+from rookery.client.batching import PartitionQueue, ProducerBatch
 from rookery.client.connections import Lane as ConnectionLane
 from rookery.client.connections import Link
 from rookery.client.outcomes import Outcomes
@@ -132,10 +132,10 @@ class BrokerLane:
             self._requests.add(task)
             task.add_done_callback(self._on_request_done)
 
-    def _collect(self) -> list[tuple[PartitionQueue, Batch]]:
+    def _collect(self) -> list[tuple[PartitionQueue, ProducerBatch]]:
         """Take one batch from each ready queue, up to the size of a request."""
         room, now = self._settings.max_request_bytes, self._clock.monotonic_ms()
-        taken: list[tuple[PartitionQueue, Batch]] = []
+        taken: list[tuple[PartitionQueue, ProducerBatch]] = []
         for place, queue in list(self._ready.items()):
             if taken and queue.waiting and queue.waiting[0].size > room:
                 break
@@ -156,7 +156,7 @@ class BrokerLane:
         self._wake.set()
         self._outcomes.news.set()
 
-    async def _send(self, link: Link, batches: list[tuple[PartitionQueue, Batch]]) -> None:
+    async def _send(self, link: Link, batches: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
         settings = self._settings
         try:
             version, request, topics = self._request(link, batches)
@@ -176,7 +176,7 @@ class BrokerLane:
         self._on_answer(link, batches, response, topics)
 
     def _request(
-        self, link: Link, batches: list[tuple[PartitionQueue, Batch]]
+        self, link: Link, batches: list[tuple[PartitionQueue, ProducerBatch]]
     ) -> tuple[int, ProduceRequest, dict[bytes, str]]:
         settings = self._settings
         by_topic: dict[str, list[PartitionProduceData]] = {}
@@ -199,12 +199,14 @@ class BrokerLane:
         )
         return version, request, {topic_id: name for name, topic_id in ids.items()}
 
-    def _timeout_ms(self, batches: list[tuple[PartitionQueue, Batch]]) -> int:
+    def _timeout_ms(self, batches: list[tuple[PartitionQueue, ProducerBatch]]) -> int:
         now = self._clock.monotonic_ms()
         left = min(batch.deadline_at for _, batch in batches) - now
         return max(_MIN_REQUEST_MS, min(left, self._router.settings.request_timeout_ms))
 
-    def _on_no_answer(self, batches: list[tuple[PartitionQueue, Batch]], error: Error) -> None:
+    def _on_no_answer(
+        self, batches: list[tuple[PartitionQueue, ProducerBatch]], error: Error
+    ) -> None:
         for queue, batch in batches:
             self._router.metadata.forget(queue.place.topic)
             if may_retry(error):
@@ -215,7 +217,7 @@ class BrokerLane:
     def _on_answer(
         self,
         link: Link,
-        batches: list[tuple[PartitionQueue, Batch]],
+        batches: list[tuple[PartitionQueue, ProducerBatch]],
         response: ProduceResponse,
         topics: dict[bytes, str],
     ) -> None:
@@ -236,7 +238,11 @@ class BrokerLane:
                 self._on_result(link, queue, batch, answer)
 
     def _on_result(
-        self, link: Link, queue: PartitionQueue, batch: Batch, answer: PartitionProduceResponse
+        self,
+        link: Link,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse,
     ) -> None:
         code = answer.error_code
         if code is ErrorCode.NONE:
@@ -265,7 +271,7 @@ def _log_failure(task: asyncio.Task[None]) -> None:
         log.error("%s failed in an unforeseen way", task.get_name(), exc_info=error)
 
 
-def _is_worth_a_retry(code: ErrorCode, queue: PartitionQueue, batch: Batch) -> bool:
+def _is_worth_a_retry(code: ErrorCode, queue: PartitionQueue, batch: ProducerBatch) -> bool:
     if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         # Behind a batch that failed, this is what must come. For the first in line it means that
         # the broker has lost what it had acknowledged: that must be told.

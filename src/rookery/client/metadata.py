@@ -24,7 +24,7 @@ from rookery.wire.messages.metadata import (
 )
 
 
-class Located(NamedTuple):
+class PartitionLeader(NamedTuple):
     """A partition, and the broker to ask about it."""
 
     place: TopicPartition
@@ -80,7 +80,9 @@ class Metadata:
             raise self._unknown(name)
         return found
 
-    async def locate(self, places: Iterable[TopicPartition], deadline: Deadline) -> list[Located]:
+    async def locate(
+        self, places: Iterable[TopicPartition], deadline: Deadline
+    ) -> list[PartitionLeader]:
         """Find the leaders of some partitions.
 
         Raises:
@@ -205,7 +207,7 @@ class Metadata:
         if code is not ErrorCode.NONE:
             raise ApiError(code, f"topic {name!r}: {code.sentence}")
 
-    def find(self, place: TopicPartition) -> Located:
+    def find(self, place: TopicPartition) -> PartitionLeader:
         """Find a partition's leader on the map as it is.
 
         Raises:
@@ -222,7 +224,7 @@ class Metadata:
         if view.leader == NO_NODE:
             self.forget(place.topic)
             raise _no_leader(place, view)
-        return Located(place, self.node(view.leader), topic.id, view.leader_epoch)
+        return PartitionLeader(place, self.node(view.leader), topic.id, view.leader_epoch)
 
     def _unknown(self, name: str) -> ApiError:
         """Make the error for a topic that no broker knows: worth a retry at first, not for long."""

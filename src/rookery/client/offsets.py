@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rookery.client.connections import Link
-from rookery.client.metadata import Located
+from rookery.client.metadata import PartitionLeader
 from rookery.client.routing import Router, by_topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.offset import LATEST, MAX_TIMESTAMP
@@ -34,7 +34,7 @@ class ListedOffset:
     leader_epoch: int = -1
 
 
-class Offsets:
+class OffsetQueries:
     """Asks leaders for offsets."""
 
     def __init__(self, router: Router) -> None:
@@ -58,7 +58,7 @@ class Offsets:
         deadline = self._router.retrier.deadline(timeout_ms)
 
         async def ask(
-            link: Link, group: list[Located], request_ms: int
+            link: Link, group: list[PartitionLeader], request_ms: int
         ) -> Mapping[TopicPartition, ListedOffset | ApiError]:
             lowest = max(_SINCE.get(specs[row.place], 1) for row in group)
             version = link.versions.choose(LIST_OFFSETS, lowest=max(lowest, 2 if committed else 1))
@@ -85,7 +85,7 @@ class Offsets:
 
 
 def _request(
-    group: Iterable[Located],
+    group: Iterable[PartitionLeader],
     specs: Mapping[TopicPartition, int],
     *,
     committed: bool,

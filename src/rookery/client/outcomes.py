@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from rookery.client.batching import Batch, PartitionQueue
-from rookery.client.retry import Retrier
+from rookery.client.batching import PartitionQueue, ProducerBatch
+from rookery.client.retry import ClientRetrier
 from rookery.clock import Clock
 from rookery.errors import Error
 
@@ -15,7 +15,10 @@ class Outcomes:
     """Where all results of one producer come together."""
 
     def __init__(
-        self, retrier: Retrier, clock: Clock, on_settled: Callable[[Batch, Error | None], None]
+        self,
+        retrier: ClientRetrier,
+        clock: Clock,
+        on_settled: Callable[[ProducerBatch, Error | None], None],
     ) -> None:
         """Begin with nothing.
 
@@ -31,18 +34,20 @@ class Outcomes:
         """Set when there may be something to send."""
         self.retried_batches = 0
 
-    def store(self, queue: PartitionQueue, batch: Batch, offset: int, append_time: int) -> None:
+    def store(
+        self, queue: PartitionQueue, batch: ProducerBatch, offset: int, append_time: int
+    ) -> None:
         """Tell that a batch is stored."""
         queue.on_stored(batch)
         batch.succeed(offset, append_time)
         self._on_settled(batch, None)
 
-    def retry(self, queue: PartitionQueue, batch: Batch) -> None:
+    def retry(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Keep a batch for another try, after a pause."""
         self.retried_batches += 1
         queue.on_failed(batch, self._retry_at(queue))
 
-    def give_up(self, queue: PartitionQueue, batches: list[Batch], error: Error) -> None:
+    def give_up(self, queue: PartitionQueue, batches: list[ProducerBatch], error: Error) -> None:
         """Fail batches for good."""
         for batch in batches:
             queue.on_given_up(batch)

@@ -14,7 +14,7 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
-from rookery.client.batching import Batch, Delivery, record_size
+from rookery.client.batching import Delivery, ProducerBatch, record_size
 from rookery.client.cluster import TopicView
 from rookery.client.partition import StickyPartitions, partition_of
 from rookery.client.retry import Deadline
@@ -44,7 +44,7 @@ class Producer:
         self._sticky = StickyPartitions(random)
         self._sender = Sender(router, settings, clock, self._on_settled)
         self._buffered = 0
-        self._unsettled: set[Batch] = set()
+        self._unsettled: set[ProducerBatch] = set()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._failure: Error | None = None
         self._failures = 0
@@ -205,7 +205,7 @@ class Producer:
             self._sender.wake()
         return delivery, batch.is_full
 
-    def _on_new_batch(self, batch: Batch) -> None:
+    def _on_new_batch(self, batch: ProducerBatch) -> None:
         self._unsettled.add(batch)
         if not self._is_started:
             self._is_started = True
@@ -221,7 +221,7 @@ class Producer:
 
         return self._sticky.choose(view.name, view.available or list(view.partitions), has_room)
 
-    def _on_settled(self, batch: Batch, error: Error | None) -> None:
+    def _on_settled(self, batch: ProducerBatch, error: Error | None) -> None:
         self._unsettled.discard(batch)
         self._buffered -= batch.size - HEADER_SIZE
         if error is None:

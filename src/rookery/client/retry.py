@@ -57,7 +57,7 @@ def is_stale(error: Error) -> bool:
     return isinstance(error, Unavailable)
 
 
-class Retrier:
+class ClientRetrier:
     """Tries things again, with growing pauses, until a deadline."""
 
     def __init__(self, settings: ClientSettings, clock: Clock, random: Random) -> None:

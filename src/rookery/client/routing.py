@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import TypeVar
 
 from rookery.client.connections import Connections, Lane, Link
-from rookery.client.metadata import Located, Metadata
-from rookery.client.retry import Deadline, Retrier, is_stale, may_retry
+from rookery.client.metadata import Metadata, PartitionLeader
+from rookery.client.retry import ClientRetrier, Deadline, is_stale, may_retry
 from rookery.client.settings import ClientSettings
 from rookery.errors import ApiError, Error, ErrorCode, Unavailable
 from rookery.model.node import Node
@@ -42,7 +42,7 @@ class Router:
         settings: ClientSettings,
         connections: Connections,
         metadata: Metadata,
-        retrier: Retrier,
+        retrier: ClientRetrier,
     ) -> None:
         self.settings = settings
         self.connections = connections
@@ -120,7 +120,9 @@ class Router:
         self,
         what: str,
         places: Iterable[TopicPartition],
-        ask: Callable[[Link, list[Located], int], Awaitable[Mapping[TopicPartition, T | ApiError]]],
+        ask: Callable[
+            [Link, list[PartitionLeader], int], Awaitable[Mapping[TopicPartition, T | ApiError]]
+        ],
         deadline: Deadline,
     ) -> dict[TopicPartition, T]:
         """Ask each partition's leader; those that fail are asked again, the others are kept.
@@ -186,8 +188,10 @@ class Router:
 
     async def _ask_leader(
         self,
-        group: list[Located],
-        ask: Callable[[Link, list[Located], int], Awaitable[Mapping[TopicPartition, T | ApiError]]],
+        group: list[PartitionLeader],
+        ask: Callable[
+            [Link, list[PartitionLeader], int], Awaitable[Mapping[TopicPartition, T | ApiError]]
+        ],
         deadline: Deadline,
     ) -> Mapping[TopicPartition, T | ApiError]:
         link = await self.connections.get(group[0].node.address)
@@ -204,13 +208,13 @@ class Router:
             self.metadata.forget_all()
 
 
-def by_node(located: Iterable[Located]) -> list[list[Located]]:
+def by_node(located: Iterable[PartitionLeader]) -> list[list[PartitionLeader]]:
     """Put the partitions of each broker together, and of each topic within."""
     rows = sorted(located, key=lambda row: (row.node.id, row.place))
     return [list(group) for _, group in groupby(rows, key=lambda row: row.node)]
 
 
-def by_topic(located: Iterable[Located]) -> list[tuple[str, bytes, list[Located]]]:
+def by_topic(located: Iterable[PartitionLeader]) -> list[tuple[str, bytes, list[PartitionLeader]]]:
     """Put the partitions of each topic together, as requests want them; they must be sorted."""
     return [
         (topic, topic_id, list(group))

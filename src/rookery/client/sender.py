@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rookery.client.batching import Batch, PartitionQueue
+from rookery.client.batching import PartitionQueue, ProducerBatch
 from rookery.client.connections import Link
 from rookery.client.lane import BrokerLane
 from rookery.client.outcomes import Outcomes
@@ -36,7 +36,7 @@ class Sender:
         router: Router,
         settings: ProducerSettings,
         clock: Clock,
-        on_settled: Callable[[Batch, Error | None], None],
+        on_settled: Callable[[ProducerBatch, Error | None], None],
     ) -> None:
         """Be ready to start.
 

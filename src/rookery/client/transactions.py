@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from rookery.client.client import Client
 from rookery.client.connections import Link
-from rookery.client.metadata import Located
+from rookery.client.metadata import PartitionLeader
 from rookery.client.routing import TRANSACTION
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.model.offset import CommittedOffset
@@ -27,7 +27,7 @@ from rookery.model.partition import TopicPartition
 from rookery.records.batch import HEADER_SIZE, parse, stamp_into
 from rookery.records.columns import encode
 from rookery.records.compression import NONE, Codec
-from rookery.records.writing import Writing
+from rookery.records.writing import WriteSettings
 from rookery.wire.messages.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
 from rookery.wire.messages.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
@@ -64,7 +64,7 @@ _MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
 _Ask = Callable[[Link, int], Awaitable[None]]
 
 
-class Written(NamedTuple):
+class StoredBatch(NamedTuple):
     """A batch that is stored."""
 
     base_offset: int
@@ -166,7 +166,9 @@ class TransactionalWriter:
         self._is_open = True
         await self._ask_coordinator("begin a transaction", ask)
 
-    async def write(self, place: TopicPartition, rows: pa.RecordBatch | pa.Table) -> list[Written]:
+    async def write(
+        self, place: TopicPartition, rows: pa.RecordBatch | pa.Table
+    ) -> list[StoredBatch]:
         """Write rows to a partition; return where each batch is.
 
         Raises:
@@ -174,7 +176,7 @@ class TransactionalWriter:
             ApiError: they are refused; likewise.
             Unavailable: it is not known whether all are there; likewise.
         """
-        written: list[Written] = []
+        written: list[StoredBatch] = []
         done = 0
         while done < rows.num_rows:
             for batch in _encoded(rows, done, self._writing(place)):
@@ -185,7 +187,7 @@ class TransactionalWriter:
                 done += stored.records
         return written
 
-    async def _store(self, place: TopicPartition, batch: bytearray, row: int) -> Written | None:
+    async def _store(self, place: TopicPartition, batch: bytearray, row: int) -> StoredBatch | None:
         """Store a batch that begins with a row; None if the next ones have to be smaller."""
         stamp_into(batch, 0, -1)  # whoever stores it knows its offset
         records = parse(batch).record_count
@@ -199,13 +201,13 @@ class TransactionalWriter:
             self._limits[place] = max(self._limit(place) // 2, HEADER_SIZE + 1)
             return None
         self._sequences[place] = (self._sequences.get(place, 0) + records) % _SEQUENCES
-        return Written(offset, records)
+        return StoredBatch(offset, records)
 
     def _limit(self, place: TopicPartition) -> int:
         return self._limits.get(place, self._max_batch_bytes)
 
-    def _writing(self, place: TopicPartition) -> Writing:
-        return Writing(
+    def _writing(self, place: TopicPartition) -> WriteSettings:
+        return WriteSettings(
             codec=self._codec,
             max_batch_bytes=self._limit(place),
             max_record_bytes=_MAX_RECORD_BYTES,
@@ -336,7 +338,7 @@ class TransactionalWriter:
         """Send a batch until it is stored once; return its offset."""
 
         async def ask(
-            link: Link, located: list[Located], timeout_ms: int
+            link: Link, located: list[PartitionLeader], timeout_ms: int
         ) -> Mapping[TopicPartition, int | ApiError]:
             del located  # it is the one place
             version = link.versions.choose(
@@ -361,7 +363,9 @@ class TransactionalWriter:
         return found[place]
 
 
-def _encoded(rows: pa.RecordBatch | pa.Table, row: int, writing: Writing) -> Iterator[bytearray]:
+def _encoded(
+    rows: pa.RecordBatch | pa.Table, row: int, writing: WriteSettings
+) -> Iterator[bytearray]:
     """Yield batches of the rows from one on."""
     try:
         for batch in encode(rows.slice(row), writing):

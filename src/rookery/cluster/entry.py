@@ -51,7 +51,7 @@ class EventBytes(Message):
     body: Records
 
 
-class Writer(NamedTuple):
+class EntryAuthor(NamedTuple):
     """Who appends an entry, and when."""
 
     incarnation: int
@@ -63,7 +63,9 @@ class Writer(NamedTuple):
     """The id of the cluster, once it is known."""
 
 
-def write_entry(writer: Writer, events: Iterable[Message], payload: Sequence[Buffer] = ()) -> bytes:
+def write_entry(
+    writer: EntryAuthor, events: Iterable[Message], payload: Sequence[Buffer] = ()
+) -> bytes:
     """Write an entry; events are written in their newest version."""
     entry = Entry(
         incarnation=writer.incarnation,

@@ -21,7 +21,7 @@ from rookery.cluster.events.brokers import BrokerBeat, BrokerLeft, ProcessRegist
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.replica import Replica
 from rookery.cluster.settings import MemberSettings
-from rookery.cluster.state.outcome import Applied
+from rookery.cluster.state.outcome import EntryOutcome
 from rookery.errors import ConfigError, Conflict, Error, Unavailable
 from rookery.outage import Outage
 from rookery.wire.message import Message
@@ -186,7 +186,7 @@ class ClusterMember:
         except Exception as error:  # noqa: BLE001 (a task's root: the owner must hear of it)
             self.when_failed(error)
 
-    def _applied(self, applied: Applied, entry: Entry) -> None:
+    def _applied(self, applied: EntryOutcome, entry: Entry) -> None:
         if entry.incarnation == self._replica.incarnation and not applied.is_void:
             self._last_entry_ms = self._clock.monotonic_ms()
         elif not self._is_registered:

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final, Protocol, cast, get_args
 
-from rookery.cluster.port import READ_BYTES, ClusterLog, ClusterLogTraits, Durability, Entry
+from rookery.cluster.port import READ_BYTES, ClusterLog, ClusterLogTraits, Durability, LogEntry
 from rookery.errors import ConfigError
 from rookery.model.location import Location
 from rookery.store.pending import PendingCalls
@@ -18,7 +18,7 @@ from rookery.store.pending import PendingCalls
 _BACKENDS: Final = "rookery.cluster.backends"
 
 
-class Backend(Protocol):
+class ClusterLogBackend(Protocol):
     """What a module in `cluster/backends` offers."""
 
     def traits(self, url: str) -> ClusterLogTraits:
@@ -52,7 +52,7 @@ def log_traits(url: str) -> ClusterLogTraits:
     return _backend(url).traits(Location(url))
 
 
-def _backend(url: str) -> Backend:
+def _backend(url: str) -> ClusterLogBackend:
     url = Location(url)
     scheme, colon, _ = url.partition(":")
     # Only letters: the scheme becomes part of a module's name.
@@ -60,7 +60,7 @@ def _backend(url: str) -> Backend:
         raise ConfigError(f"cluster log {url!r}: not a URL; write sqlite:///path or memory:name")
     if find_spec(f"{_BACKENDS}.{scheme}") is None:
         raise ConfigError(f"cluster log {url!r}: there is no backend called {scheme!r}")
-    return cast("Backend", import_module(f"{_BACKENDS}.{scheme}"))
+    return cast("ClusterLogBackend", import_module(f"{_BACKENDS}.{scheme}"))
 
 
 class WatchedLog:
@@ -77,7 +77,7 @@ class WatchedLog:
         with self._calls.call("an append"):
             return await self._log.append(data)
 
-    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
         """Count and pass on."""
         with self._calls.call("a read"):
             return await self._log.read(after, max_bytes)

@@ -44,14 +44,14 @@ class ClusterLogTraits:
         return self.path is not None
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """One entry of the log, by its number."""
 
     number: int
     data: bytes
 
 
-class Trimmed(Conflict):
+class EntriesTrimmed(Conflict):
     """The entries asked for are gone: start from a snapshot at or above the floor."""
 
     def __init__(self, after: int, floor: int) -> None:
@@ -83,7 +83,7 @@ class ClusterLog(Protocol):
                 look for it (correctness 1).
         """
 
-    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
         """Return the entries that follow number `after`, in order and without a hole.
 
         Returns as many as fit in `max_bytes`, but always one if there is one; an empty list

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rookery.cluster.entry import MAX_EVENTS, MAX_PAYLOAD_BYTES
-from rookery.cluster.events.log import Committed
+from rookery.cluster.events.log import BatchesCommitted
 from rookery.cluster.events.sinks import SinkPartStaged
 from rookery.cluster.state.outcome import Outcome
 from rookery.wire.buffer import Buffer
@@ -75,7 +75,7 @@ def merge(proposals: Sequence[Proposal]) -> tuple[list[Message], list[Buffer]]:
     for proposal in proposals:
         if size and proposal.payload:
             for event in proposal.events:
-                if isinstance(event, Committed) and not event.object_id:
+                if isinstance(event, BatchesCommitted) and not event.object_id:
                     for extent in event.extents:
                         extent.position += size
         events += proposal.events
@@ -111,7 +111,7 @@ def divide(events: Sequence[Message]) -> Iterator[list[Message]]:
 
 def size_of(event: Message) -> int:
     """Return an upper bound of the bytes that an event takes in an entry."""
-    if isinstance(event, Committed):
+    if isinstance(event, BatchesCommitted):
         return len(event.extents) * _EXTENT_BYTES + _EVENT_BYTES
     assert event.VERSIONS is not None  # noqa: S101 (events have versions)
     return len(encode_bytes(event, event.VERSIONS[-1])) + _EVENT_BYTES
@@ -119,6 +119,6 @@ def size_of(event: Message) -> int:
 
 def _extents(event: Message) -> int:
     """Return how much of an entry's limit for extents an event takes."""
-    if isinstance(event, Committed):
+    if isinstance(event, BatchesCommitted):
         return len(event.extents)
     return len(event.runs) if isinstance(event, SinkPartStaged) else 1

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from rookery.cluster.entry import read_entry, read_events
-from rookery.cluster.port import ClusterLog, Trimmed
+from rookery.cluster.port import ClusterLog, EntriesTrimmed
 from rookery.cluster.state.state import State
 from rookery.errors import Corrupt
 
@@ -27,7 +27,7 @@ async def recompute(cluster_log: ClusterLog, load: LoadSnapshot | None, number: 
         try:
             while state.applied < number:
                 await _apply_more(cluster_log, state, number)
-        except Trimmed as trimmed:
+        except EntriesTrimmed as trimmed:
             floor = trimmed.floor
             continue
         return state

@@ -22,15 +22,15 @@ from rookery import metrics
 from rookery.clock import Clock, stopwatch
 from rookery.cluster.entry import (
     Entry,
-    Writer,
+    EntryAuthor,
     read_entry,
     read_events,
     write_entry,
 )
-from rookery.cluster.port import ClusterLog, Trimmed
+from rookery.cluster.port import ClusterLog, EntriesTrimmed
 from rookery.cluster.proposal import Proposal, divide, merge, take_next
 from rookery.cluster.recomputation import LoadSnapshot, recompute
-from rookery.cluster.state.state import Applied, Outcome, State
+from rookery.cluster.state.state import EntryOutcome, Outcome, State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.outage import Outage
 from rookery.wire.buffer import Buffer
@@ -48,10 +48,10 @@ APPEND_SECONDS: Final = metrics.histogram(
     "rookery_cluster_append_seconds", "How long an append to the cluster log took."
 )
 
-Listener = Callable[[Applied, Entry], None]
+Listener = Callable[[EntryOutcome, Entry], None]
 
 
-class Fenced(Conflict):
+class IncarnationFenced(Conflict):
     """This incarnation counts no longer: another process took its place, or it was too slow."""
 
 
@@ -172,7 +172,7 @@ class Replica:
         """Join the cluster, or join it again; return the new incarnation."""
         self.incarnation = self._sequence = 0
         # What is in flight is of a dead incarnation: void, and not known as ours when applied.
-        self._fail_all(Fenced("this broker joins the cluster again"))
+        self._fail_all(IncarnationFenced("this broker joins the cluster again"))
         number = await self._append_as_stranger([event])
         self.incarnation = number
         return number
@@ -265,7 +265,7 @@ class Replica:
         while until is None or self.state.applied < until:
             try:
                 entries = await self._log.read(self.state.applied)
-            except Trimmed as trimmed:
+            except EntriesTrimmed as trimmed:
                 await self._jump(trimmed)
                 continue
             if not entries:
@@ -293,7 +293,7 @@ class Replica:
             self._stop(error)
             raise
 
-    async def _jump(self, trimmed: Trimmed) -> None:
+    async def _jump(self, trimmed: EntriesTrimmed) -> None:
         """Go on from a snapshot: the log was trimmed beyond what we have applied."""
         found = await self._load_snapshot(trimmed.floor) if self._load_snapshot else None
         if found is None or found.applied < trimmed.floor:
@@ -371,9 +371,9 @@ class Replica:
                 "with the same release of Rookery"
             )
 
-    def _settle(self, applied: Applied, entry: Entry) -> None:
+    def _settle(self, applied: EntryOutcome, entry: Entry) -> None:
         if applied.is_void and not self._is_alive:
-            self._fail_all(Fenced("another process took this broker's place"))
+            self._fail_all(IncarnationFenced("another process took this broker's place"))
             return
         proposals = self._in_flight.pop(entry.sequence, None)
         if proposals is None:
@@ -396,14 +396,14 @@ class Replica:
         try:
             while self._queue:
                 await self._append(take_next(self._queue))
-        except Fenced as error:
+        except IncarnationFenced as error:
             self._fail_all(error)
         except Exception as error:  # noqa: BLE001 (a task's root: the process must stop)
             self._stop(error)
 
     async def _append(self, proposals: list[Proposal]) -> None:
         if not self._is_alive:
-            error = Fenced("this broker is not registered any more")
+            error = IncarnationFenced("this broker is not registered any more")
             for proposal in proposals:
                 proposal.fail(error)
             raise error
@@ -472,7 +472,7 @@ class Replica:
             return False
         last = self.state.brokers.sequences.get(entry.incarnation)
         if last is None and entry.incarnation == self.incarnation:
-            raise Fenced("this broker is not registered any more")
+            raise IncarnationFenced("this broker is not registered any more")
         return last is None or last >= entry.sequence
 
     async def _append_as_stranger(self, events: list[Message]) -> int:
@@ -527,8 +527,8 @@ async def _join(parts: Sequence[asyncio.Future[list[Outcome]]]) -> list[Outcome]
     return joined
 
 
-def _writer(entry: Entry) -> Writer:
-    return Writer(
+def _writer(entry: Entry) -> EntryAuthor:
+    return EntryAuthor(
         entry.incarnation,
         entry.sequence,
         entry.stamp_ms,

@@ -36,7 +36,7 @@ FILE_VARIABLE: Final = "ROOKERY_CONFIG"
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded(Generic[T]):
+class LoadedSettings(Generic[T]):
     """Settings, and where each value came from."""
 
     settings: T
@@ -56,7 +56,7 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
     files: Sequence[Path] = (),
     sections: Collection[str] = (),
     more: Sequence[Given] = (),
-) -> Loaded[T]:
+) -> LoadedSettings[T]:
     """Load a part's settings; flags win over the environment, that over files, a later file first.
 
     Args:
@@ -87,7 +87,7 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
     sources = {one: given[one].source if one in given else DEFAULT for one in settings}
     made = _build(cls, section, values, sources)
     warnings = tuple(misspelt_variables(settings, section, environ))
-    return Loaded(made, section, values, sources, warnings)
+    return LoadedSettings(made, section, values, sources, warnings)
 
 
 def config_files(

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
 
 from rookery.config.docstrings import field_docs
-from rookery.config.values import Kind, kind_of
+from rookery.config.values import ValueKind, kind_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -33,7 +33,7 @@ class Setting:
 
     path: tuple[str, ...]
     """The names of the fields that lead to it; more than one if its class is within another."""
-    kind: Kind
+    kind: ValueKind
     default: object
     doc: str
     is_secret: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from rookery.config.load import Loaded
+from rookery.config.load import LoadedSettings
 from rookery.config.schema import Setting
 from rookery.config.values import Toml, toml_text
 
@@ -17,7 +17,7 @@ MASK: Final = "********"
 """Shown in the place of a secret, whatever its length."""
 
 
-def print_config(loaded: Loaded[T]) -> str:
+def print_config(loaded: LoadedSettings[T]) -> str:
     """Return the settings as TOML, with a comment after each that says where it came from.
 
     Read back it gives the same settings, but for secrets.
@@ -33,7 +33,7 @@ def print_config(loaded: Loaded[T]) -> str:
     return "\n".join(blocks)
 
 
-def config_as_json(loaded: Loaded[T]) -> dict[str, dict[str, dict[str, Toml | None]]]:
+def config_as_json(loaded: LoadedSettings[T]) -> dict[str, dict[str, dict[str, Toml | None]]]:
     """Return the settings for `--json`: section, key, then value and source."""
     rows: dict[str, dict[str, Toml | None]] = {
         setting.key: {"value": _shown(setting, value), "source": loaded.sources[setting]}

@@ -28,7 +28,7 @@ class BadValue(ValueError):  # noqa: N818 (caught here, and told as a ConfigErro
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """A type that a setting can have."""
 
     allowed: str
@@ -47,7 +47,7 @@ class Kind:
     """Whether it may be None, which is written as an empty text."""
 
 
-def kind_of(hint: object, minimum: float | None = None, maximum: float | None = None) -> Kind:
+def kind_of(hint: object, minimum: float | None = None, maximum: float | None = None) -> ValueKind:
     """Find the kind for a type hint.
 
     Raises:
@@ -80,7 +80,7 @@ def toml_text(value: Toml) -> str:
     return json.dumps(value)
 
 
-def _number(is_whole: bool, minimum: float | None, maximum: float | None) -> Kind:  # noqa: FBT001
+def _number(is_whole: bool, minimum: float | None, maximum: float | None) -> ValueKind:  # noqa: FBT001
     words = "a whole number" if is_whole else "a number"
     if minimum is not None and maximum is not None:
         words += f" from {minimum} to {maximum}"
@@ -103,7 +103,7 @@ def _number(is_whole: bool, minimum: float | None, maximum: float | None) -> Kin
             raise BadValue
         return check(int(text) if is_whole else float(text))
 
-    return Kind(words, parse, check, _as_number)
+    return ValueKind(words, parse, check, _as_number)
 
 
 def _as_number(value: object) -> Toml:
@@ -143,10 +143,10 @@ def _path(value: object) -> Path:
         raise BadValue from None  # the home of a user that does not exist
 
 
-_SIMPLE: Final[dict[type, Kind]] = {
-    str: Kind("a text", _string, _string, str),
-    bool: Kind("true or false", _switch, _boolean, bool, is_switch=True),
-    Path: Kind("a path", _path, _path, str),
+_SIMPLE: Final[dict[type, ValueKind]] = {
+    str: ValueKind("a text", _string, _string, str),
+    bool: ValueKind("true or false", _switch, _boolean, bool, is_switch=True),
+    Path: ValueKind("a path", _path, _path, str),
 }
 
 
@@ -156,7 +156,7 @@ def _member_name(member: Enum) -> str:
     return member.name.lower().replace("_", "-")
 
 
-def _choice(values: dict[str, object]) -> Kind:
+def _choice(values: dict[str, object]) -> ValueKind:
     names = {value: name for name, value in values.items()}
 
     def choose(text: str) -> object:
@@ -175,10 +175,10 @@ def _choice(values: dict[str, object]) -> Kind:
 
     choices = tuple(values)
     allowed = f"one of {', '.join(choices)}"
-    return Kind(allowed, choose, take, lambda value: names[value], choices=choices)
+    return ValueKind(allowed, choose, take, lambda value: names[value], choices=choices)
 
 
-def _several(one: Kind) -> Kind:
+def _several(one: ValueKind) -> ValueKind:
     def split(text: str) -> object:
         parts = [part.strip() for part in text.split(",")]
         return tuple(one.from_text(part) for part in parts if part)
@@ -192,11 +192,11 @@ def _several(one: Kind) -> Kind:
         return [one.to_toml(part) for part in value] if isinstance(value, tuple) else []
 
     allowed = f"a list of which each is {one.allowed} (parted by commas, in TOML an array)"
-    return Kind(allowed, split, take, give)
+    return ValueKind(allowed, split, take, give)
 
 
-def _optional(one: Kind) -> Kind:
-    return Kind(
+def _optional(one: ValueKind) -> ValueKind:
+    return ValueKind(
         f"{one.allowed}, or empty",
         lambda text: one.from_text(text) if text else None,
         lambda value: None if value == "" else one.from_toml(value),

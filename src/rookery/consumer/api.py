@@ -9,7 +9,7 @@
 
 All three return an `OrderedStream`. The cluster is any Kafka by its bootstrap addresses, with
 `ClientSettings` for TLS and logins; or Rookery's own objects with no broker in between, by a URL
-of their store or a `Place`.
+of their store or a `ClusterAddress`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Literal, TypeAlias, Unpack
 
 from rookery.client.settings import ClientSettings
 from rookery.consumer.positions import Position, Positions
-from rookery.consumer.settings import Options, settings_of
-from rookery.consumer.stream import OrderedStream, Subscription
-from rookery.direct.place import Place
+from rookery.consumer.settings import StreamOptions, settings_of
+from rookery.consumer.stream import OrderedStream, StreamSubscription
+from rookery.direct.place import ClusterAddress
 
-Cluster: TypeAlias = str | ClientSettings | Place
+Cluster: TypeAlias = str | ClientSettings | ClusterAddress
 """Bootstrap addresses, settings of a client, or where a log lies."""
 Topics: TypeAlias = str | Sequence[str] | re.Pattern[str] | Mapping[str, Position]
 """One topic, several, a pattern that whole names match, or a start for each."""
@@ -36,7 +36,7 @@ def read(
     *,
     start: Positions = "earliest",
     end: Positions = "now",
-    **options: Unpack[Options],
+    **options: Unpack[StreamOptions],
 ) -> OrderedStream:
     """Read what is there: from the earliest row to where the partitions end now.
 
@@ -60,7 +60,7 @@ def replay(
     start: Positions = "earliest",
     end: Positions = "now",
     then: Literal["stop", "live"] = "stop",
-    **options: Unpack[Options],
+    **options: Unpack[StreamOptions],
 ) -> OrderedStream:
     """Read from a start to an end; then stop, or stay and hand out what comes.
 
@@ -84,7 +84,7 @@ def follow(
     topics: Topics,
     *,
     start: Positions = "latest",
-    **options: Unpack[Options],
+    **options: Unpack[StreamOptions],
 ) -> OrderedStream:
     """Hand out rows as they come, without end.
 
@@ -103,11 +103,11 @@ def follow(
 
 def _subscription(
     topics: Topics, start: Positions, end: Positions, *, is_live: bool = False
-) -> Subscription:
+) -> StreamSubscription:
     if isinstance(topics, str):
-        return Subscription((topics,), None, start, end, is_live=is_live)
+        return StreamSubscription((topics,), None, start, end, is_live=is_live)
     if isinstance(topics, re.Pattern):
-        return Subscription((), topics, start, end, is_live=is_live)
+        return StreamSubscription((), topics, start, end, is_live=is_live)
     if isinstance(topics, Mapping):
-        return Subscription(tuple(sorted(topics)), None, dict(topics), end, is_live=is_live)
-    return Subscription(tuple(topics), None, start, end, is_live=is_live)
+        return StreamSubscription(tuple(sorted(topics)), None, dict(topics), end, is_live=is_live)
+    return StreamSubscription(tuple(topics), None, start, end, is_live=is_live)

@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from rookery.consumer.faults import Misuse
-from rookery.consumer.source import Source
+from rookery.consumer.source import RowSource
 from rookery.direct.blocking import LoopThread
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ class Background(LoopThread):
 
     def __init__(self) -> None:
         super().__init__("rookery-consumer")
-        self._source: Source | None = None
+        self._source: RowSource | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_over = False
         self._pid = os.getpid()
@@ -40,7 +40,7 @@ class Background(LoopThread):
         except CancelledError:
             raise Misuse("the stream was closed meanwhile; make another one") from None
 
-    async def own(self, source: Source) -> None:
+    async def own(self, source: RowSource) -> None:
         """Close a source in the end."""
         self._source = source
 

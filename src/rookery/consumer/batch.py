@@ -10,7 +10,7 @@ import pyarrow as pa
 from rookery.consumer.checkpoint import Checkpoint
 
 
-class Committer(Protocol):
+class OffsetCommitter(Protocol):
     """Stores for a group how far it has read."""
 
     def commit(self, checkpoint: Checkpoint) -> None:
@@ -31,7 +31,7 @@ class Batch:
         self,
         data: pa.RecordBatch,
         checkpoint: Callable[[], Checkpoint],
-        committer: Committer,
+        committer: OffsetCommitter,
         late: pa.RecordBatch | None = None,
         rejected: pa.RecordBatch | None = None,
     ) -> None:

@@ -25,7 +25,7 @@ from rookery.consumer.table import (
 from rookery.model.partition import TopicPartition
 from rookery.records.columns import decode
 from rookery.records.kernel import Buffer
-from rookery.records.reading import Fetched, Reading
+from rookery.records.reading import PartitionBatches, ReadSettings
 
 if TYPE_CHECKING:
     from rookery.consumer.arrow import Array
@@ -67,7 +67,7 @@ class Chunk:
 
 
 @dataclass(slots=True)
-class Block:
+class RowBlock:
     """Decoded rows of one partition, in the order of their offsets."""
 
     table: Table
@@ -96,10 +96,10 @@ class Block:
         return self.table[:, TIME] if self.event_times is None else self.event_times
 
 
-def reading(columns: set[str], max_batch_bytes: int) -> Reading:
+def reading(columns: set[str], max_batch_bytes: int) -> ReadSettings:
     """Say what must be decoded for the columns wanted; checksums were looked at before."""
     others = sorted(columns & {"key", "value", "headers", "timestamp_type", "leader_epoch"})
-    return Reading(
+    return ReadSettings(
         columns=("offset", "timestamp", *others),
         views=True,
         check_crc=False,
@@ -107,7 +107,7 @@ def reading(columns: set[str], max_batch_bytes: int) -> Reading:
     )
 
 
-def decoded(chunk: Chunk, wanted: Reading, partition: int) -> list[Block]:
+def decoded(chunk: Chunk, wanted: ReadSettings, partition: int) -> list[RowBlock]:
     """Decode a chunk: to one block, more if it is huge, or none.
 
     Args:
@@ -123,20 +123,20 @@ def decoded(chunk: Chunk, wanted: Reading, partition: int) -> list[Block]:
         table = locate(chunk.data, chunk.rows, chunk.begin, chunk.until, partition)
         if table is not None:
             return [_plain(table, chunk, wanted)] if len(table) else []
-    fetched = Fetched(
+    fetched = PartitionBatches(
         chunk.place.topic, chunk.place.partition, chunk.data, chunk.begin, chunk.until
     )
     return [_block(rows, partition) for rows in decode([fetched], wanted)]
 
 
-def _plain(table: Table, chunk: Chunk, wanted: Reading) -> Block:
+def _plain(table: Table, chunk: Chunk, wanted: ReadSettings) -> RowBlock:
     for name, column in _STRINGS.items():
         if name not in wanted.columns:
             hide(table, column)
-    return Block(table, {}, chunk.data, chunk.size, left=len(table))
+    return RowBlock(table, {}, chunk.data, chunk.size, left=len(table))
 
 
-def _block(rows: pa.RecordBatch, partition: int) -> Block:
+def _block(rows: pa.RecordBatch, partition: int) -> RowBlock:
     table = empty(rows.num_rows)
     table[:, OFFSET] = numbers_of(rows.column(0))
     times = numbers_of(rows.column(1))
@@ -153,13 +153,13 @@ def _block(rows: pa.RecordBatch, partition: int) -> Block:
             # Both have the same owners, which must not be counted twice.
             owned.update({one.address: one.size for one in strings.buffers()[2:] if one})
     size = sum(owned.values()) + sum(column.nbytes for column in arrays.values())
-    return Block(table, arrays, rows, size + rows.num_rows * _ROW_BYTES, left=rows.num_rows)
+    return RowBlock(table, arrays, rows, size + rows.num_rows * _ROW_BYTES, left=rows.num_rows)
 
 
-def keep(block: Block, mask: Flags) -> Block:
+def keep(block: RowBlock, mask: Flags) -> RowBlock:
     """Return a block with only some of its rows."""
     rows = np.flatnonzero(mask)
-    return Block(
+    return RowBlock(
         block.table[rows],
         {name: take(column, rows) for name, column in block.arrays.items()},
         block.owner,

@@ -26,7 +26,7 @@ _NOTE: Final = re.compile(rf"rookery-clock=(-?\d{{1,19}})(?:;passed=({_RANGE}(?:
 _MAX_NOTE: Final = 4_000
 
 
-class Mark(NamedTuple):
+class PartitionMark(NamedTuple):
     """Where one partition stands."""
 
     offset: int
@@ -43,14 +43,14 @@ class Mark(NamedTuple):
         return [self.offset, self.clock, passed] if passed else [self.offset, self.clock]
 
     @classmethod
-    def of_list(cls, found: list[Any]) -> Mark:
+    def of_list(cls, found: list[Any]) -> PartitionMark:
         """Read what `to_list` returned."""
         offset, clock, *rest = found
         passed = tuple((int(begin), int(end)) for begin, end in (rest[0] if rest else ()))
         return cls(int(offset), int(clock), passed)
 
     @classmethod
-    def of_commit(cls, committed: CommittedOffset) -> Mark:
+    def of_commit(cls, committed: CommittedOffset) -> PartitionMark:
         """Return where a partition stands by what a group has committed, whoever did it."""
         note = _NOTE.fullmatch(committed.metadata)
         if note is None:
@@ -84,7 +84,7 @@ class Mark(NamedTuple):
 class Checkpoint:
     """Where every partition of a stream stands, and what its order depends on."""
 
-    partitions: Mapping[TopicPartition, Mark]
+    partitions: Mapping[TopicPartition, PartitionMark]
     topics: tuple[str, ...] = ()
     """In the order that breaks ties."""
     lateness_ms: int = 0
@@ -144,7 +144,7 @@ class Checkpoint:
                     f"the checkpoint has version {found['version']}, this Rookery reads {VERSION}"
                 )
             marks = {
-                TopicPartition(topic, int(number)): Mark.of_list(mark)
+                TopicPartition(topic, int(number)): PartitionMark.of_list(mark)
                 for topic, numbers in found["partitions"].items()
                 for number, mark in numbers.items()
             }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rookery.client.fetch import Aborted
+from rookery.client.fetch import AbortedProducers
 from rookery.consumer.arrow import fresh
 from rookery.consumer.block import Chunk
 from rookery.consumer.settings import ANY_ROWS
@@ -16,7 +16,7 @@ from rookery.records.batch import CODEC_MASK, BatchHeader
 _SWELL = 8
 
 
-class Cutting(NamedTuple):
+class ChunkRequest(NamedTuple):
     """What is wanted of fetched batches."""
 
     place: TopicPartition
@@ -34,7 +34,7 @@ def cut(
     data: memoryview,
     headers: Sequence[BatchHeader],
     aborted: Sequence[tuple[int, int]],
-    wanted: Cutting,
+    wanted: ChunkRequest,
 ) -> Iterator[Chunk]:
     """Yield chunks in the order of offsets; markers and aborted batches are in none.
 
@@ -59,9 +59,9 @@ def _visible(
     data: memoryview,
     headers: Sequence[BatchHeader],
     aborted: Sequence[tuple[int, int]],
-    wanted: Cutting,
+    wanted: ChunkRequest,
 ) -> Iterator[BatchHeader]:
-    hidden = Aborted(aborted) if aborted else None
+    hidden = AbortedProducers(aborted) if aborted else None
     for header in headers:
         if header.is_control:
             if hidden is not None:
@@ -76,7 +76,7 @@ def _visible(
 
 
 def _chunk(
-    data: memoryview, some: list[BatchHeader], begin: int, end: int, wanted: Cutting
+    data: memoryview, some: list[BatchHeader], begin: int, end: int, wanted: ChunkRequest
 ) -> Chunk:
     room, at = fresh(sum(header.size for header in some)).data, 0
     for begins, ends in _pieces(some):

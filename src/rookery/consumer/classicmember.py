@@ -21,9 +21,9 @@ from typing import Final, TypeVar
 
 from rookery.client.client import Client
 from rookery.client.connections import Lane, Link
-from rookery.consumer.holding import Change, Holding
+from rookery.consumer.holding import Change, MemberPartitions
 from rookery.consumer.member import LEAVE_SECONDS
-from rookery.consumer.sticky import NAME, Claim, assign
+from rookery.consumer.sticky import NAME, MemberClaim, assign
 from rookery.errors import ApiError, ConfigError, Error, ErrorCode, ProtocolError, Unavailable
 from rookery.model.partition import TopicPartition
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
@@ -58,7 +58,7 @@ _GENERATION: Final = struct.Struct(">i")
 _LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
-class ClassicMember:
+class ClassicGroupMember:
     """One member of a classic group."""
 
     def __init__(self, client: Client, group: str, topics: Sequence[str], look_ms: int) -> None:
@@ -75,7 +75,7 @@ class ClassicMember:
         self._topics = sorted(topics)
         self._look_ms = look_ms
         self._counts: dict[str, int] | None = None
-        self.holding = Holding(client, group, is_classic=True)
+        self.holding = MemberPartitions(client, group, is_classic=True)
         """What it owns."""
 
     async def run(self, on_given: Change, on_taken: Change) -> None:
@@ -266,13 +266,13 @@ def _check(code: ErrorCode, group: str) -> None:
         raise ApiError(code, f"group {group!r}: {code.sentence}")
 
 
-def _claim(metadata: bytes) -> Claim:
+def _claim(metadata: bytes) -> MemberClaim:
     """Read what a member says of itself; one that cannot be read wants nothing."""
     try:
         found = consumer.read_subscription(metadata)
     except ProtocolError as error:
         log.warning("a member's subscription cannot be read: %s", error)
-        return Claim(frozenset())
+        return MemberClaim(frozenset())
     owned = frozenset(
         TopicPartition(topic.topic, number)
         for topic in found.owned_partitions
@@ -281,7 +281,7 @@ def _claim(metadata: bytes) -> Claim:
     generation = found.generation_id
     if generation < 0 and len(found.user_data or b"") == _GENERATION.size:
         [generation] = _GENERATION.unpack(found.user_data or b"")
-    return Claim(frozenset(found.topics), owned, generation)
+    return MemberClaim(frozenset(found.topics), owned, generation)
 
 
 def _assignment(places: set[TopicPartition]) -> bytes:
@@ -290,11 +290,11 @@ def _assignment(places: set[TopicPartition]) -> bytes:
     )
 
 
-def _by_topic(places: set[TopicPartition]) -> list[consumer.TopicPartition]:
+def _by_topic(places: set[TopicPartition]) -> list[consumer.AssignedTopic]:
     topics: dict[str, list[int]] = {}
     for place in sorted(places):
         topics.setdefault(place.topic, []).append(place.partition)
-    return [consumer.TopicPartition(topic=name, partitions=many) for name, many in topics.items()]
+    return [consumer.AssignedTopic(topic=name, partitions=many) for name, many in topics.items()]
 
 
 def _places(assignment: bytes) -> set[TopicPartition]:

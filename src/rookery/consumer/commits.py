@@ -8,9 +8,9 @@ from functools import partial
 
 from rookery.consumer.background import Background
 from rookery.consumer.checkpoint import Checkpoint
-from rookery.consumer.classicmember import ClassicMember
-from rookery.consumer.member import Member
-from rookery.consumer.source import Source
+from rookery.consumer.classicmember import ClassicGroupMember
+from rookery.consumer.member import ConsumerMember
+from rookery.consumer.source import RowSource
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition
@@ -19,11 +19,11 @@ from rookery.model.partition import TopicPartition
 class Commits:
     """Stores how far a group has read."""
 
-    def __init__(self, group: str | None, source: Source, background: Background) -> None:
+    def __init__(self, group: str | None, source: RowSource, background: Background) -> None:
         self.group = group
         self._source = source
         self._background = background
-        self.member: Member | ClassicMember | None = None
+        self.member: ConsumerMember | ClassicGroupMember | None = None
         """Who vouches for it, if the group has members."""
         self._over: set[int] = set()
 

@@ -30,14 +30,14 @@ class Reject(NamedTuple):
     reason: str
 
 
-class Column(NamedTuple):
+class DecodedColumn(NamedTuple):
     """A decoded column; rows that cannot be decoded are null in it."""
 
     values: Array
     rejects: list[Reject]
 
 
-class Decoding:
+class StreamDecoder:
     """Decodes one column, keys or values, of all topics of a stream."""
 
     def __init__(self, what: str, decoders: Decoders, topics: Sequence[str]) -> None:
@@ -64,10 +64,10 @@ class Decoding:
             return self._decoders[0].type
         return pa.struct(list(zip(self._names, (one.type for one in self._decoders), strict=True)))
 
-    def decode(self, column: Array, topics: Sizes) -> Column:
+    def decode(self, column: Array, topics: Sizes) -> DecodedColumn:
         """Decode bytes; `topics` has the number of each row's topic."""
         if self.is_raw or not len(column):
-            return Column(column if self.is_raw else nulls(0, self.type), [])
+            return DecodedColumn(column if self.is_raw else nulls(0, self.type), [])
         present = np.unique(topics).tolist()
         if len(present) == 1:
             return self._one(present[0], column)
@@ -75,15 +75,15 @@ class Decoding:
         order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
         values = take(pa.concat_arrays([found.values for _, found in parts]), order)
         rejects = [one for _, found in parts for one in found.rejects]
-        return Column(values, sorted(rejects))
+        return DecodedColumn(values, sorted(rejects))
 
-    def _of_topic(self, number: int, column: Array, topics: Sizes) -> tuple[Numbers, Column]:
+    def _of_topic(self, number: int, column: Array, topics: Sizes) -> tuple[Numbers, DecodedColumn]:
         rows = np.flatnonzero(topics == number)
         found = self._one(number, take(column, rows))
         moved = [Reject(int(rows[one.row]), one.reason) for one in found.rejects]
-        return rows, Column(found.values, moved)
+        return rows, DecodedColumn(found.values, moved)
 
-    def _one(self, number: int, column: Array) -> Column:
+    def _one(self, number: int, column: Array) -> DecodedColumn:
         decoder = self._decoders[number]
         found = decoder.decode(column)
         rejects = [Reject(bad.row, f"{self._what}: {bad.reason}") for bad in found.bad]
@@ -98,7 +98,7 @@ class Decoding:
                 for place, field in enumerate(fields)
             ]
             values = pa.StructArray.from_arrays(arrays, fields=fields)
-        return Column(values, rejects)
+        return DecodedColumn(values, rejects)
 
 
 def _of(decoders: Decoders, topic: str) -> DecoderSpec:

@@ -16,18 +16,18 @@ import numpy as np
 from rookery.clock import Clock
 from rookery.consumer import budget
 from rookery.consumer.arrow import Numbers
-from rookery.consumer.batch import Batch, Committer
-from rookery.consumer.block import Block
-from rookery.consumer.checkpoint import NO_TIME, Checkpoint, Mark
+from rookery.consumer.batch import Batch, OffsetCommitter
+from rookery.consumer.block import RowBlock
+from rookery.consumer.checkpoint import NO_TIME, Checkpoint, PartitionMark
 from rookery.consumer.faults import Misuse, OutOfMemory, Unheard
 from rookery.consumer.intake import Intake
-from rookery.consumer.marks import Marks
-from rookery.consumer.merge import Bound, Merge, Piece
-from rookery.consumer.opening import Range
-from rookery.consumer.outlet import Going, Outlet
-from rookery.consumer.output import Shape
+from rookery.consumer.marks import PartitionMarks
+from rookery.consumer.merge import Bound, Merge, MergePiece
+from rookery.consumer.opening import PartitionRange
+from rookery.consumer.outlet import Outlet, RowsInHand
+from rookery.consumer.output import BatchShape
 from rookery.consumer.settings import StreamSettings, ms
-from rookery.consumer.shelf import ENDLESS, Shelf, Shelves, State
+from rookery.consumer.shelf import ENDLESS, Shelf, ShelfState, Shelves
 from rookery.errors import Error
 from rookery.model.partition import TopicPartition
 
@@ -39,13 +39,13 @@ _LOOK_SELDOM_MS: Final = 100
 _MOST_NEEDED: Final = 64
 
 
-class Engine:
+class StreamEngine:
     """The reader's half of a stream."""
 
     def __init__(
         self,
         shelves: Shelves,
-        shape: Shape,
+        shape: BatchShape,
         settings: StreamSettings,
         clock: Clock,
         max_time_ms: int,
@@ -60,9 +60,9 @@ class Engine:
         # Rows are taken in and handed out in the reader's thread; partitions come and go in others.
         self._guard = threading.RLock()
         lateness_ms = ms(settings.lateness)
-        self._merge: Merge[Block] = Merge(lateness_ms, max_time_ms, settings.order)
+        self._merge: Merge[RowBlock] = Merge(lateness_ms, max_time_ms, settings.order)
         self._intake = Intake(shelves, self._merge, shape, settings)
-        self.marks = Marks(shape.topics, lateness_ms, max_time_ms)
+        self.marks = PartitionMarks(shape.topics, lateness_ms, max_time_ms)
         self._outlet = Outlet(shape, self.marks.places, settings, clock, max_time_ms)
         self._looked_at = 0
         self._ready_since: int | None = None
@@ -71,7 +71,7 @@ class Engine:
         self._checkpoint_before = self.marks.maker()
         self.made: Batch | None = None
         """The next batch; it stays here until it is taken, also if who asked was interrupted."""
-        self.committer: Committer
+        self.committer: OffsetCommitter
         """Who commits for batches."""
         self.shelf_of: list[Shelf] = []
         """Partitions by their number in the merge."""
@@ -86,9 +86,9 @@ class Engine:
         """Go on where a checkpoint was made; before any partition joins."""
         self.marks.frontier, self.marks.rows = checkpoint.frontier_ms, checkpoint.rows
 
-    def join(self, one: Range) -> Shelf:
+    def join(self, one: PartitionRange) -> Shelf:
         """Read one more partition; its rows come behind those that were handed out."""
-        mark = one.mark or Mark(one.start)
+        mark = one.mark or PartitionMark(one.start)
         index = self._merge.join(mark.clock, self.marks.frontier, mark.passed)
         shelf = Shelf(
             one.place,
@@ -113,7 +113,7 @@ class Engine:
             self._shelves.tell()
         return shelf
 
-    def join_all(self, ranges: Sequence[Range]) -> None:
+    def join_all(self, ranges: Sequence[PartitionRange]) -> None:
         """Read more partitions; from any thread."""
         with self._guard:
             for one in ranges:
@@ -283,7 +283,7 @@ class Engine:
         is_full = self._outlet.ready.size >= self._settings.batch_rows
         return is_full or is_over or self._is_tight or (not has_moved and is_late)
 
-    def _hand_out(self, going: Going) -> Batch:
+    def _hand_out(self, going: RowsInHand) -> Batch:
         rows = going.rows
         self._checkpoint_before = self.marks.maker()
         self._outlet.count(rows)
@@ -299,7 +299,7 @@ class Engine:
         checkpoint = self.marks.maker()
         return Batch(going.data, checkpoint, self.committer, going.late, going.rejected)
 
-    def _settle(self, pieces: list[Piece[Block]]) -> None:
+    def _settle(self, pieces: list[MergePiece[RowBlock]]) -> None:
         """Give back the memory of blocks that nothing is left of."""
         freed: dict[int, int] = {}
         for piece in pieces:
@@ -409,18 +409,18 @@ class Engine:
             return passed
         return max(shelf.position, passed)
 
-    def state(self, shelf: Shelf) -> State:
+    def state(self, shelf: Shelf) -> ShelfState:
         """Tell how a partition stands."""
         is_empty = not shelf.chunks and not self.pending_rows(shelf.index)
         if is_empty and shelf.is_blocked:
-            return State.BLOCKED
+            return ShelfState.BLOCKED
         if is_empty and shelf.is_exhausted:
-            return State.DONE
+            return ShelfState.DONE
         if shelf.lost:
-            return State.TRUNCATED
+            return ShelfState.TRUNCATED
         if not shelf.is_answered:
-            return State.UNKNOWN
+            return ShelfState.UNKNOWN
         if self._merge.is_idle(shelf.index):
-            return State.IDLE
+            return ShelfState.IDLE
         is_read = not shelf.is_exhausted and not shelf.is_passed_over
-        return State.FETCHING if is_read or not shelf.held else State.HELD
+        return ShelfState.FETCHING if is_read or not shelf.held else ShelfState.HELD

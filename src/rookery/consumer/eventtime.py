@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from rookery.consumer import gather
 from rookery.consumer.arrow import Numbers, compute, take
-from rookery.consumer.block import Block
+from rookery.consumer.block import RowBlock
 from rookery.consumer.checkpoint import NO_TIME
-from rookery.consumer.output import TIMESTAMP, Shape
+from rookery.consumer.output import TIMESTAMP, BatchShape
 from rookery.consumer.positions import to_ms
 from rookery.consumer.table import KEY, VALUE, strings
 from rookery.decode.port import Array
@@ -24,7 +24,7 @@ _INT64_BYTES: Final = 8
 class EventTime:
     """Finds the times that order rows, if they are not the records' own."""
 
-    def __init__(self, event_time: str, shape: Shape) -> None:
+    def __init__(self, event_time: str, shape: BatchShape) -> None:
         """Say where it is: `record`, `header:<name>`, or a path such as `value.created_at`.
 
         Raises:
@@ -42,7 +42,7 @@ class EventTime:
             return {"headers"}
         return set(self._path[:1])
 
-    def stamp(self, block: Block, index: int) -> None:
+    def stamp(self, block: RowBlock, index: int) -> None:
         """Give a block the times that order its rows; -1 and what is no time are none."""
         if self._header:
             block.event_times = _of_headers(block.arrays["headers"], self._header)
@@ -64,7 +64,7 @@ class EventTime:
                 "or either as text"
             )
 
-    def _of_field(self, block: Block, index: int) -> Numbers:
+    def _of_field(self, block: RowBlock, index: int) -> Numbers:
         source = self._path[0]
         decoding = self._shape.key if source == "key" else self._shape.value
         raw = gather.binary(strings(block.table, KEY if source == "key" else VALUE))

@@ -60,7 +60,7 @@ class CorruptBatch(PartitionFault, Corrupt):
     """A batch's checksum or format is wrong."""
 
 
-class TopicDeleted(PartitionFault):
+class TopicGone(PartitionFault):
     """The topic is gone, or was created anew under its name."""
 
 

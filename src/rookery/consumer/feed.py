@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 from rookery.client.retry import may_retry
 from rookery.clock import Clock, Random
 from rookery.consumer import budget, chunks
-from rookery.consumer.faults import CorruptBatch, LogTruncated, OffsetTruncated, TopicDeleted
+from rookery.consumer.faults import CorruptBatch, LogTruncated, OffsetTruncated, TopicGone
 from rookery.consumer.settings import MIB, StreamSettings, ms
 from rookery.consumer.shelf import Shelf, Shelves
-from rookery.consumer.source import Answer, Source, Want
+from rookery.consumer.source import PartitionAnswer, RowSource, Want
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.model.offset import EARLIEST, LATEST
 from rookery.model.partition import TopicPartition
@@ -64,7 +64,7 @@ class Feed:
 
     def __init__(
         self,
-        source: Source,
+        source: RowSource,
         shelves: Shelves,
         settings: StreamSettings,
         clock: Clock,
@@ -236,7 +236,7 @@ class Feed:
                 request.lane, request.wants, request.max_bytes, request.wait_ms
             )
         except Error as error:
-            answers = [Answer(one.place, one.offset, error=error) for one in request.wants]
+            answers = [PartitionAnswer(one.place, one.offset, error=error) for one in request.wants]
         finally:
             with self._shelves.lock:
                 self._reserved -= request.reserved
@@ -249,12 +249,12 @@ class Feed:
         with self._shelves.lock:
             for shelf, want in zip(request.shelves, request.wants, strict=True):
                 if shelf.position == want.offset and not shelf.is_gone:
-                    answer = told.get(shelf.place, Answer(shelf.place, want.offset))
+                    answer = told.get(shelf.place, PartitionAnswer(shelf.place, want.offset))
                     if not answer.is_skipped:
                         self._on_answer(shelf, answer, is_alone=is_alone)
             self._shelves.tell()
 
-    def _on_answer(self, shelf: Shelf, answer: Answer, *, is_alone: bool) -> None:
+    def _on_answer(self, shelf: Shelf, answer: PartitionAnswer, *, is_alone: bool) -> None:
         now = self._clock.monotonic_ms()
         self._shelves.changed.append(shelf)
         if answer.high_watermark >= 0:
@@ -276,7 +276,7 @@ class Feed:
             shelf.heard_at = now
             shelf.tries = 0
 
-    def _may_skip(self, shelf: Shelf, answer: Answer) -> bool:
+    def _may_skip(self, shelf: Shelf, answer: PartitionAnswer) -> bool:
         """Go past a batch that is corrupt, if that was asked for and its end can be told."""
         begin = answer.headers[-1].end if answer.headers else 0
         is_asked = self._settings.on_corrupt == "skip" and isinstance(answer.error, Corrupt)
@@ -298,11 +298,13 @@ class Feed:
         shelf.position = behind
         return True
 
-    def _take(self, shelf: Shelf, answer: Answer) -> None:
+    def _take(self, shelf: Shelf, answer: PartitionAnswer) -> None:
         memory, count = self._shelves.memory, len(self._shelves.by_place)
         chunk_bytes = min(max(memory // (4 * count), _MIN_CHUNK), _MAX_CHUNK)
         chunk_rows = self._settings.chunk_rows(count)
-        wanted = chunks.Cutting(shelf.place, shelf.position, shelf.end, chunk_bytes, chunk_rows)
+        wanted = chunks.ChunkRequest(
+            shelf.place, shelf.position, shelf.end, chunk_bytes, chunk_rows
+        )
         try:
             found = list(chunks.cut(answer.data, answer.headers, answer.aborted, wanted))
         except Corrupt as error:
@@ -343,7 +345,7 @@ class Feed:
         elif may_retry(error):
             self._retry(shelf, error)
         elif isinstance(error, ApiError) and error.code in _DELETED:
-            shelf.fault = TopicDeleted(shelf.place, shelf.position, str(error))
+            shelf.fault = TopicGone(shelf.place, shelf.position, str(error))
         else:
             shelf.fault = error
 

@@ -64,7 +64,7 @@ def put(table: Table, column: int, strings: Array) -> None:
     table[:, column + 1] = sizes
 
 
-class Columns(NamedTuple):
+class RowNumbers(NamedTuple):
     """The numbers of rows, each kind by itself."""
 
     offsets: Numbers
@@ -74,10 +74,10 @@ class Columns(NamedTuple):
     keys: Strings
     values: Strings
 
-    def at(self, rows: Numbers | slice) -> Columns:
+    def at(self, rows: Numbers | slice) -> RowNumbers:
         """Return some of the rows."""
         offsets, times, orders, partitions, keys, values = self
-        return Columns(
+        return RowNumbers(
             offsets[rows],
             times[rows],
             orders[rows],
@@ -87,7 +87,7 @@ class Columns(NamedTuple):
         )
 
 
-def unpack(lines: Numbers) -> Columns:
+def unpack(lines: Numbers) -> RowNumbers:
     """Bring rows that lie anywhere into columns."""
     wide, narrow = 8 * len(lines), 4 * len(lines)
     offsets, times, orders = (fresh(wide).view(np.int64) for _ in range(3))
@@ -95,7 +95,7 @@ def unpack(lines: Numbers) -> Columns:
     keys, values = (
         Strings(fresh(wide).view(np.int64), fresh(narrow).view(np.int32)) for _ in range(2)
     )
-    found = Columns(offsets, times, orders, partitions, keys, values)
+    found = RowNumbers(offsets, times, orders, partitions, keys, values)
     _gather.unpack(view(lines), [one.data for one in (*found[:4], *keys, *values)])
     return found
 

@@ -29,7 +29,7 @@ Change = Callable[[Sequence[TopicPartition]], Awaitable[None]]
 Offsets = Callable[[], Mapping[TopicPartition, CommittedOffset]]
 
 
-class Holding:
+class MemberPartitions:
     """The partitions of one member, by which id and epoch they are its own, and its commits."""
 
     def __init__(self, client: Client, group: str, *, is_classic: bool) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rookery.consumer import block as blocks
-from rookery.consumer.block import Block, Chunk
+from rookery.consumer.block import Chunk, RowBlock
 from rookery.consumer.checkpoint import NO_TIME
 from rookery.consumer.eventtime import EventTime
 from rookery.consumer.faults import CorruptBatch, RecordTooLarge
 from rookery.consumer.merge import Merge
-from rookery.consumer.output import Shape
+from rookery.consumer.output import BatchShape
 from rookery.consumer.settings import StreamSettings
 from rookery.consumer.shelf import ENDLESS, Shelf, Shelves
 from rookery.consumer.table import ORDER
@@ -19,7 +19,7 @@ class Intake:
     """Between the shelves and the merge."""
 
     def __init__(
-        self, shelves: Shelves, merge: Merge[Block], shape: Shape, settings: StreamSettings
+        self, shelves: Shelves, merge: Merge[RowBlock], shape: BatchShape, settings: StreamSettings
     ) -> None:
         self._shelves = shelves
         self._merge = merge
@@ -60,7 +60,7 @@ class Intake:
         self._merge.set_done(shelf.index, is_done=shelf.is_done)
         return rows
 
-    def _kept(self, shelf: Shelf, block: Block) -> Block:
+    def _kept(self, shelf: Shelf, block: RowBlock) -> RowBlock:
         """Leave out what was not asked for."""
         self._event_time.stamp(block, shelf.index)
         has_times = shelf.min_time_ms != NO_TIME or shelf.end_time_ms != ENDLESS

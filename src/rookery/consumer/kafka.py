@@ -11,14 +11,14 @@ from typing import Final, cast
 from rookery.client.client import Client
 from rookery.client.cluster import ClusterView
 from rookery.client.connections import Lane
-from rookery.client.metadata import Located
+from rookery.client.metadata import PartitionLeader
 from rookery.client.retry import Hopeless
 from rookery.client.settings import ClientSettings
 from rookery.consumer import budget
-from rookery.consumer.checkpoint import Checkpoint, Mark
+from rookery.consumer.checkpoint import Checkpoint, PartitionMark
 from rookery.consumer.session import Session, has_ids
 from rookery.consumer.settings import MIB
-from rookery.consumer.source import Answer, Want
+from rookery.consumer.source import PartitionAnswer, Want
 from rookery.errors import ApiError, Error, ErrorCode, Unavailable
 from rookery.model.node import Node
 from rookery.model.partition import TopicPartition
@@ -44,7 +44,7 @@ class KafkaSource:
         self._sessions: dict[Hashable, Session] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._view: ClusterView | None = None
-        self._places: dict[TopicPartition, Located] = {}
+        self._places: dict[TopicPartition, PartitionLeader] = {}
 
     async def topics(
         self, names: Sequence[str], pattern: re.Pattern[str] | None
@@ -94,10 +94,10 @@ class KafkaSource:
 
     async def committed(
         self, group: str, places: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Mark]:
+    ) -> dict[TopicPartition, PartitionMark]:
         """Return how far a group has read."""
         found = await self.client.groups.committed_offsets(group, places, stable=True)
-        return {place: Mark.of_commit(row) for place, row in found.items()}
+        return {place: PartitionMark.of_commit(row) for place, row in found.items()}
 
     async def commit(self, group: str, checkpoint: Checkpoint) -> None:
         """Store how far a group has read; the group must have no members."""
@@ -126,7 +126,7 @@ class KafkaSource:
             raise problem
         return found
 
-    def _check_id(self, located: Located) -> None:
+    def _check_id(self, located: PartitionLeader) -> None:
         first = self._topic_ids.setdefault(located.place.topic, located.topic_id)
         if first != located.topic_id:
             raise Hopeless(
@@ -140,7 +140,7 @@ class KafkaSource:
 
     async def fetch(
         self, lane: Hashable, wants: Sequence[Want], max_bytes: int, wait_ms: int
-    ) -> list[Answer]:
+    ) -> list[PartitionAnswer]:
         """Read from the partitions of one leader."""
         node = cast("Node", lane)
         session = self._sessions.setdefault(node.id, Session())
@@ -157,7 +157,7 @@ class KafkaSource:
 
     async def _fetch(
         self, node: Node, session: Session, wants: Sequence[Want], max_bytes: int, wait_ms: int
-    ) -> list[Answer] | None:
+    ) -> list[PartitionAnswer] | None:
         router = self.client.router
         link = await router.connections.get(node.address, Lane.FETCH)
         located = self._located(wants)
@@ -179,7 +179,7 @@ class KafkaSource:
             raise ApiError(response.error_code, f"broker {link.name} refused to fetch")
         return self._answers(response, wants, located)
 
-    def _located(self, wants: Sequence[Want]) -> list[Located]:
+    def _located(self, wants: Sequence[Want]) -> list[PartitionLeader]:
         """Find partitions on the map, which hardly ever changes from one fetch to the next."""
         metadata = self.client.metadata
         if self._view is not metadata.view:
@@ -190,8 +190,8 @@ class KafkaSource:
         return [self._places[want.place] for want in wants]
 
     def _answers(
-        self, response: FetchResponse, wants: Sequence[Want], located: Sequence[Located]
-    ) -> list[Answer]:
+        self, response: FetchResponse, wants: Sequence[Want], located: Sequence[PartitionLeader]
+    ) -> list[PartitionAnswer]:
         metadata = self.client.metadata
         metadata.learn_nodes(
             [Node(row.node_id, row.host, row.port, row.rack) for row in response.node_endpoints]
@@ -207,20 +207,20 @@ class KafkaSource:
                     answers.append(self._answer(want, data))
         return answers
 
-    def _answer(self, want: Want, data: PartitionData) -> Answer:
+    def _answer(self, want: Want, data: PartitionData) -> PartitionAnswer:
         place, code = want.place, data.error_code
         if code is not ErrorCode.NONE:
             hint = data.current_leader
             if hint is not None:
                 self.client.metadata.learn_leader(place, hint.leader_id, hint.leader_epoch)
             text = f"{place.text} at offset {want.offset}: {code.sentence}"
-            return Answer(place, want.offset, error=ApiError(code, text))
+            return PartitionAnswer(place, want.offset, error=ApiError(code, text))
         diverging = data.diverging_epoch
         if diverging is not None and diverging.end_offset >= 0:
-            return Answer(place, want.offset, cut_back_to=diverging.end_offset)
+            return PartitionAnswer(place, want.offset, cut_back_to=diverging.end_offset)
         view = _view(data.records)
         headers, fault = batches.sound(view)
-        return Answer(
+        return PartitionAnswer(
             place,
             want.offset,
             view,

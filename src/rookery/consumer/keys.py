@@ -15,7 +15,7 @@ from rookery.consumer.arrow import Numbers
 from rookery.consumer.checkpoint import NO_TIME
 
 
-class Keyed(NamedTuple):
+class RowKeys(NamedTuple):
     """The keys of some rows that follow each other in a partition."""
 
     keys: Numbers
@@ -38,7 +38,7 @@ class Keyed(NamedTuple):
         return before
 
 
-def keyed(times: Numbers, clock: int, lateness_ms: int, max_time_ms: int) -> Keyed:
+def keyed(times: Numbers, clock: int, lateness_ms: int, max_time_ms: int) -> RowKeys:
     """Return the keys of rows.
 
     Args:
@@ -52,10 +52,10 @@ def keyed(times: Numbers, clock: int, lateness_ms: int, max_time_ms: int) -> Key
         clocks = np.maximum.accumulate(times)
         if clocks[0] < clock:
             np.maximum(clocks, clock, out=clocks)
-        return Keyed(clocks, clocks, clock)
+        return RowKeys(clocks, clocks, clock)
     counted = np.where(times <= max_time_ms, times, NO_TIME)
     clocks = np.maximum.accumulate(np.maximum(counted, clock))
-    found = Keyed(clocks, clocks, clock)
+    found = RowKeys(clocks, clocks, clock)
     before = found.before
     keys = np.maximum(counted, before - lateness_ms)
     # A row without a sound time of its own takes the clock's.

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rookery.consumer.arrow import Numbers, appended
-from rookery.consumer.block import Block
-from rookery.consumer.checkpoint import NO_TIME, Checkpoint, Mark
+from rookery.consumer.block import RowBlock
+from rookery.consumer.checkpoint import NO_TIME, Checkpoint, PartitionMark
 from rookery.consumer.merge import Merge
-from rookery.consumer.ready import Ready, Rows
+from rookery.consumer.ready import OrderedRows, ReadyRows
 from rookery.model.partition import TopicPartition
 
 
-class Marks:
+class PartitionMarks:
     """One mark for each partition, by its number in the merge."""
 
     def __init__(self, topics: Sequence[str], lateness_ms: int, max_time_ms: int) -> None:
@@ -34,7 +34,7 @@ class Marks:
         self.rows = 0
         """How many rows were handed out."""
 
-    def join(self, place: TopicPartition, mark: Mark) -> None:
+    def join(self, place: TopicPartition, mark: PartitionMark) -> None:
         """Know one more partition."""
         if mark.passed:
             self._passed[len(self.places)] = mark.passed
@@ -42,7 +42,7 @@ class Marks:
         self.offsets = appended(self.offsets, mark.offset)
         self._clocks = appended(self._clocks, mark.clock)
 
-    def pass_rows(self, rows: Rows) -> None:
+    def pass_rows(self, rows: OrderedRows) -> None:
         """Go behind rows that are handed out."""
         if not len(rows):
             return
@@ -56,7 +56,7 @@ class Marks:
             self.offsets[present] = rows.offsets[last[present]] + 1
             self._clocks[present] = rows.keys[last[present]]
 
-    def settle(self, merge: Merge[Block], ready: Ready, decoded_to: Sequence[int]) -> None:
+    def settle(self, merge: Merge[RowBlock], ready: ReadyRows, decoded_to: Sequence[int]) -> None:
         """With an allowance: find the least offset that was not handed out, and the clock there."""
         if not self._lateness_ms:
             return
@@ -84,7 +84,7 @@ class Marks:
         def make() -> Checkpoint:
             numbers = zip(self.places, offsets.tolist(), clocks.tolist(), strict=False)
             marks = {
-                place: Mark(offset, clock, passed.get(index, ()))
+                place: PartitionMark(offset, clock, passed.get(index, ()))
                 for index, (place, offset, clock) in enumerate(numbers)
                 if index not in gone
             }
@@ -104,7 +104,9 @@ class Marks:
         return make
 
 
-def _pending(index: int, merge: Merge[Block], waiting: list[Rows]) -> tuple[Numbers, Numbers]:
+def _pending(
+    index: int, merge: Merge[RowBlock], waiting: list[OrderedRows]
+) -> tuple[Numbers, Numbers]:
     """Return the offsets of a partition's rows that were not handed out, and the clocks there."""
     offsets, before = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for run in merge.runs(index):

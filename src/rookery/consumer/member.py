@@ -19,7 +19,7 @@ from typing import Final
 
 from rookery.client.client import Client
 from rookery.client.connections import Link
-from rookery.consumer.holding import Change, Holding
+from rookery.consumer.holding import Change, MemberPartitions
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.model.partition import TopicPartition
 from rookery.model.uuid import uuid_text
@@ -45,7 +45,7 @@ _FENCED: Final = frozenset(
 )
 
 
-class Member:
+class ConsumerMember:
     """One member of a group."""
 
     def __init__(self, client: Client, group: str, topics: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ class Member:
         self._interval_ms = 1_000
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
-        self.holding = Holding(client, group, is_classic=False)
+        self.holding = MemberPartitions(client, group, is_classic=False)
         """What it owns."""
         self.holding.member_id = uuid_text(client.random.token(16))
         self.holding.epoch = 0

@@ -19,7 +19,7 @@ import numpy as np
 
 from rookery.consumer.arrow import Flags, Numbers, appended
 from rookery.consumer.checkpoint import NO_TIME
-from rookery.consumer.keys import Keyed, keyed
+from rookery.consumer.keys import RowKeys, keyed
 
 NO_BOUND: Final = (1 << 63) - 1
 
@@ -34,7 +34,7 @@ class Bound(NamedTuple):
 
 
 @dataclass(slots=True)
-class Run(Generic[B]):
+class RowRun(Generic[B]):
     """Rows of one partition in the order of their keys, of which some have gone already."""
 
     index: int
@@ -44,21 +44,21 @@ class Run(Generic[B]):
     keys: Numbers
     at: int = 0
 
-    def cut(self, bound: Bound) -> Piece[B] | None:
+    def cut(self, bound: Bound) -> MergePiece[B] | None:
         """Take the rows up to the bound."""
         is_included = self.index <= bound.partition
         stop = int(self.keys.searchsorted(bound.key, "right" if is_included else "left"))
         if stop <= self.at:
             return None
-        piece = Piece(self, self.at, stop)
+        piece = MergePiece(self, self.at, stop)
         self.at = stop
         return piece
 
 
-class Piece(NamedTuple, Generic[B]):
+class MergePiece(NamedTuple, Generic[B]):
     """A part of a run that may go."""
 
-    run: Run[B]
+    run: RowRun[B]
     begin: int
     end: int
 
@@ -68,10 +68,10 @@ class Piece(NamedTuple, Generic[B]):
         return self.run.keys[self.begin : self.end]
 
 
-class Round(NamedTuple, Generic[B]):
+class MergeRound(NamedTuple, Generic[B]):
     """Rows that may go, and their order among each other."""
 
-    pieces: list[Piece[B]]
+    pieces: list[MergePiece[B]]
     keys: Numbers
     """Of all pieces, one after the other."""
     order: Numbers | None
@@ -92,7 +92,7 @@ class Merge(Generic[B]):
         self._lateness_ms = lateness_ms
         self._max_time_ms = max_time_ms
         self._order = order
-        self._runs: list[list[Run[B]]] = []
+        self._runs: list[list[RowRun[B]]] = []
         self.clocks: Numbers = np.empty(0, np.int64)
         """The highest time seen in each partition."""
         self._floors: Numbers = np.empty(0, np.int64)
@@ -165,7 +165,7 @@ class Merge(Generic[B]):
             mark = max(int(self.clocks[index]) - self._lateness_ms, int(self._floors[index]))
         self._marks[index] = mark
 
-    def add(self, index: int, block: B, times: Numbers, offsets: Numbers) -> Keyed:
+    def add(self, index: int, block: B, times: Numbers, offsets: Numbers) -> RowKeys:
         """Take in rows of a partition, which follow those before; return their keys."""
         found = keyed(times, int(self.clocks[index]), self._lateness_ms, self._max_time_ms)
         if not len(times):
@@ -180,7 +180,7 @@ class Merge(Generic[B]):
         if rows is not None:
             keys = keys[rows]
         if len(keys):
-            self._runs[index].append(Run(index, block, rows, keys))
+            self._runs[index].append(RowRun(index, block, rows, keys))
             self._heads[index] = min(int(self._heads[index]), int(keys[0]))
             self.pending += len(keys)
         return found
@@ -200,7 +200,7 @@ class Merge(Generic[B]):
             rows = order if rows is None else rows[order]
         return rows
 
-    def runs(self, index: int) -> list[Run[B]]:
+    def runs(self, index: int) -> list[RowRun[B]]:
         """Return what a partition still holds."""
         return self._runs[index]
 
@@ -224,10 +224,10 @@ class Merge(Generic[B]):
             return waited
         return waited[np.argsort(self._marks[waited], kind="stable")]
 
-    def release(self) -> Round[B] | None:
+    def release(self) -> MergeRound[B] | None:
         """Let all rows go that may; return None if there are none."""
         bound = self.bound()
-        pieces: list[Piece[B]] = []
+        pieces: list[MergePiece[B]] = []
         for index in np.flatnonzero(self._may_go(bound)).tolist():
             pieces += self._cut(index, bound)
         if not pieces:
@@ -247,7 +247,7 @@ class Merge(Generic[B]):
             may_go[behind:] &= heads[behind:] < bound.key
         return may_go
 
-    def _cut(self, index: int, bound: Bound) -> list[Piece[B]]:
+    def _cut(self, index: int, bound: Bound) -> list[MergePiece[B]]:
         runs = self._runs[index]
         pieces = [piece for run in runs if (piece := run.cut(bound)) is not None]
         if pieces:
@@ -256,19 +256,19 @@ class Merge(Generic[B]):
             self._heads[index] = min((int(run.keys[run.at]) for run in left), default=NO_BOUND)
         return pieces
 
-    def _move_on(self, round_: Round[B]) -> None:
+    def _move_on(self, round_: MergeRound[B]) -> None:
         self.frontier = max(self.frontier, int(round_.keys.max()))
         if self._order == "timestamp":
             # Rows have passed them: what they bring from now on cannot come before those.
             self._floors[self._is_idle] = self.frontier
 
 
-def _ordered(pieces: list[Piece[B]], *, is_sorted: bool) -> Round[B]:
+def _ordered(pieces: list[MergePiece[B]], *, is_sorted: bool) -> MergeRound[B]:
     if len(pieces) == 1:
-        return Round(pieces, pieces[0].keys, None)
+        return MergeRound(pieces, pieces[0].keys, None)
     keys = np.concatenate([piece.keys for piece in pieces])
     if is_sorted:
-        return Round(pieces, keys, None)
+        return MergeRound(pieces, keys, None)
     # Pieces stand in the order of partitions and offsets: of equal keys, the first stays first.
     # Runs that are in order are found and merged, which is why this costs next to nothing.
-    return Round(pieces, keys, np.argsort(keys, kind="stable"))
+    return MergeRound(pieces, keys, np.argsort(keys, kind="stable"))

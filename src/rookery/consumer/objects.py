@@ -15,11 +15,11 @@ from typing import Final
 from rookery.client.retry import Hopeless
 from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import Partition
-from rookery.consumer.checkpoint import Checkpoint, Mark
-from rookery.consumer.source import Answer, Want
+from rookery.consumer.checkpoint import Checkpoint, PartitionMark
+from rookery.consumer.source import PartitionAnswer, Want
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import end_of
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ApiError, ConfigError, Conflict, Error, ErrorCode, Unavailable
 from rookery.log import times
 from rookery.model.offset import EARLIEST, LATEST, CommittedOffset
@@ -41,7 +41,7 @@ class ObjectSource:
         self._topic_ids: dict[str, bytes] = {}
 
     @classmethod
-    async def open(cls, place: Place, *, is_committed: bool) -> ObjectSource:
+    async def open(cls, place: ClusterAddress, *, is_committed: bool) -> ObjectSource:
         """Open the log and read its state.
 
         Raises:
@@ -101,14 +101,16 @@ class ObjectSource:
 
     async def committed(
         self, group: str, places: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Mark]:
+    ) -> dict[TopicPartition, PartitionMark]:
         """Return how far a group has read."""
         known = self._log.state.groups.by_id.get(group)
         found = {}
         for place in places:
             row = known.offset(self._topic_ids[place.topic], place.partition) if known else None
             if row is not None:
-                found[place] = Mark.of_commit(CommittedOffset(row.offset, row.metadata or ""))
+                found[place] = PartitionMark.of_commit(
+                    CommittedOffset(row.offset, row.metadata or "")
+                )
         return found
 
     async def commit(self, group: str, checkpoint: Checkpoint) -> None:  # noqa: ARG002 (the port's)
@@ -127,7 +129,7 @@ class ObjectSource:
 
     async def fetch(
         self, lane: Hashable, wants: Sequence[Want], max_bytes: int, wait_ms: int
-    ) -> list[Answer]:
+    ) -> list[PartitionAnswer]:
         """Read from some partitions."""
         del lane  # there is one
         if all(self._is_at_end(want) for want in wants):
@@ -138,7 +140,9 @@ class ObjectSource:
         each = max(1, max_bytes // min(count, len(wants)))
         limit = asyncio.Semaphore(_AT_ONCE)
         some = [self._read(want, min(want.max_bytes, each), limit) for want in wants[:count]]
-        skipped = [Answer(want.place, want.offset, is_skipped=True) for want in wants[count:]]
+        skipped = [
+            PartitionAnswer(want.place, want.offset, is_skipped=True) for want in wants[count:]
+        ]
         return [*await asyncio.gather(*some), *skipped]
 
     def _is_at_end(self, want: Want) -> bool:
@@ -148,14 +152,14 @@ class ObjectSource:
             return False
         return want.offset >= end_of(partition, is_committed=self._is_committed)
 
-    async def _read(self, want: Want, max_bytes: int, limit: asyncio.Semaphore) -> Answer:
+    async def _read(self, want: Want, max_bytes: int, limit: asyncio.Semaphore) -> PartitionAnswer:
         async with limit:
             try:
                 return await self._read_from(want, max_bytes)
             except Error as error:
-                return Answer(want.place, want.offset, error=error)
+                return PartitionAnswer(want.place, want.offset, error=error)
 
-    async def _read_from(self, want: Want, max_bytes: int) -> Answer:
+    async def _read_from(self, want: Want, max_bytes: int) -> PartitionAnswer:
         key = (self._topic_ids[want.place.topic], want.place.partition)
         for _ in range(_TRIES):
             partition = self._partition(want.place)
@@ -163,7 +167,7 @@ class ObjectSource:
             end = end_of(partition, is_committed=self._is_committed)
             high, stable = partition.next_offset, partition.last_stable_offset
             if want.offset >= end:
-                return Answer(
+                return PartitionAnswer(
                     want.place, want.offset, high_watermark=high, last_stable_offset=stable
                 )
             # Before the read: a newer list may lack transactions whose records are still read.
@@ -177,7 +181,7 @@ class ObjectSource:
                 continue
             data = memoryview(b"".join(found.parts))
             headers = batches.outline(data)  # the reader has checked them
-            return Answer(
+            return PartitionAnswer(
                 want.place,
                 want.offset,
                 data,

@@ -10,21 +10,21 @@ from rookery.client.settings import ClientSettings
 from rookery.clock import Clock, SystemRandom
 from rookery.consumer import budget
 from rookery.consumer.background import Background
-from rookery.consumer.checkpoint import Checkpoint, Mark
-from rookery.consumer.classicmember import ClassicMember
+from rookery.consumer.checkpoint import Checkpoint, PartitionMark
+from rookery.consumer.classicmember import ClassicGroupMember
 from rookery.consumer.commits import Commits
-from rookery.consumer.engine import Engine
+from rookery.consumer.engine import StreamEngine
 from rookery.consumer.feed import Feed
 from rookery.consumer.kafka import KafkaSource
-from rookery.consumer.member import Member
-from rookery.consumer.opening import Opening, Subscription
-from rookery.consumer.output import Shape
+from rookery.consumer.member import ConsumerMember
+from rookery.consumer.opening import RangeResolver, StreamSubscription
+from rookery.consumer.output import BatchShape
 from rookery.consumer.progress import Bar
 from rookery.consumer.settings import Rebalanced, StreamSettings, ms
 from rookery.consumer.shelf import Shelves
-from rookery.consumer.source import Source
+from rookery.consumer.source import RowSource
 from rookery.consumer.spill import SpillFiles
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ApiError, ConfigError, Error, ErrorCode, Unavailable
 from rookery.model.offset import EARLIEST
 from rookery.model.partition import TopicPartition
@@ -32,14 +32,14 @@ from rookery.model.partition import TopicPartition
 log = logging.getLogger(__name__)
 
 
-class Opened:
+class OpenStream:
     """The source, the feed, the engine, and the tasks that bring partitions to it."""
 
     def __init__(
         self,
         background: Background,
-        cluster: ClientSettings | Place,
-        wanted: Subscription,
+        cluster: ClientSettings | ClusterAddress,
+        wanted: StreamSubscription,
         settings: StreamSettings,
         clock: Clock,
         made_at: int,
@@ -53,13 +53,13 @@ class Opened:
         self.shelves = Shelves(budget.of_rows(settings.memory), spill)
         try:
             self._source = self.background.run(_made(self.background, cluster, settings))
-            self._opening = Opening(self._source, wanted, settings, made_at)
+            self._opening = RangeResolver(self._source, wanted, settings, made_at)
             places = self.background.run(self._opening.places())
             self._first = frozenset(places)
             self._topics = wanted.topics or tuple(sorted({place.topic for place in places}))
             is_member = settings.group is not None and wanted.is_live
             ranges = [] if is_member else self.background.run(self._opening.ranges(places))
-            self.shape = Shape(settings, self._topics)
+            self.shape = BatchShape(settings, self._topics)
             self.engine = self._made_engine(wanted, made_at)
             self.commits = Commits(settings.group, self._source, self.background)
             self.engine.committer = self.commits
@@ -69,14 +69,14 @@ class Opened:
             self.background.end()
             raise
 
-    def _made_engine(self, wanted: Subscription, made_at: int) -> Engine:
+    def _made_engine(self, wanted: StreamSubscription, made_at: int) -> StreamEngine:
         max_time_ms = made_at + ms(self._settings.max_time)
         resumes = wanted.resumes
         if resumes is not None:
             _check_resumed(resumes, self._settings, self._topics)
             if resumes.max_time_ms is not None:
                 max_time_ms = resumes.max_time_ms
-        engine = Engine(
+        engine = StreamEngine(
             self.shelves,
             self.shape,
             self._settings,
@@ -104,16 +104,16 @@ class Opened:
         try:
             if protocol != "classic":
                 try:
-                    await self._run(Member(self._source.client, group, self._topics))
+                    await self._run(ConsumerMember(self._source.client, group, self._topics))
                 except ApiError as error:
                     if error.code is not ErrorCode.UNSUPPORTED_VERSION or protocol != "auto":
                         raise
             look_ms = ms(self._settings.discover)
-            await self._run(ClassicMember(self._source.client, group, self._topics, look_ms))
+            await self._run(ClassicGroupMember(self._source.client, group, self._topics, look_ms))
         except Error as error:
             self.shelves.fail(error)
 
-    async def _run(self, member: Member | ClassicMember) -> None:
+    async def _run(self, member: ConsumerMember | ClassicGroupMember) -> None:
         self.commits.member = member
         await member.run(self._on_given, self._on_taken)
 
@@ -156,11 +156,13 @@ class Opened:
                 self.shelves.fail(error)
                 return
 
-    async def _beginnings(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Mark]:
+    async def _beginnings(
+        self, places: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, PartitionMark]:
         if not places:
             return {}
         first = await self._source.find(dict.fromkeys(places, EARLIEST))
-        return {place: Mark(offset) for place, offset in first.items()}
+        return {place: PartitionMark(offset) for place, offset in first.items()}
 
     def finish(self) -> None:
         """Let everything go."""
@@ -170,10 +172,10 @@ class Opened:
 
 
 async def _made(
-    background: Background, cluster: ClientSettings | Place, settings: StreamSettings
-) -> Source:
+    background: Background, cluster: ClientSettings | ClusterAddress, settings: StreamSettings
+) -> RowSource:
     if isinstance(cluster, ClientSettings):
-        source: Source = KafkaSource(
+        source: RowSource = KafkaSource(
             cluster, is_committed=settings.is_committed, memory=settings.memory
         )
     else:

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rookery.consumer import positions
-from rookery.consumer.checkpoint import Checkpoint, Mark
+from rookery.consumer.checkpoint import Checkpoint, PartitionMark
 from rookery.consumer.positions import Position, Positions, Spec
 from rookery.consumer.settings import StreamSettings
 from rookery.consumer.shelf import ENDLESS
-from rookery.consumer.source import Source
+from rookery.consumer.source import RowSource
 from rookery.errors import ConfigError
 from rookery.model.offset import LATEST
 from rookery.model.partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class StreamSubscription:
     """Which topics are read, from where to where."""
 
     topics: tuple[str, ...]
@@ -43,7 +43,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class PartitionRange:
     """What is read of one partition."""
 
     place: TopicPartition
@@ -52,17 +52,17 @@ class Range:
     """Where the partition ended when it was asked, or where it was told to."""
     min_time_ms: int | None = None
     end_time_ms: int = ENDLESS
-    mark: Mark | None = None
+    mark: PartitionMark | None = None
     """Where it stood, if it is resumed."""
     high_watermark: int = -1
     last_stable_offset: int = -1
 
 
-class Opening:
+class RangeResolver:
     """Asks a source for the ranges of partitions."""
 
     def __init__(
-        self, source: Source, wanted: Subscription, settings: StreamSettings, now_ms: int
+        self, source: RowSource, wanted: StreamSubscription, settings: StreamSettings, now_ms: int
     ) -> None:
         self._source = source
         self._wanted = wanted
@@ -80,8 +80,10 @@ class Opening:
         return [TopicPartition(name, number) for name, many in found.items() for number in many]
 
     async def ranges(
-        self, places: Sequence[TopicPartition], marks: Mapping[TopicPartition, Mark] | None = None
-    ) -> list[Range]:
+        self,
+        places: Sequence[TopicPartition],
+        marks: Mapping[TopicPartition, PartitionMark] | None = None,
+    ) -> list[PartitionRange]:
         """Return what is read of partitions.
 
         Args:
@@ -110,11 +112,11 @@ class Opening:
             mark = known.get(place)
             start = _start(starts[place], first.get(place), end_of_log)
             end = _end(ends[place], last.get(place), end_of_log)
-            one = Range(place, start if mark is None else mark.offset, end, mark=mark)
+            one = PartitionRange(place, start if mark is None else mark.offset, end, mark=mark)
             ranges.append(self._range(one, high.get(place, end_of_log), end_of_log))
         return ranges
 
-    def _range(self, one: Range, high: int, stable: int) -> Range:
+    def _range(self, one: PartitionRange, high: int, stable: int) -> PartitionRange:
         topic = one.place.topic
         start = positions.of_topic(self._wanted.start, topic, "earliest")
         min_time_ms = None
@@ -146,7 +148,9 @@ class Opening:
             return Spec(offset=LATEST)
         return positions.spec(end, place, self._now_ms)
 
-    async def _committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Mark]:
+    async def _committed(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, PartitionMark]:
         wanted = list(places)
         if not wanted or self._settings.group is None:
             return {}

@@ -12,9 +12,9 @@ from rookery.consumer.arrow import Flags, Numbers, column
 from rookery.consumer.checkpoint import NO_TIME
 from rookery.consumer.faults import LateRow, MissingTimestamp, Undecodable
 from rookery.consumer.keys import lateness
-from rookery.consumer.output import Shape
-from rookery.consumer.pace import Pace
-from rookery.consumer.ready import Ready, Rows
+from rookery.consumer.output import BatchShape
+from rookery.consumer.pace import ReplayPace
+from rookery.consumer.ready import OrderedRows, ReadyRows
 from rookery.consumer.settings import StreamSettings
 from rookery.model.partition import TopicPartition
 
@@ -22,10 +22,10 @@ from rookery.model.partition import TopicPartition
 _MAX_BYTES: Final = 1 << 30
 
 
-class Going(NamedTuple):
+class RowsInHand(NamedTuple):
     """Rows that are about to be handed out."""
 
-    rows: Rows
+    rows: OrderedRows
     is_late: Flags
     data: pa.RecordBatch
     late: pa.RecordBatch | None
@@ -37,7 +37,7 @@ class Outlet:
 
     def __init__(
         self,
-        shape: Shape,
+        shape: BatchShape,
         places: list[TopicPartition],
         settings: StreamSettings,
         clock: Clock,
@@ -47,10 +47,10 @@ class Outlet:
         self._places = places
         self._settings = settings
         self._max_time_ms = max_time_ms
-        self._pace = Pace(settings.speed, clock)
+        self._pace = ReplayPace(settings.speed, clock)
         self._left_rows = settings.max_rows
         self._left_bytes = settings.max_bytes
-        self.ready = Ready()
+        self.ready = ReadyRows()
         """The rows that may go."""
         self.bytes = 0
         """How many bytes of keys and values were handed out."""
@@ -64,7 +64,7 @@ class Outlet:
         """Tell whether rows wait whose time has come."""
         return self.ready.size > 0 and not self.is_spent and self._pace.may_go(self.ready)
 
-    def next(self, most: int | None = None) -> Going:
+    def next(self, most: int | None = None) -> RowsInHand:
         """Make the next batch; its rows wait until `count` is told of them.
 
         Raises:
@@ -93,9 +93,9 @@ class Outlet:
         if rejects and self._settings.on_decode_error == "side":
             rejected = self._shape.rejected(taken, rejects)
             data = _without(data, [one.row for one in rejects])
-        return Going(rows, is_late, data, side, rejected)
+        return RowsInHand(rows, is_late, data, side, rejected)
 
-    def count(self, rows: Rows) -> None:
+    def count(self, rows: OrderedRows) -> None:
         """Know of rows that are handed out."""
         size = rows.total()
         self.bytes += size
@@ -110,7 +110,7 @@ class Outlet:
             size = min(size, self._left_rows)
         return self._pace.limit(self.ready, size)
 
-    def _fitting(self, rows: Rows) -> Rows:
+    def _fitting(self, rows: OrderedRows) -> OrderedRows:
         """Return as many rows as have room in a batch: one at least."""
         limit = min(self._settings.batch_bytes, _MAX_BYTES)
         if self._left_bytes is not None:
@@ -120,7 +120,7 @@ class Outlet:
         total = np.cumsum(rows.sizes())
         return rows.at(slice(max(int(np.searchsorted(total, limit, "right")), 1)))
 
-    def _before_refused(self, rows: Rows, late: Numbers) -> int:
+    def _before_refused(self, rows: OrderedRows, late: Numbers) -> int:
         """Return how many rows may go before one that is to be raised; raise if it is the first."""
         count = len(rows)
         if self._settings.late == "raise" and (late > 0).any():
@@ -135,12 +135,12 @@ class Outlet:
                 raise MissingTimestamp(self._place(rows, 0), int(rows.offsets[0]), text)
         return count
 
-    def _raise_if_first(self, rows: Rows, row: int, reason: str) -> None:
+    def _raise_if_first(self, rows: OrderedRows, row: int, reason: str) -> None:
         if not row:
             text = f"{reason}; see on_decode_error"
             raise Undecodable(self._place(rows, 0), int(rows.offsets[0]), text)
 
-    def _place(self, rows: Rows, row: int) -> TopicPartition:
+    def _place(self, rows: OrderedRows, row: int) -> TopicPartition:
         return self._places[int(rows.indices[row])]
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from rookery.consumer import gather
 from rookery.consumer.arrow import Numbers, Sizes, appended, column
 from rookery.consumer.checkpoint import NO_TIME
-from rookery.consumer.decoding import Decoding, Reject
-from rookery.consumer.ready import Rows
+from rookery.consumer.decoding import Reject, StreamDecoder
+from rookery.consumer.ready import OrderedRows
 from rookery.consumer.settings import StreamSettings
 from rookery.consumer.table import Strings
 from rookery.errors import ConfigError
@@ -56,21 +56,21 @@ REJECTED: Final = pa.schema(
 """What is known of rows that cannot be decoded."""
 
 
-class Shape:
+class BatchShape:
     """What batches look like: the columns, and the partitions that rows can be of."""
 
     def __init__(self, settings: StreamSettings, topics: Sequence[str]) -> None:
         """Open the decoders for some topics.
 
         Raises:
-            ConfigError, Unavailable: as `Decoding`.
+            ConfigError, Unavailable: as `StreamDecoder`.
         """
         self._settings = settings
         self._columns = settings.chosen
         self._bytes = _BYTES[settings.binary]
         self.topics = list(topics)
-        self.key = Decoding("key", settings.key, topics)
-        self.value = Decoding("value", settings.value, topics)
+        self.key = StreamDecoder("key", settings.key, topics)
+        self.value = StreamDecoder("value", settings.value, topics)
         self._names = pa.array(self.topics, pa.string())
         self._topic_of: Sizes = np.empty(0, np.int32)
         self._partition_of: Sizes = np.empty(0, np.int32)
@@ -96,8 +96,8 @@ class Shape:
             ConfigError: they do not.
         """
         topics = [*self.topics, name]
-        key = Decoding("key", self._settings.key, topics)
-        value = Decoding("value", self._settings.value, topics)
+        key = StreamDecoder("key", self._settings.key, topics)
+        value = StreamDecoder("value", self._settings.value, topics)
         if not (key.type.equals(self.key.type) and value.type.equals(self.value.type)):
             raise ConfigError(f"topic {name!r} is new, and decodes to other columns: start anew")
         self.topics, self.key, self.value = topics, key, value
@@ -112,7 +112,7 @@ class Shape:
         found = decoded.get(name) or _FIXED[name]
         return self._bytes if found == pa.binary() else found
 
-    def build(self, rows: Rows, late: Numbers | None) -> tuple[pa.RecordBatch, list[Reject]]:
+    def build(self, rows: OrderedRows, late: Numbers | None) -> tuple[pa.RecordBatch, list[Reject]]:
         """Make a batch; return also which of its rows could not be decoded."""
         rejects: list[Reject] = []
         raw: dict[str, Array] = {}
@@ -132,7 +132,7 @@ class Shape:
                 arrays.append(self._plain(name, rows, late))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), rejects
 
-    def rejected(self, rows: Rows, rejects: list[Reject]) -> pa.RecordBatch:
+    def rejected(self, rows: OrderedRows, rejects: list[Reject]) -> pa.RecordBatch:
         """Make a batch of the rows that could not be decoded, with the reasons."""
         some = rows.at(np.array([one.row for one in rejects], np.int64))
         columns = [self._plain(name, some, None) for name in REJECTED.names[:4]]
@@ -140,7 +140,7 @@ class Shape:
         columns.append(pa.array([one.reason for one in rejects], pa.string()))
         return pa.RecordBatch.from_arrays(columns, schema=REJECTED)
 
-    def _plain(self, name: str, rows: Rows, late: Numbers | None) -> Array:
+    def _plain(self, name: str, rows: OrderedRows, late: Numbers | None) -> Array:
         if name == "topic":
             indices = column(self._topic_of[rows.indices], pa.int32())
             return pa.DictionaryArray.from_arrays(indices, self._names, safe=False)
@@ -155,7 +155,7 @@ class Shape:
         return rows.arrays[name]
 
 
-def _strings(rows: Rows, name: str) -> Strings:
+def _strings(rows: OrderedRows, name: str) -> Strings:
     return rows.columns.keys if name == "key" else rows.columns.values
 
 

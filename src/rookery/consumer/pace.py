@@ -6,10 +6,10 @@ import numpy as np
 
 from rookery.clock import Clock
 from rookery.consumer.checkpoint import NO_TIME
-from rookery.consumer.ready import Ready
+from rookery.consumer.ready import ReadyRows
 
 
-class Pace:
+class ReplayPace:
     """When rows may go: the first at once, the others as long after it as they were written."""
 
     def __init__(self, speed: float | None, clock: Clock) -> None:
@@ -17,11 +17,11 @@ class Pace:
         self._clock = clock
         self._began: tuple[int, int] | None = None
 
-    def may_go(self, ready: Ready) -> bool:
+    def may_go(self, ready: ReadyRows) -> bool:
         """Tell whether the time of the first row that waits has come."""
         return self._speed is None or self.limit(ready, 1) > 0
 
-    def limit(self, ready: Ready, size: int) -> int:
+    def limit(self, ready: ReadyRows, size: int) -> int:
         """Return how many of the first rows may go by now."""
         if self._speed is None or not size:
             return size

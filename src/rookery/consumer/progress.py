@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from rookery.consumer.engine import Engine
+    from rookery.consumer.engine import StreamEngine
 
 _FIELDS: Final[list[tuple[str, pa.DataType]]] = [
     ("topic", pa.string()),
@@ -47,7 +47,7 @@ class Progress:
     """At the rate so far; None if it is not known."""
 
     @classmethod
-    def of(cls, engine: Engine, elapsed_ms: int) -> Progress:
+    def of(cls, engine: StreamEngine, elapsed_ms: int) -> Progress:
         """Look at a stream that has been read for so long."""
         starts = np.array([shelf.start for shelf in engine.shelf_of], np.int64)
         ends = np.maximum(
@@ -69,7 +69,7 @@ class Progress:
         )
 
 
-def partition_table(engine: Engine) -> pa.Table:
+def partition_table(engine: StreamEngine) -> pa.Table:
     """Tell how every partition stands."""
     rows = []
     for shelf in engine.shelf_of:

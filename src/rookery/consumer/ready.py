@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from rookery.consumer.arrow import Numbers, Sizes, take
-from rookery.consumer.block import Block
-from rookery.consumer.gather import Columns, unpack
-from rookery.consumer.merge import Piece, Round
+from rookery.consumer.block import RowBlock
+from rookery.consumer.gather import RowNumbers, unpack
+from rookery.consumer.merge import MergePiece, MergeRound
 from rookery.consumer.table import lines
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Rows:
+class OrderedRows:
     """Rows in their order; all columns are of the same length."""
 
     lines: Numbers
@@ -30,13 +30,13 @@ class Rows:
     """The times that order the rows, if they are others."""
     before: Numbers | None = None
     """The clock before each row, if it is needed."""
-    _columns: Columns | None = None
+    _columns: RowNumbers | None = None
 
     def __len__(self) -> int:
         return len(self.lines)
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> RowNumbers:
         """Their numbers."""
         if self._columns is None:
             self._columns = unpack(self.lines)
@@ -62,9 +62,9 @@ class Rows:
         """The times that order the rows."""
         return self.columns.times if self.event_times is None else self.event_times
 
-    def at(self, rows: Numbers | slice) -> Rows:
+    def at(self, rows: Numbers | slice) -> OrderedRows:
         """Return some of the rows."""
-        return Rows(
+        return OrderedRows(
             self.lines[rows],
             {name: _taken(column, rows) for name, column in self.arrays.items()},
             _some(self.event_times, rows),
@@ -85,23 +85,23 @@ class Rows:
         return sum(int(one.sum(dtype=np.int64)) + int(np.count_nonzero(one < 0)) for one in both)
 
 
-class Ready:
+class ReadyRows:
     """A queue of rounds; rows leave it from the front."""
 
     def __init__(self) -> None:
-        self._rounds: deque[tuple[Round[Block], Rows]] = deque()
+        self._rounds: deque[tuple[MergeRound[RowBlock], OrderedRows]] = deque()
         self._at = 0
         self.size = 0
         """How many rows wait."""
 
-    def add(self, round_: Round[Block]) -> None:
+    def add(self, round_: MergeRound[RowBlock]) -> None:
         """Put rows behind those that wait."""
         self._rounds.append((round_, _laid(round_)))
         self.size += round_.size
 
-    def peek(self, max_rows: int) -> Rows:
+    def peek(self, max_rows: int) -> OrderedRows:
         """Return the first rows; they stay."""
-        some: list[Rows] = []
+        some: list[OrderedRows] = []
         begin, left = self._at, max_rows
         for _, rows in self._rounds:
             taken = rows.at(slice(begin, begin + left))
@@ -112,9 +112,9 @@ class Ready:
                 break
         return _concatenated(some)
 
-    def drop(self, count: int) -> list[Piece[Block]]:
+    def drop(self, count: int) -> list[MergePiece[RowBlock]]:
         """Let the first rows go; return the pieces that are done with."""
-        done: list[Piece[Block]] = []
+        done: list[MergePiece[RowBlock]] = []
         self.size -= count
         self._at += count
         while self._rounds and self._at >= self._rounds[0][0].size:
@@ -123,22 +123,22 @@ class Ready:
             done += round_.pieces
         return done
 
-    def waiting(self) -> list[Rows]:
+    def waiting(self) -> list[OrderedRows]:
         """Return all rows that wait."""
         found = [rows for _, rows in self._rounds]
         if found and self._at:
             found[0] = found[0].at(slice(self._at, None))
         return found
 
-    def forget(self, index: int) -> list[Piece[Block]]:
+    def forget(self, index: int) -> list[MergePiece[RowBlock]]:
         """Leave out a partition's rows that wait; return the pieces that are done with."""
-        kept: deque[tuple[Round[Block], Rows]] = deque()
-        done: list[Piece[Block]] = []
+        kept: deque[tuple[MergeRound[RowBlock], OrderedRows]] = deque()
+        done: list[MergePiece[RowBlock]] = []
         for number, (round_, rows) in enumerate(self._rounds):
             rest = rows.at(slice(self._at, None)) if not number else rows
             rest = rest.at(np.flatnonzero(rest.indices != index))
             if len(rest):
-                kept.append((Round(round_.pieces, rest.keys, None), rest))
+                kept.append((MergeRound(round_.pieces, rest.keys, None), rest))
             else:
                 done += round_.pieces
         self._rounds, self._at = kept, 0
@@ -146,13 +146,13 @@ class Ready:
         return done
 
 
-def _laid(round_: Round[Block]) -> Rows:
+def _laid(round_: MergeRound[RowBlock]) -> OrderedRows:
     """Put the rows of all pieces one behind the other, then in order."""
     whole = _concatenated([_part(piece) for piece in round_.pieces])
     return whole if round_.order is None else whole.at(round_.order)
 
 
-def _part(piece: Piece[Block]) -> Rows:
+def _part(piece: MergePiece[RowBlock]) -> OrderedRows:
     run, block = piece.run, piece.run.block
     if run.rows is None:
         rows: Numbers | slice = slice(piece.begin, piece.end)
@@ -160,7 +160,7 @@ def _part(piece: Piece[Block]) -> Rows:
     else:
         rows = run.rows[piece.begin : piece.end]
         where = lines(block.table)[rows]
-    return Rows(
+    return OrderedRows(
         where,
         {name: _taken(column, rows) for name, column in block.arrays.items()},
         _some(block.event_times, rows),
@@ -168,10 +168,10 @@ def _part(piece: Piece[Block]) -> Rows:
     )
 
 
-def _concatenated(parts: list[Rows]) -> Rows:
+def _concatenated(parts: list[OrderedRows]) -> OrderedRows:
     if len(parts) == 1:
         return parts[0]
-    return Rows(
+    return OrderedRows(
         np.concatenate([one.lines for one in parts]),
         {name: pa.concat_arrays([one.arrays[name] for one in parts]) for name in parts[0].arrays},
         _all([one.event_times for one in parts]),

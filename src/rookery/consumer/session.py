@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from rookery.client.metadata import Located
+from rookery.client.metadata import PartitionLeader
 from rookery.consumer.source import Want
 from rookery.errors import ErrorCode
 from rookery.model.partition import TopicPartition
@@ -43,7 +43,7 @@ class Session:
         self._epoch = 0
         self._known: dict[TopicPartition, _Asked] = {}
 
-    def request(self, wants: Sequence[Want], located: Sequence[Located]) -> FetchRequest:
+    def request(self, wants: Sequence[Want], located: Sequence[PartitionLeader]) -> FetchRequest:
         """Make the request for what is wanted now: what has changed since, or all of it."""
         asked = {
             want.place: _Asked(want, row.leader_epoch, row.topic_id)
@@ -108,6 +108,6 @@ def _forgotten(rows: Iterable[_Asked]) -> list[ForgottenTopic]:
     return list(topics.values())
 
 
-def has_ids(located: Sequence[Located]) -> bool:
+def has_ids(located: Sequence[PartitionLeader]) -> bool:
     """Tell whether all topics can be asked for by id."""
     return all(row.topic_id != ZERO for row in located)

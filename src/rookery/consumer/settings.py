@@ -53,7 +53,7 @@ class Spill:
     max_bytes: int
 
 
-class Options(TypedDict, total=False):
+class StreamOptions(TypedDict, total=False):
     """The settings of `StreamSettings`, as keyword arguments."""
 
     order: Literal["timestamp", "partition", "none"]
@@ -241,7 +241,7 @@ class StreamSettings:
             )
 
 
-def settings_of(options: Options) -> StreamSettings:
+def settings_of(options: StreamOptions) -> StreamSettings:
     """Make settings from keyword arguments.
 
     Raises:

@@ -26,7 +26,7 @@ ENDLESS = (1 << 63) - 1
 """The end of what has none."""
 
 
-class State(Enum):
+class ShelfState(Enum):
     """How a partition stands."""
 
     UNKNOWN = "unknown"

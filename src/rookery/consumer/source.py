@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from rookery.consumer.checkpoint import Checkpoint, Mark
+from rookery.consumer.checkpoint import Checkpoint, PartitionMark
 from rookery.errors import Error
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import BatchHeader
@@ -26,7 +26,7 @@ class Want(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PartitionAnswer:
     """What was found in a partition."""
 
     place: TopicPartition
@@ -49,7 +49,7 @@ class Answer:
     """Where the log ends by now, if what was read before is gone."""
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """Reads partitions. All calls are made on one event loop."""
 
     async def topics(
@@ -72,7 +72,7 @@ class Source(Protocol):
 
     async def committed(
         self, group: str, places: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Mark]:
+    ) -> dict[TopicPartition, PartitionMark]:
         """Return how far a group has read; partitions without an offset are left out."""
 
     async def commit(self, group: str, checkpoint: Checkpoint) -> None:
@@ -93,7 +93,7 @@ class Source(Protocol):
 
     async def fetch(
         self, lane: Hashable, wants: Sequence[Want], max_bytes: int, wait_ms: int
-    ) -> list[Answer]:
+    ) -> list[PartitionAnswer]:
         """Read from some partitions; wait a while if there is nothing.
 
         Partitions that have no news may be missing in the result.

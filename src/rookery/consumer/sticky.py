@@ -16,7 +16,7 @@ NAME: Final = "cooperative-sticky"
 """What members call it."""
 
 
-class Claim(NamedTuple):
+class MemberClaim(NamedTuple):
     """A member, as the leader sees it."""
 
     topics: frozenset[str]
@@ -28,7 +28,7 @@ class Claim(NamedTuple):
 
 
 def assign(
-    counts: Mapping[str, int], members: Mapping[str, Claim]
+    counts: Mapping[str, int], members: Mapping[str, MemberClaim]
 ) -> dict[str, set[TopicPartition]]:
     """Return what each member shall read from now on.
 
@@ -46,7 +46,7 @@ def assign(
 
 
 def _kept(
-    counts: Mapping[str, int], members: Mapping[str, Claim]
+    counts: Mapping[str, int], members: Mapping[str, MemberClaim]
 ) -> dict[str, set[TopicPartition]]:
     """Let all have what is theirs; what two claim alike is nobody's."""
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
@@ -65,7 +65,7 @@ def _kept(
 
 def _deal(
     counts: Mapping[str, int],
-    members: Mapping[str, Claim],
+    members: Mapping[str, MemberClaim],
     hands: dict[str, set[TopicPartition]],
 ) -> None:
     """Give what is free to those who have least."""
@@ -78,7 +78,7 @@ def _deal(
                 hands[min(readers, key=lambda one: len(hands[one]))].add(place)
 
 
-def _balance(members: Mapping[str, Claim], hands: dict[str, set[TopicPartition]]) -> None:
+def _balance(members: Mapping[str, MemberClaim], hands: dict[str, set[TopicPartition]]) -> None:
     """Move partitions from those who have more to those who have less by two or more."""
     while True:
         order = sorted(hands, key=lambda one: len(hands[one]))
@@ -101,7 +101,7 @@ def _balance(members: Mapping[str, Claim], hands: dict[str, set[TopicPartition]]
             return
 
 
-def _may_have(place: TopicPartition, member: str, members: Mapping[str, Claim]) -> bool:
+def _may_have(place: TopicPartition, member: str, members: Mapping[str, MemberClaim]) -> bool:
     """Tell whether nobody else still holds a partition."""
     if place in members[member].owned:
         return True

@@ -19,18 +19,18 @@ from rookery.consumer.background import Background
 from rookery.consumer.batch import Batch
 from rookery.consumer.checkpoint import Checkpoint
 from rookery.consumer.faults import Misuse
-from rookery.consumer.opened import Opened
-from rookery.consumer.opening import Subscription
+from rookery.consumer.opened import OpenStream
+from rookery.consumer.opening import StreamSubscription
 from rookery.consumer.progress import Progress, partition_table
 from rookery.consumer.settings import StreamSettings, ms
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped] # it has no types
     import polars as pl
 
-__all__ = ["OrderedStream", "Subscription"]
+__all__ = ["OrderedStream", "StreamSubscription"]
 
 _ELSEWHERE: Final = "the stream is being read elsewhere; one reader at a time"
 
@@ -44,8 +44,8 @@ class OrderedStream:
 
     def __init__(
         self,
-        cluster: str | ClientSettings | Place,
-        wanted: Subscription,
+        cluster: str | ClientSettings | ClusterAddress,
+        wanted: StreamSubscription,
         settings: StreamSettings,
         clock: Clock | None = None,
     ) -> None:
@@ -63,7 +63,7 @@ class OrderedStream:
         # Reentrant, for an interrupt may have kept its owner from giving it back.
         self._lock = threading.RLock()
         self._background: Background | None = None
-        self._opened: Opened | None = None
+        self._opened: OpenStream | None = None
         self._is_closed = False
         self._last: Batch | None = None
         self._side: list[pa.RecordBatch] = []
@@ -111,7 +111,7 @@ class OrderedStream:
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    def _get(self, is_cancelled: threading.Event | None = None) -> Opened:
+    def _get(self, is_cancelled: threading.Event | None = None) -> OpenStream:
         if os.getpid() != self._pid:
             raise Misuse("the stream was opened before a fork; make another one in this process")
         if self._is_closed:
@@ -121,7 +121,7 @@ class OrderedStream:
             # Whoever interrupts says so first: it is seen here, or the background is ended.
             if self._is_interrupted(is_cancelled):
                 background.end()
-            self._opened = Opened(
+            self._opened = OpenStream(
                 background,
                 self._cluster,
                 self._wanted,
@@ -298,20 +298,20 @@ class OrderedStream:
         """Tell how far the stream has come."""
         return self._progress(self._get())
 
-    def _progress(self, opened: Opened) -> Progress:
+    def _progress(self, opened: OpenStream) -> Progress:
         return Progress.of(opened.engine, self._clock.monotonic_ms() - opened.opened_at)
 
 
 def _checked(
-    cluster: str | ClientSettings | Place, settings: StreamSettings
-) -> ClientSettings | Place:
-    if isinstance(cluster, Place):
+    cluster: str | ClientSettings | ClusterAddress, settings: StreamSettings
+) -> ClientSettings | ClusterAddress:
+    if isinstance(cluster, ClusterAddress):
         cluster.check()
         return cluster
     if isinstance(cluster, ClientSettings):
         return cluster
     if "://" in cluster:
-        return Place(store=cluster)
+        return ClusterAddress(store=cluster)
     if not cluster:
         raise ConfigError("cluster: name bootstrap addresses, or the URL of a store")
     return ClientSettings(bootstrap=cluster, call_timeout_ms=max(ms(settings.deadline), 1))

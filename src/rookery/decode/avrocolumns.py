@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from rookery import native
 from rookery.decode import avrofallback, avrokernel
-from rookery.decode.avroplan import Column, Plan, plan
+from rookery.decode.avroplan import AvroColumn, AvroPlan, plan
 from rookery.decode.avroschema import AvroType
-from rookery.decode.port import Array, Decoded, bad_row
+from rookery.decode.port import Array, DecodeResult, bad_row
 from rookery.decode.rows import nulls
 
 _module: ModuleType = native.load("rookery.decode._avro", "rookery.decode.avrofallback")
@@ -21,7 +21,7 @@ _module: ModuleType = native.load("rookery.decode._avro", "rookery.decode.avrofa
 class Translation(Protocol):
     """Turns values of one writer's schema into a column of one reader's."""
 
-    def run(self, column: Array) -> Decoded:
+    def run(self, column: Array) -> DecodeResult:
         """Decode a binary column without nulls."""
 
 
@@ -40,7 +40,7 @@ def open_translation(writer: AvroType, reader: AvroType) -> Translation:
 class KernelTranslation:
     """Runs a plan by the compiled kernel."""
 
-    def __init__(self, plan: Plan, kernel: type[Any]) -> None:
+    def __init__(self, plan: AvroPlan, kernel: type[Any]) -> None:
         builders = [
             (int(column.kind), column.width, [child.index for child in column.children])
             for column in plan.columns
@@ -48,19 +48,19 @@ class KernelTranslation:
         self._root = plan.root
         self._program = kernel(builders, plan.nodes)
 
-    def run(self, column: Array) -> Decoded:
+    def run(self, column: Array) -> DecodeResult:
         """Decode a binary column without nulls."""
         _, offsets, data = column.buffers()
         if not len(column) or offsets is None:
-            return Decoded(nulls(0, self._root.type))
+            return DecodeResult(nulls(0, self._root.type))
         built, faults = self._program.run(
             memoryview(data or b""), memoryview(offsets), column.offset, len(column)
         )
         bad = tuple(bad_row(row, f"not Avro: {avrokernel.FAULTS[fault]}") for row, fault in faults)
-        return Decoded(_array(self._root, built), bad)
+        return DecodeResult(_array(self._root, built), bad)
 
 
-def _array(column: Column, built: Sequence[tuple[Any, ...]]) -> Array:
+def _array(column: AvroColumn, built: Sequence[tuple[Any, ...]]) -> Array:
     length, nulls, validity, offsets, data = built[column.index]
     children = [_array(child, built) for child in column.children]
     if pa.types.is_null(column.type):

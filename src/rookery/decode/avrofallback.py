@@ -19,9 +19,9 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from rookery.decode.avrokernel import FAULTS, Kind, Op
-from rookery.decode.avroplan import Column, NodeSpec, Plan
-from rookery.decode.port import Array, Decoded, bad_row
+from rookery.decode.avrokernel import FAULTS, AvroKind, Op
+from rookery.decode.avroplan import AvroColumn, AvroPlan, NodeSpec
+from rookery.decode.port import Array, DecodeResult, bad_row
 from rookery.decode.rows import to_list
 from rookery.errors import ConfigError
 
@@ -52,7 +52,7 @@ class _Fault(Exception):  # noqa: N818 (never leaves this module)
 class FastavroTranslation:
     """Turns values of one writer's schema into a column of one reader's."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: AvroPlan) -> None:
         """Prepare to run a plan.
 
         Raises:
@@ -65,7 +65,7 @@ class FastavroTranslation:
         self._placers: dict[int, _Place] = {}
         self._place = self._placer(0)
 
-    def run(self, column: Array) -> Decoded:
+    def run(self, column: Array) -> DecodeResult:
         """Decode a binary column without nulls."""
         values, bad = [], []
         for row, data in enumerate(to_list(column)):
@@ -74,9 +74,9 @@ class FastavroTranslation:
             except _Fault as fault:
                 values.append(None)
                 bad.append(bad_row(row, f"not Avro: {FAULTS[fault.number]}"))
-        return Decoded(pa.array(values, self._columns[0].type), tuple(bad))
+        return DecodeResult(pa.array(values, self._columns[0].type), tuple(bad))
 
-    def _target(self, at: int) -> Column | None:
+    def _target(self, at: int) -> AvroColumn | None:
         """Find the column that a node fills; a union and a default fill that of their children."""
         op, out, _, children, _, _ = self._nodes[at]
         if out >= 0:
@@ -111,7 +111,7 @@ class FastavroTranslation:
             return lambda value: [place(item) for item in value]
         return partial(_LEAVES[op], size=size, table=table, column=column)
 
-    def _record_placer(self, column: Column | None, children: list[int]) -> _Place:
+    def _record_placer(self, column: AvroColumn | None, children: list[int]) -> _Place:
         steps: list[tuple[str, str, _Place]] = []
         for child in children:
             number = sum(field != "" for field, _, _ in steps)
@@ -231,14 +231,14 @@ def _boolean(value: bytes, **_: Any) -> bool:
     return value == b"\1"
 
 
-def _int(value: int, *, size: int, column: Column | None, **_: Any) -> Any:
+def _int(value: int, *, size: int, column: AvroColumn | None, **_: Any) -> Any:
     if not -_INT32_MAX - 1 <= value <= _INT32_MAX:
         raise _Fault(_BAD_VARINT)
     return _long(value, size=size, column=column)
 
 
-def _long(value: int, *, size: int, column: Column | None, **_: Any) -> Any:
-    if column is not None and column.kind in {Kind.FLOAT32, Kind.FLOAT64}:
+def _long(value: int, *, size: int, column: AvroColumn | None, **_: Any) -> Any:
+    if column is not None and column.kind in {AvroKind.FLOAT32, AvroKind.FLOAT64}:
         return float(value)
     value = value // -size if size < 0 else value * max(size, 1)
     if not -_INT64_MAX - 1 <= value <= _INT64_MAX:
@@ -246,10 +246,10 @@ def _long(value: int, *, size: int, column: Column | None, **_: Any) -> Any:
     return value
 
 
-def _bytes(value: bytes, *, column: Column | None, **_: Any) -> Any:
-    if column is None or column.kind in {Kind.BINARY, Kind.FIXED}:
+def _bytes(value: bytes, *, column: AvroColumn | None, **_: Any) -> Any:
+    if column is None or column.kind in {AvroKind.BINARY, AvroKind.FIXED}:
         return value
-    if column.kind == Kind.DECIMAL:
+    if column.kind == AvroKind.DECIMAL:
         return _decimal(value, column)
     try:
         return value.decode()
@@ -257,7 +257,7 @@ def _bytes(value: bytes, *, column: Column | None, **_: Any) -> Any:
         raise _Fault(_BAD_TEXT) from None
 
 
-def _decimal(value: bytes, column: Column) -> Decimal:
+def _decimal(value: bytes, column: AvroColumn) -> Decimal:
     whole = int.from_bytes(value, "big", signed=True)
     if abs(whole) >= 10**column.width:
         raise _Fault(_OUT_OF_RANGE)
@@ -265,7 +265,7 @@ def _decimal(value: bytes, column: Column) -> Decimal:
     return Decimal((int(whole < 0), tuple(map(int, str(abs(whole)))), -scale))
 
 
-def _enum(value: int, *, table: list[int], column: Column | None, **_: Any) -> str | None:
+def _enum(value: int, *, table: list[int], column: AvroColumn | None, **_: Any) -> str | None:
     if not 0 <= value < len(table) or table[value] < 0:
         raise _Fault(_BAD_SYMBOL)
     return column.symbols[table[value]] if column is not None else None

@@ -26,7 +26,7 @@ class Op(IntEnum):
     FAIL = 14
 
 
-class Kind(IntEnum):
+class AvroKind(IntEnum):
     """What a builder holds."""
 
     NULL = 0

@@ -13,22 +13,22 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from rookery.decode import avrovalue
-from rookery.decode.avrokernel import Kind, Op
+from rookery.decode.avrokernel import AvroKind, Op
 from rookery.decode.avroschema import MISSING, AvroField, AvroType
 from rookery.errors import ConfigError
 
 _MAX_DEPTH: Final = 64
 _MAX_BUILDERS: Final = 10_000
 
-_PLAIN: Final[dict[str, tuple[Kind, pa.DataType]]] = {
-    "null": (Kind.NULL, pa.null()),
-    "boolean": (Kind.BOOLEAN, pa.bool_()),
-    "int": (Kind.INT32, pa.int32()),
-    "long": (Kind.INT64, pa.int64()),
-    "float": (Kind.FLOAT32, pa.float32()),
-    "double": (Kind.FLOAT64, pa.float64()),
-    "bytes": (Kind.BINARY, pa.binary()),
-    "string": (Kind.TEXT, pa.string()),
+_PLAIN: Final[dict[str, tuple[AvroKind, pa.DataType]]] = {
+    "null": (AvroKind.NULL, pa.null()),
+    "boolean": (AvroKind.BOOLEAN, pa.bool_()),
+    "int": (AvroKind.INT32, pa.int32()),
+    "long": (AvroKind.INT64, pa.int64()),
+    "float": (AvroKind.FLOAT32, pa.float32()),
+    "double": (AvroKind.FLOAT64, pa.float64()),
+    "bytes": (AvroKind.BINARY, pa.binary()),
+    "string": (AvroKind.TEXT, pa.string()),
 }
 _LOGICAL: Final[dict[str, pa.DataType]] = {
     "date": pa.date32(),
@@ -65,38 +65,38 @@ NodeSpec: TypeAlias = tuple[int, int, int, list[int], list[int], bytes]
 
 
 @dataclass(slots=True, eq=False)
-class Column:
+class AvroColumn:
     """A builder of the kernel, and what its buffers are in Arrow."""
 
-    kind: Kind
+    kind: AvroKind
     type: pa.DataType
     width: int = 0
-    children: list[Column] = field(default_factory=list)
+    children: list[AvroColumn] = field(default_factory=list)
     index: int = -1
     symbols: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
-class Plan:
+class AvroPlan:
     """What the kernel is made from, and the columns that its buffers become."""
 
-    root: Column
-    columns: list[Column]
+    root: AvroColumn
+    columns: list[AvroColumn]
     nodes: list[NodeSpec]
 
 
-def columns_of(reader: AvroType) -> list[Column]:
+def columns_of(reader: AvroType) -> list[AvroColumn]:
     """Lay out the columns that a reader's schema fills, the root first.
 
     Raises:
         ConfigError: Arrow has no such type, since it holds itself.
     """
-    found: list[Column] = []
+    found: list[AvroColumn] = []
     _layout(reader, found, ())
     return found
 
 
-def plan(writer: AvroType, reader: AvroType) -> Plan:
+def plan(writer: AvroType, reader: AvroType) -> AvroPlan:
     """Say how values of the writer's schema are read as those of the reader's.
 
     What can never fit fails where it occurs, row by row: a branch that no row takes does no harm.
@@ -107,13 +107,13 @@ def plan(writer: AvroType, reader: AvroType) -> Plan:
     columns = columns_of(reader)
     planner = _Planner()
     root = planner.read(writer, reader, columns[0])
-    return Plan(columns[0], columns, planner.ordered(root))
+    return AvroPlan(columns[0], columns, planner.ordered(root))
 
 
 # ---- columns
 
 
-def _layout(kind: AvroType, found: list[Column], above: tuple[AvroType, ...]) -> Column:
+def _layout(kind: AvroType, found: list[AvroColumn], above: tuple[AvroType, ...]) -> AvroColumn:
     if kind in above or len(above) > _MAX_DEPTH:
         raise ConfigError(
             f"Avro schema: {kind.name or kind.kind!r} holds itself or lies too deep; "
@@ -121,7 +121,7 @@ def _layout(kind: AvroType, found: list[Column], above: tuple[AvroType, ...]) ->
         )
     if len(found) >= _MAX_BUILDERS:
         raise ConfigError(f"Avro schema: more than {_MAX_BUILDERS} columns")
-    column = Column(Kind.NULL, pa.null(), index=len(found))
+    column = AvroColumn(AvroKind.NULL, pa.null(), index=len(found))
     found.append(column)
     below = (*above, kind)
     if kind.kind == "union":
@@ -135,8 +135,8 @@ def _layout(kind: AvroType, found: list[Column], above: tuple[AvroType, ...]) ->
 
 
 def _lay_union(
-    kind: AvroType, column: Column, found: list[Column], above: tuple[AvroType, ...]
-) -> Column:
+    kind: AvroType, column: AvroColumn, found: list[AvroColumn], above: tuple[AvroType, ...]
+) -> AvroColumn:
     branches = _values(kind)
     if len(branches) == 1:
         # The column of a nullable type is that of the type.
@@ -153,17 +153,17 @@ def _values(union: AvroType) -> list[AvroType]:
 
 
 def _lay_items(
-    kind: AvroType, column: Column, found: list[Column], above: tuple[AvroType, ...]
-) -> Column:
+    kind: AvroType, column: AvroColumn, found: list[AvroColumn], above: tuple[AvroType, ...]
+) -> AvroColumn:
     assert kind.items is not None  # noqa: S101 (the parser saw to it)
-    column.kind = Kind.LIST
+    column.kind = AvroKind.LIST
     if kind.kind == "array":
         column.children = [_layout(kind.items, found, above)]
         column.type = pa.list_(column.children[0].type)
         return column
-    entries = Column(Kind.STRUCT, pa.null(), index=len(found))
+    entries = AvroColumn(AvroKind.STRUCT, pa.null(), index=len(found))
     found.append(entries)
-    key = Column(Kind.TEXT, pa.string(), index=len(found))
+    key = AvroColumn(AvroKind.TEXT, pa.string(), index=len(found))
     found.append(key)
     value = _layout(kind.items, found, above)
     entries.children = [key, value]
@@ -173,22 +173,22 @@ def _lay_items(
     return column
 
 
-def _as_struct(column: Column, names: list[str]) -> Column:
-    column.kind = Kind.STRUCT
+def _as_struct(column: AvroColumn, names: list[str]) -> AvroColumn:
+    column.kind = AvroKind.STRUCT
     column.type = pa.struct(
         [(name, child.type) for name, child in zip(names, column.children, strict=True)]
     )
     return column
 
 
-def _lay_plain(kind: AvroType, column: Column) -> Column:
+def _lay_plain(kind: AvroType, column: AvroColumn) -> AvroColumn:
     if kind.logical == "decimal":
-        column.kind, column.width = Kind.DECIMAL, kind.precision
+        column.kind, column.width = AvroKind.DECIMAL, kind.precision
         column.type = pa.decimal128(kind.precision, kind.scale)
     elif kind.kind == "fixed":
-        column.kind, column.width, column.type = Kind.FIXED, kind.size, pa.binary(kind.size)
+        column.kind, column.width, column.type = AvroKind.FIXED, kind.size, pa.binary(kind.size)
     elif kind.kind == "enum":
-        column.kind, column.type, column.symbols = Kind.INT32, pa.string(), kind.symbols
+        column.kind, column.type, column.symbols = AvroKind.INT32, pa.string(), kind.symbols
     else:
         column.kind, column.type = _PLAIN[kind.kind]
         column.type = _LOGICAL.get(kind.logical, column.type)
@@ -201,7 +201,7 @@ def _lay_plain(kind: AvroType, column: Column) -> Column:
 @dataclass(slots=True, eq=False)
 class _Node:
     op: Op
-    out: Column | None = None
+    out: AvroColumn | None = None
     size: int = 0
     children: list[_Node] = field(default_factory=list)
     table: list[int] = field(default_factory=list)
@@ -214,7 +214,7 @@ class _Planner:
         self._skips: dict[AvroType, _Node] = {}
 
     def read(  # noqa: PLR0911 (one for each kind of type)
-        self, writer: AvroType, reader: AvroType, out: Column
+        self, writer: AvroType, reader: AvroType, out: AvroColumn
     ) -> _Node:
         """Make the node that reads the writer's type into the reader's column."""
         if writer.kind == "union":
@@ -234,7 +234,7 @@ class _Planner:
             return _Node(Op.FIXED, out, writer.size)
         return _Node(_READS[writer.kind], out, _factor(writer, reader, out))
 
-    def _read_to_union(self, writer: AvroType, reader: AvroType, out: Column) -> _Node:
+    def _read_to_union(self, writer: AvroType, reader: AvroType, out: AvroColumn) -> _Node:
         if writer.kind == "null":
             return _Node(Op.NULL, out) if _has_null(reader) else self._fail(writer)
         branches = _values(reader)
@@ -246,7 +246,7 @@ class _Planner:
         inner = self.read(writer, branches[at], out.children[at])
         return _Node(Op.MEMBER, out, at, [inner])
 
-    def _read_record(self, writer: AvroType, reader: AvroType, out: Column) -> _Node:
+    def _read_record(self, writer: AvroType, reader: AvroType, out: AvroColumn) -> _Node:
         places = dict(zip((one.name for one in reader.fields), out.children, strict=True))
         wanted = _matched(writer, reader)
         node = _Node(Op.RECORD, out)
@@ -262,13 +262,13 @@ class _Planner:
                 node.children.append(self._default(mine, places[mine.name]))
         return node
 
-    def _default(self, mine: AvroField, out: Column) -> _Node:
+    def _default(self, mine: AvroField, out: AvroColumn) -> _Node:
         if mine.default is MISSING:
             return _Node(Op.FAIL)
         data = avrovalue.encode(mine.type, mine.default, mine.name)
         return _Node(Op.CONSTANT, children=[self.read(mine.type, mine.type, out)], constant=data)
 
-    def _read_items(self, writer: AvroType, reader: AvroType, out: Column) -> _Node:
+    def _read_items(self, writer: AvroType, reader: AvroType, out: AvroColumn) -> _Node:
         assert writer.items is not None  # noqa: S101 (the parser saw to it)
         assert reader.items is not None  # noqa: S101
         inner = out.children[0]
@@ -383,7 +383,7 @@ def _symbols(writer: AvroType, reader: AvroType) -> list[int]:
     return [places.get(symbol, other) for symbol in writer.symbols]
 
 
-def _factor(writer: AvroType, reader: AvroType, out: Column) -> int:
+def _factor(writer: AvroType, reader: AvroType, out: AvroColumn) -> int:
     """Tell what a number is multiplied by to become the column's; below zero it is divided."""
     if "timestamp" not in reader.logical:
         return 1

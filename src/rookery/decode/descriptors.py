@@ -7,7 +7,7 @@ import binascii
 from importlib import import_module
 from typing import Any, Final
 
-from rookery.decode.registry import RegisteredSchema, Registry
+from rookery.decode.registry import RegisteredSchema, SchemaRegistry
 from rookery.errors import ConfigError
 
 SERIALIZED: Final = "serialized"
@@ -33,7 +33,7 @@ def from_set(data: bytes) -> list[Any]:
     return files
 
 
-def from_registry(schema: RegisteredSchema, registry: Registry) -> list[Any]:
+def from_registry(schema: RegisteredSchema, registry: SchemaRegistry) -> list[Any]:
     """Read a registered file and all that it imports; it comes last.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from rookery.decode.port import Array, BadRow, Decoded, bad_row
+from rookery.decode.port import Array, BadRow, DecodeResult, bad_row
 from rookery.decode.registry import UnknownSchema
 from rookery.decode.rows import Part, compute, moved, spread, to_list, without_head
 
@@ -19,11 +19,11 @@ _MAX_UNKNOWN: Final = 32
 """After so many ids that the registry does not know, no more are asked for in a batch: bytes that
 are no frames look like ever new ids."""
 
-OfSchema = Callable[[int, Array], Decoded]
+OfSchema = Callable[[int, Array], DecodeResult]
 """Decodes the payloads of one schema id; it may raise `UnknownSchema`."""
 
 
-def decode_framed(column: Array, kind: pa.DataType, decode: OfSchema) -> Decoded:
+def decode_framed(column: Array, kind: pa.DataType, decode: OfSchema) -> DecodeResult:
     """Decode rows by the schema that each names."""
     parts: list[Part] = []
     bad: list[BadRow] = []
@@ -48,7 +48,7 @@ def decode_framed(column: Array, kind: pa.DataType, decode: OfSchema) -> Decoded
         bad += [BadRow(one.row, one.reason, schema_id) for one in moved(found.bad, rows)]
     is_whole = len(parts) == 1 and len(parts[0][0]) == len(column)
     values = parts[0][1] if is_whole else spread(parts, len(column), kind)
-    return Decoded(values, tuple(sorted(bad, key=lambda one: one.row)))
+    return DecodeResult(values, tuple(sorted(bad, key=lambda one: one.row)))
 
 
 def _groups(column: Array) -> list[tuple[bytes, Array]]:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from rookery.decode.registry import Registry
+from rookery.decode.registry import SchemaRegistry
 
 Array: TypeAlias = "pa.Array[Any]"
 """A column; the name is for type checkers, since Arrow's own class takes no brackets."""
@@ -32,7 +32,7 @@ class BadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodeResult:
     """A column of the decoder's type, as long as what went in; bad rows are null in it."""
 
     values: Array
@@ -47,7 +47,7 @@ class Decoder(Protocol):
     def type(self) -> pa.DataType:
         """The type of every result: known before any data is."""
 
-    def decode(self, column: Array) -> Decoded:
+    def decode(self, column: Array) -> DecodeResult:
         """Decode a binary column; nulls stay null and are not bad.
 
         Raises:
@@ -67,7 +67,7 @@ class DecoderSettings:
     """The schema: DDL text or an Arrow schema, an Avro schema as JSON text, or a Protobuf
     FileDescriptorSet as bytes. For Avro and with a registry it is what readers want to see."""
 
-    registry: Registry | None = None
+    registry: SchemaRegistry | None = None
     """Where the schemas of framed values (a zero byte, an id of 4 bytes) are asked for."""
 
     subject: str | None = None

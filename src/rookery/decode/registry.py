@@ -1,6 +1,6 @@
 """A client for schema registries that speak Confluent's HTTP API.
 
-    registry = Registry(RegistrySettings("http://localhost:8081"))
+    registry = SchemaRegistry(RegistrySettings("http://localhost:8081"))
     schema = registry.schema(17)            # kept for good: an id never changes its meaning
 
 The handle can be pickled: what travels is its settings, not what it has learned.
@@ -102,7 +102,7 @@ class RegisteredSchema:
     """Which version of its subject it is, if it was asked for by that."""
 
 
-class Registry:
+class SchemaRegistry:
     """A schema registry: schemas by id and by subject. Safe to use from several threads."""
 
     def __init__(
@@ -123,8 +123,8 @@ class Registry:
         self.requests = 0
         """How many HTTP requests were made."""
 
-    def __reduce__(self) -> tuple[type[Registry], tuple[RegistrySettings]]:
-        return Registry, (self.settings,)
+    def __reduce__(self) -> tuple[type[SchemaRegistry], tuple[RegistrySettings]]:
+        return SchemaRegistry, (self.settings,)
 
     def schema(self, schema_id: int, form: str = "") -> RegisteredSchema:
         """Return the schema of an id; `form` is one that the registry offers (`serialized`).

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute
 
-from rookery.decode.port import Array, BadRow, Decoded, bad_row
+from rookery.decode.port import Array, BadRow, DecodeResult, bad_row
 
 compute: Any = pyarrow.compute
 """Arrow's functions; the stubs know fewer of their overloads than there are."""
@@ -19,7 +19,7 @@ _LEAF: Final = 64
 Block = Callable[[Array], "Array | int | None"]
 """Decodes all rows of a column without nulls, or none: then it may tell which is to blame."""
 
-Singly = Callable[[list[bytes]], Decoded]
+Singly = Callable[[list[bytes]], DecodeResult]
 """Decodes rows one by one, for their reasons."""
 
 Part = tuple[Array, Array]
@@ -51,14 +51,18 @@ def without_head(column: Array, size: int) -> Array:
     return found
 
 
-def decode_present(column: Array, kind: pa.DataType, decode: Callable[[Array], Decoded]) -> Decoded:
+def decode_present(
+    column: Array, kind: pa.DataType, decode: Callable[[Array], DecodeResult]
+) -> DecodeResult:
     """Decode what is not null, and put the nulls back."""
     column = as_binary(column)
     if column.null_count == 0:
         return decode(column)
     rows = compute.indices_nonzero(column.is_valid())
     part = decode(column.drop_null())
-    return Decoded(spread([(rows, part.values)], len(column), kind), tuple(moved(part.bad, rows)))
+    return DecodeResult(
+        spread([(rows, part.values)], len(column), kind), tuple(moved(part.bad, rows))
+    )
 
 
 def moved(bad: Iterable[BadRow], rows: Array) -> list[BadRow]:
@@ -76,7 +80,7 @@ def spread(parts: list[Part], length: int, kind: pa.DataType) -> Array:
     return found
 
 
-def halve(column: Array, kind: pa.DataType, block: Block, singly: Singly) -> Decoded:
+def halve(column: Array, kind: pa.DataType, block: Block, singly: Singly) -> DecodeResult:
     """Decode a column block-wise; halve blocks that fail until the bad rows are found.
 
     So one bad record costs a few more calls, not a slow path for all of its neighbours.
@@ -99,7 +103,7 @@ def halve(column: Array, kind: pa.DataType, block: Block, singly: Singly) -> Dec
             waiting += [(middle, end), (begin, middle)]
         else:
             waiting += reversed(_around(begin, begin + min(values, end - begin - 1), end))
-    return Decoded(pa.concat_arrays(parts) if parts else nulls(0, kind), tuple(bad))
+    return DecodeResult(pa.concat_arrays(parts) if parts else nulls(0, kind), tuple(bad))
 
 
 def _around(begin: int, row: int, end: int) -> list[tuple[int, int]]:
@@ -119,7 +123,7 @@ def _around(begin: int, row: int, end: int) -> list[tuple[int, int]]:
 def one_by_one(kind: pa.DataType, decode: Callable[[bytes], Array | str]) -> Singly:
     """Make a `Singly` of a function that decodes one row to a column of one, or says why not."""
 
-    def singly(rows: list[bytes]) -> Decoded:
+    def singly(rows: list[bytes]) -> DecodeResult:
         parts: list[Array] = []
         bad: list[BadRow] = []
         for row, data in enumerate(rows):
@@ -128,6 +132,6 @@ def one_by_one(kind: pa.DataType, decode: Callable[[bytes], Array | str]) -> Sin
                 bad.append(bad_row(row, found))
                 found = nulls(1, kind)
             parts.append(found)
-        return Decoded(pa.concat_arrays(parts) if parts else nulls(0, kind), tuple(bad))
+        return DecodeResult(pa.concat_arrays(parts) if parts else nulls(0, kind), tuple(bad))
 
     return singly

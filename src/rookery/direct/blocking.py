@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from rookery.clock import SystemClock
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.net.loop import loop_factory
 
 T = TypeVar("T")
@@ -155,7 +155,7 @@ class LoopThread:
 class BlockingLog:
     """A log on a loop of its own, for synchronous callers."""
 
-    def __init__(self, place: Place, purpose: str = "direct") -> None:
+    def __init__(self, place: ClusterAddress, purpose: str = "direct") -> None:
         """Open it.
 
         Raises:
@@ -196,7 +196,7 @@ class BlockingLog:
         self.close()
 
 
-async def _opened(place: Place, purpose: str) -> DirectLog:
+async def _opened(place: ClusterAddress, purpose: str) -> DirectLog:
     opened = DirectLog(place, purpose)
     try:
         await opened.start()
@@ -206,23 +206,23 @@ async def _opened(place: Place, purpose: str) -> DirectLog:
     return opened
 
 
-class Kept(Generic[T]):
+class SharedLogs(Generic[T]):
     """What this process opens once and keeps; a process that was forked opens its own."""
 
     def __init__(
         self,
-        make: Callable[[Place], T],
+        make: Callable[[ClusterAddress], T],
         finish: Callable[[T], LoopThread],
         is_usable: Callable[[T], bool] = lambda _: True,
     ) -> None:
         self._make = make
         self._finish = finish
         self._is_usable = is_usable
-        self._made: dict[Place, T] = {}
+        self._made: dict[ClusterAddress, T] = {}
         self._pid = 0
         self._lock = threading.Lock()
 
-    def get(self, place: Place) -> T:
+    def get(self, place: ClusterAddress) -> T:
         """Return the one for a place."""
         with self._lock:
             if self._pid != os.getpid():
@@ -251,9 +251,11 @@ def _at_end(work: Callable[[], None]) -> None:
         register(work)
 
 
-_KEPT: Kept[BlockingLog] = Kept(BlockingLog, BlockingLog.finish, lambda one: one.log.is_usable)
+_KEPT: SharedLogs[BlockingLog] = SharedLogs(
+    BlockingLog, BlockingLog.finish, lambda one: one.log.is_usable
+)
 
 
-def shared(place: Place) -> BlockingLog:
+def shared(place: ClusterAddress) -> BlockingLog:
     """Return this process's open log at a place; it stays open until the process ends."""
     return _KEPT.get(place)

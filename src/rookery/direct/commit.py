@@ -17,10 +17,10 @@ from rookery.cluster.state.sinkrules import (
     MAX_ID,
     MAX_OBJECTS,
     MAX_SOURCE_OFFSETS,
-    Ranged,
     SinkOutcome,
+    SinkRange,
 )
-from rookery.cluster.state.sinks import Batch, Sink, Staged
+from rookery.cluster.state.sinks import SinkBatch, SinkState, StagedObject
 from rookery.direct.log import DirectLog
 from rookery.direct.staging import abort, propose
 from rookery.errors import ApiError, ConfigError, Conflict, Error, ErrorCode, Gone
@@ -43,7 +43,7 @@ class Commit(NamedTuple):
 
     is_repeated: bool
     """The sink had this batch: nothing was written, and that is as it should be."""
-    ranges: tuple[Ranged, ...]
+    ranges: tuple[SinkRange, ...]
     """The offsets that partitions got."""
 
     @property
@@ -52,7 +52,7 @@ class Commit(NamedTuple):
         return sum(one.end_offset - one.base_offset for one in self.ranges)
 
 
-def check_batch(batch: Batch) -> None:
+def check_batch(batch: SinkBatch) -> None:
     """Refuse ids that cannot be kept.
 
     Raises:
@@ -67,7 +67,7 @@ def check_batch(batch: Batch) -> None:
 
 async def commit(
     direct: DirectLog,
-    batch: Batch,
+    batch: SinkBatch,
     object_ids: Sequence[int],
     *,
     source_offsets: str = "",
@@ -110,7 +110,7 @@ async def commit(
     return Commit(is_repeated=False, ranges=found.ranges)
 
 
-async def last_commit(direct: DirectLog, sink_id: str) -> Sink | None:
+async def last_commit(direct: DirectLog, sink_id: str) -> SinkState | None:
     """Return what a sink has got last, with its source's offsets; None if it has nothing.
 
     Raises:
@@ -140,7 +140,7 @@ def _check_bounds(object_ids: Sequence[int], source_offsets: str) -> None:
         raise ConfigError(f"source offsets of {size} bytes: at most {MAX_SOURCE_OFFSETS}")
 
 
-def _refused(batch: Batch, outcome: Outcome) -> Conflict | ApiError:
+def _refused(batch: SinkBatch, outcome: Outcome) -> Conflict | ApiError:
     what = f"batch {batch.batch_id} of query {batch.query_id!r}"
     code, value = outcome
     if code is ErrorCode.PRODUCER_FENCED:
@@ -173,13 +173,13 @@ def _refused(batch: Batch, outcome: Outcome) -> Conflict | ApiError:
 # What is told in the store.
 
 
-def _runs(staged: Staged) -> _Runs:
+def _runs(staged: StagedObject) -> _Runs:
     return [(topic_id, index, records) for topic_id, index, _, _, records, _ in staged.runs()]
 
 
 async def _tell(
     direct: DirectLog,
-    batch: Batch,
+    batch: SinkBatch,
     object_ids: Sequence[int],
     runs: dict[int, _Runs],
     found: SinkOutcome,
@@ -204,7 +204,7 @@ async def _tell(
 
 
 def _earlier(
-    object_ids: Sequence[int], runs: dict[int, _Runs], ranges: Sequence[Ranged]
+    object_ids: Sequence[int], runs: dict[int, _Runs], ranges: Sequence[SinkRange]
 ) -> list[EarlierObject]:
     """Work out the offset of every run: a partition's follow each other."""
     following = {one[:2]: one.base_offset for one in ranges}
@@ -220,7 +220,7 @@ def _earlier(
     return told
 
 
-def _sinks(direct: DirectLog, batch: Batch) -> list[ManifestSink]:
+def _sinks(direct: DirectLog, batch: SinkBatch) -> list[ManifestSink]:
     sink = direct.state.sinks.by_id.get(batch.sink_id)
     if sink is None:
         return []

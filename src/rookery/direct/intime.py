@@ -24,7 +24,7 @@ _FAR: Final = (1 << 63) - 1
 Clocks = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Piece(NamedTuple):
+class TimedPiece(NamedTuple):
     """Records that follow each other in a partition, with their clocks, which go up."""
 
     batch: pa.RecordBatch
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 
 def in_time(
-    partitions: Sequence[Iterator[Piece]], columns: list[str], held_bytes: int = 0
+    partitions: Sequence[Iterator[TimedPiece]], columns: list[str], held_bytes: int = 0
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of partitions by their clocks; of equal ones, the first partition's first.
 
@@ -69,34 +69,34 @@ def _load(queues: Sequence[_Queue], behind: list[tuple[int, int]], most: int) ->
 class _Queue:
     """What is loaded of a partition."""
 
-    def __init__(self, pieces: Iterator[Piece]) -> None:
+    def __init__(self, pieces: Iterator[TimedPiece]) -> None:
         self._pieces = pieces
-        self._loaded: deque[Piece] = deque()
+        self._loaded: deque[TimedPiece] = deque()
 
     @property
     def size(self) -> int:
         return sum(piece.batch.nbytes for piece in self._loaded)
 
-    def load(self) -> Piece | None:
+    def load(self) -> TimedPiece | None:
         piece = next(self._pieces, None)
         if piece is not None:
             self._loaded.append(piece)
         return piece
 
-    def take(self, clock: int, side: Any) -> Iterator[Piece]:
+    def take(self, clock: int, side: Any) -> Iterator[TimedPiece]:
         """Take what lies before a clock, or (right) what has it, too."""
         while self._loaded:
             batch, clocks = self._loaded[0]
             count = int(np.searchsorted(clocks, clock, side))
             if count:
-                yield Piece(batch.slice(0, count), clocks[:count])
+                yield TimedPiece(batch.slice(0, count), clocks[:count])
             if count < len(clocks):
-                self._loaded[0] = Piece(batch.slice(count), clocks[count:])
+                self._loaded[0] = TimedPiece(batch.slice(count), clocks[count:])
                 return
             self._loaded.popleft()
 
 
-def _merged(pieces: Sequence[Piece], columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _merged(pieces: Sequence[TimedPiece], columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield rows by their clocks, those of some time at once; of equal ones, the first stays first.
 
     The clocks of each piece go up. So what is of a stretch of time is one slice of each of them:

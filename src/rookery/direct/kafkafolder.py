@@ -12,14 +12,14 @@ from array import array
 from pathlib import Path
 
 from rookery.clock import Clock
-from rookery.cluster.state.objects import Segment
+from rookery.cluster.state.objects import SegmentName
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.listed import object_of
 from rookery.formats.keys import segment_key
 from rookery.formats.logfile.names import parse_file_name
 from rookery.logdir.directory import LogDirectory
-from rookery.logdir.serving.loading import Loaded, load
+from rookery.logdir.serving.loading import LoadedDirectory, load
 from rookery.model.topicname import INTERNAL_TOPICS
 
 NAMESPACE = "kafka"
@@ -59,7 +59,7 @@ class KafkaFolder:
         state.groups = loaded.state.groups
         self._seen = seen
 
-    def _load(self) -> Loaded:
+    def _load(self) -> LoadedDirectory:
         directory = LogDirectory.open(self._paths)
         node_id = directory.meta.node_id if directory.meta is not None else 0
         return load(directory, node_id, self._clock.now_ms())
@@ -74,7 +74,7 @@ class KafkaFolder:
         return tuple(found)
 
 
-def _rename(state: State, topic: Topic, loaded: Loaded) -> None:
+def _rename(state: State, topic: Topic, loaded: LoadedDirectory) -> None:
     """Know every file by the number that its name gives, in place of this process's own."""
     for partition in topic.partitions:
         numbers: dict[int, int] = {}
@@ -82,7 +82,7 @@ def _rename(state: State, topic: Topic, loaded: Loaded) -> None:
             name = parse_file_name(Path(loaded.files.name(object_id)).name)
             if name is None:
                 continue
-            segment = Segment(topic.name, partition.index, name.base_offset, is_plain=True)
+            segment = SegmentName(topic.name, partition.index, name.base_offset, is_plain=True)
             key = segment_key(NAMESPACE, topic.name, partition.index, name.base_offset)
             numbers[object_id] = object_of(key)
             state.objects.segments[numbers[object_id]] = segment

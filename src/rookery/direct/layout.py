@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rookery.direct.partitioner import Partitioner
-from rookery.direct.targets import Target
+from rookery.direct.partitioner import RowPartitioner
+from rookery.direct.targets import TopicTarget
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
 from rookery.records import batch as batch_format
@@ -23,7 +23,7 @@ from rookery.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from rookery.records.columns import encode
 from rookery.records.compression import CODECS, Codec
 from rookery.records.crc import checksum
-from rookery.records.writing import Writing
+from rookery.records.writing import WriteSettings
 
 MAX_RUN_BYTES: Final = 1024 * 1024
 """A run that holds more than one batch is no longer than this."""
@@ -33,7 +33,7 @@ _RECORD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class PackSettings:
     """How rows become batches and objects."""
 
     topic: str = ""
@@ -58,7 +58,7 @@ class Packing:
             raise ConfigError(f"uploads={self.uploads}: must be from 1 to 64")
 
 
-class Run(NamedTuple):
+class PackedRun(NamedTuple):
     """Batches of one partition that lie one behind the other."""
 
     topic_id: bytes
@@ -76,7 +76,7 @@ class Built(NamedTuple):
     parts: list[bytes | bytearray]
     begin: int
     """Where the first run lies."""
-    runs: list[Run]
+    runs: list[PackedRun]
     rows: int
     size: int
     crc: int
@@ -107,9 +107,9 @@ def named_codec(name: str) -> Codec:
 
 def build(
     rows: pa.RecordBatch,
-    targets: Mapping[str, Target],
-    packing: Packing,
-    partitioner: Partitioner,
+    targets: Mapping[str, TopicTarget],
+    packing: PackSettings,
+    partitioner: RowPartitioner,
     stamp: Stamp,
 ) -> Built:
     """Make an object of rows; the rows of a partition stay in their order.
@@ -117,7 +117,7 @@ def build(
     Raises:
         ApiError: a row cannot be a record of its topic; topic and partition are named.
     """
-    runs: list[Run] = []
+    runs: list[PackedRun] = []
     batches: list[bytearray] = []
     for target, part in _by_topic(rows, targets, packing.topic):
         for partition, some in _by_partition(part, target, partitioner):
@@ -134,8 +134,8 @@ def build(
 
 
 def _by_topic(
-    rows: pa.RecordBatch, targets: Mapping[str, Target], topic: str
-) -> Iterator[tuple[Target, pa.RecordBatch]]:
+    rows: pa.RecordBatch, targets: Mapping[str, TopicTarget], topic: str
+) -> Iterator[tuple[TopicTarget, pa.RecordBatch]]:
     if topic:
         yield targets[topic], rows
         return
@@ -149,7 +149,7 @@ def _by_topic(
 
 
 def _by_partition(
-    rows: pa.RecordBatch, target: Target, partitioner: Partitioner
+    rows: pa.RecordBatch, target: TopicTarget, partitioner: RowPartitioner
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     chosen = partitioner.choose(rows, target.name, target.partitions)
     order, sizes = murmur.gather(chosen, target.partitions)
@@ -166,12 +166,12 @@ def _by_partition(
 
 
 def _batches(
-    rows: pa.RecordBatch, target: Target, partition: int, packing: Packing, now_ms: int
+    rows: pa.RecordBatch, target: TopicTarget, partition: int, packing: PackSettings, now_ms: int
 ) -> Iterator[bytearray]:
     where = f"topic {target.name} partition {partition}"
     _check_rows(rows, target, where, now_ms)
     codec = named_codec(target.codec or packing.compression)
-    writing = Writing(
+    writing = WriteSettings(
         codec=codec,
         max_batch_bytes=min(packing.batch_bytes, target.max_message_bytes),
         max_record_bytes=_most(target, codec),
@@ -188,26 +188,26 @@ def _batches(
         raise ApiError(error.code, f"{where}: {error.text}{more}") from error
 
 
-def _most(target: Target, codec: Codec) -> int:
+def _most(target: TopicTarget, codec: Codec) -> int:
     """Return how large a record may be before it is compressed: what counts is what is stored."""
     return MAX_RECORD_BYTES if codec.id else min(target.max_message_bytes, MAX_RECORD_BYTES)
 
 
-def _check_size(batch: bytearray, target: Target, codec: Codec) -> None:
+def _check_size(batch: bytearray, target: TopicTarget, codec: Codec) -> None:
     if len(batch) > target.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE, f"a record alone makes {len(batch)} bytes by {codec.name}"
         )
 
 
-def _advice(writing: Writing, target: Target) -> str:
+def _advice(writing: WriteSettings, target: TopicTarget) -> str:
     limit = target.max_message_bytes
     if limit > writing.max_record_bytes:
         return f"; without a broker, records have at most {MAX_RECORD_BYTES} bytes"
     return f"; the topic's max.message.bytes is {limit}: raise it, or choose a compression"
 
 
-def _check_rows(rows: pa.RecordBatch, target: Target, where: str, now_ms: int) -> None:
+def _check_rows(rows: pa.RecordBatch, target: TopicTarget, where: str, now_ms: int) -> None:
     """Refuse what the topic's settings forbid."""
     names = rows.schema.names
     missing = rows.column("key").null_count if "key" in names else rows.num_rows
@@ -236,8 +236,8 @@ def _bad_time(where: str, time_ms: int, name: str, limit: int) -> ApiError:
     )
 
 
-def _runs(batches: Iterable[bytearray], target: Target, partition: int) -> list[Run]:
-    runs: list[Run] = []
+def _runs(batches: Iterable[bytearray], target: TopicTarget, partition: int) -> list[PackedRun]:
+    runs: list[PackedRun] = []
     for batch in batches:
         header = batch_format.parse(batch)
         last = runs[-1] if runs else None
@@ -252,12 +252,14 @@ def _runs(batches: Iterable[bytearray], target: Target, partition: int) -> list[
     return runs
 
 
-def _run(header: BatchHeader, size: int, target: Target, partition: int) -> Run:
+def _run(header: BatchHeader, size: int, target: TopicTarget, partition: int) -> PackedRun:
     records = header.last_offset_delta + 1
-    return Run(target.topic_id, partition, size, records, header.max_timestamp, header.attributes)
+    return PackedRun(
+        target.topic_id, partition, size, records, header.max_timestamp, header.attributes
+    )
 
 
-def _manifest(runs: list[Run], targets: Mapping[str, Target], stamp: Stamp) -> Manifest:
+def _manifest(runs: list[PackedRun], targets: Mapping[str, TopicTarget], stamp: Stamp) -> Manifest:
     places: dict[bytes, int] = {}
     extents = [_extent(places.setdefault(run.topic_id, len(places)), run) for run in runs]
     known = {target.topic_id: target for target in targets.values()}
@@ -275,7 +277,7 @@ def _manifest(runs: list[Run], targets: Mapping[str, Target], stamp: Stamp) -> M
     )
 
 
-def _extent(topic: int, run: Run) -> ManifestExtent:
+def _extent(topic: int, run: PackedRun) -> ManifestExtent:
     return ManifestExtent(
         topic=topic, partition=run.partition, size=run.size, kind=0, base_offset=-1,
         records=run.records, attributes=run.attributes, max_timestamp=run.max_timestamp,

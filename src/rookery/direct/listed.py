@@ -12,8 +12,8 @@ from collections import defaultdict
 from hashlib import blake2b
 from typing import Final
 
-from rookery.cluster.state.objects import Segment
-from rookery.cluster.state.partition import Kind, Partition
+from rookery.cluster.state.objects import SegmentName
+from rookery.cluster.state.partition import Partition, RowKind
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt
@@ -65,7 +65,7 @@ async def _fill(state: State, store: Store, partition: Partition, segments: list
         if size < HEADER_BYTES + FOOTER_BYTES:
             raise Corrupt(f"{key}: is too short for a segment: {size} bytes")
         number = object_of(key)
-        state.objects.segments[number] = Segment(
+        state.objects.segments[number] = SegmentName(
             found.topic, found.partition, found.base_offset, is_plain=True
         )
         partition.base_offsets.append(found.base_offset)
@@ -74,7 +74,7 @@ async def _fill(state: State, store: Store, partition: Partition, segments: list
         partition.sizes.append(size)
         # Nothing tells how late its records are: they may always be late enough.
         partition.times.append(_FAR)
-        partition.kinds.append(Kind.FINAL | Kind.SEGMENT)
+        partition.kinds.append(RowKind.FINAL | RowKind.SEGMENT)
     _, key, size = segments[-1]
     footer = parse_footer(await store.read(key, size - FOOTER_BYTES, FOOTER_BYTES), key)
     partition.log_start = segments[0][0].base_offset

@@ -20,15 +20,15 @@ from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.state import State
 from rookery.direct import listed
 from rookery.direct.kafkafolder import KafkaFolder
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.log import snapshots
 from rookery.log.cache import BlockCache
-from rookery.log.files import Missing
+from rookery.log.files import MissingJournal
 from rookery.log.lostlog import check_not_lost
 from rookery.log.objects import EntryReader, Places
 from rookery.log.origin import Handles
-from rookery.log.reader import Reader
+from rookery.log.reader import LogReader
 from rookery.log.segmentindex import Layouts
 from rookery.log.settings import CacheSettings
 from rookery.log.tail import Tail
@@ -53,7 +53,7 @@ class DirectLog:
 
     def __init__(
         self,
-        place: Place,
+        place: ClusterAddress,
         purpose: str = "direct",
         clock: Clock | None = None,
         random: Random | None = None,
@@ -87,7 +87,7 @@ class DirectLog:
         self._cache = BlockCache(self.places.read, _CACHE, self.places.name)
         self.layouts = Layouts(self.places, self._cache.read)
         """The indexes of segments."""
-        self.reader = Reader(
+        self.reader = LogReader(
             self.handles.cluster_log, self._cache, Tail(0), self.places.read, self.layouts
         )
         """Reads a few batches, such as those in which a time is looked for."""
@@ -100,7 +100,7 @@ class DirectLog:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, place: Place, purpose: str = "direct") -> AsyncIterator[DirectLog]:
+    async def open(cls, place: ClusterAddress, purpose: str = "direct") -> AsyncIterator[DirectLog]:
         """Open a log for as long as the block lasts.
 
         Raises:
@@ -178,7 +178,7 @@ class DirectLog:
         for _ in range(_PLANS - 1):
             try:
                 return await work()
-            except Missing:
+            except MissingJournal:
                 await self.barrier()
         return await work()
 

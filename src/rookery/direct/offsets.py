@@ -26,7 +26,7 @@ PerPartition = Mapping[str, Mapping[int, int]]
 """By topic and partition: an offset, or a time in milliseconds."""
 
 
-class Subject(NamedTuple):
+class SubscribedPartition(NamedTuple):
     """A partition, and the topic it is of."""
 
     topic: Topic
@@ -39,7 +39,7 @@ class Subject(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class DirectSubscription:
     """Which partitions are read: of topics by name or by pattern, or some partitions alone."""
 
     topics: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Subscription:
     """A regular expression that the whole name matches."""
     assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def find(self, state: State, *, is_strict: bool = True) -> list[Subject]:
+    def find(self, state: State, *, is_strict: bool = True) -> list[SubscribedPartition]:
         """Return the partitions as they are now, by topic and number.
 
         Args:
@@ -59,7 +59,7 @@ class Subscription:
         """
         return list(self._find(state, is_strict=is_strict))
 
-    def _find(self, state: State, *, is_strict: bool) -> Iterator[Subject]:
+    def _find(self, state: State, *, is_strict: bool) -> Iterator[SubscribedPartition]:
         for topic in self._topics(state, is_strict=is_strict):
             wanted = self.assigned.get(topic.name, range(len(topic.partitions)))
             for index in sorted(set(wanted)):
@@ -70,7 +70,7 @@ class Subscription:
                         f"assign: topic {topic.name} has no partition {index}, only "
                         f"{len(topic.partitions)}"
                     )
-                yield Subject(topic, topic.partitions[index])
+                yield SubscribedPartition(topic, topic.partitions[index])
 
     def _topics(self, state: State, *, is_strict: bool) -> list[Topic]:
         if self.pattern:
@@ -102,7 +102,7 @@ class Position:
         return self.offsets is not None and self.times is None and self.time_ms is None
 
     async def resolve(
-        self, log: DirectLog, subjects: list[Subject], *, is_committed: bool
+        self, log: DirectLog, subjects: list[SubscribedPartition], *, is_committed: bool
     ) -> dict[tuple[bytes, int], int]:
         """Return the offset for every partition, by topic id and number.
 
@@ -123,7 +123,7 @@ class Position:
             for one in subjects
         }
 
-    async def _offset(self, log: DirectLog, subject: Subject, end: int) -> int:
+    async def _offset(self, log: DirectLog, subject: SubscribedPartition, end: int) -> int:
         topic, partition = subject
         time_ms = self._time(subject)
         if time_ms is not None:
@@ -144,14 +144,14 @@ class Position:
             return partition.log_start
         return end if offset == LATEST else offset
 
-    def _time(self, subject: Subject) -> int | None:
+    def _time(self, subject: SubscribedPartition) -> int | None:
         if self.time_ms is not None:
             return self.time_ms
         if self.times is None:
             return None
         return self.times[subject.topic.name][subject.partition.index]
 
-    def _check_names(self, subjects: list[Subject]) -> None:
+    def _check_names(self, subjects: list[SubscribedPartition]) -> None:
         """Refuse numbers for some of the partitions: nobody knows what is meant for the others."""
         given = self.offsets if self.times is None else self.times
         if given is None or self.time_ms is not None:

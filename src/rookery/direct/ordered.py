@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from rookery.cluster.state.partition import Row
-from rookery.direct.intime import Clocks, Piece, in_time
+from rookery.direct.intime import Clocks, TimedPiece, in_time
 from rookery.direct.log import DirectLog
 from rookery.direct.plan import PlannedRange, block_rows, joined_rows
 from rookery.errors import Corrupt
@@ -39,7 +39,7 @@ class Edge(NamedTuple):
     offset: int
 
 
-class Mark(NamedTuple):
+class RecordMark(NamedTuple):
     """A place among all records."""
 
     clock: int
@@ -54,8 +54,8 @@ class Mark(NamedTuple):
         return Edge(self.clock, _FAR if rank < self.rank else 0)
 
 
-_BEGIN: Final = Mark(-1, 0, 0)
-_END: Final = Mark(_FAR, _FAR, 0)
+_BEGIN: Final = RecordMark(-1, 0, 0)
+_END: Final = RecordMark(_FAR, _FAR, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class SpanPart:
 class SpanShare:
     """What one task reads."""
 
-    end: Mark
+    end: RecordMark
     parts: list[SpanPart]
     offsets: int
     """How many there are, about."""
@@ -139,14 +139,14 @@ async def _blocks(log: DirectLog, one: PlannedRange) -> PlannedRange:
     return replace(one, rows=tuple(wanted))
 
 
-def _cuts(fine: Sequence[_Fine], min_tasks: int, max_offsets: int) -> list[tuple[Mark, int]]:
+def _cuts(fine: Sequence[_Fine], min_tasks: int, max_offsets: int) -> list[tuple[RecordMark, int]]:
     """Choose the places at which spans end, so that each has its share; with their offsets."""
     pieces = sorted(
         piece for rank, one in enumerate(fine) for piece in one.pieces(rank, max_offsets)
     )
     total = sum(size for _, size, _ in pieces)
     target = total / max(1, min_tasks, -(-total // SPAN_BYTES))
-    cuts: list[tuple[Mark, int]] = []
+    cuts: list[tuple[RecordMark, int]] = []
     size, offsets = 0.0, 0
     for mark, more, count in pieces:
         if size and (size >= target or offsets + count > max_offsets):
@@ -170,14 +170,14 @@ class _Fine:
             for high, row in zip(self._clocks, whole.rows, strict=True)
         ]
 
-    def pieces(self, rank: int, max_offsets: int) -> Iterator[tuple[Mark, float, int]]:
+    def pieces(self, rank: int, max_offsets: int) -> Iterator[tuple[RecordMark, float, int]]:
         """Yield where the order can be cut, with the bytes and offsets up to the next."""
         for clock, row in zip(self._clocks, self._whole.rows, strict=True):
             begin, end = self._clipped(row)
             step = min(end - begin, max_offsets)
             for offset in range(begin, end, step):
                 count = min(step, end - offset)
-                yield Mark(clock, rank, offset), row.size * count / (end - begin), count
+                yield RecordMark(clock, rank, offset), row.size * count / (end - begin), count
 
     def part(self, begin: Edge, end: Edge) -> SpanPart | None:
         """Return the rows from the first that can begin a span to the first that can end it."""
@@ -266,7 +266,7 @@ class _Taking:
         self._row_ends = np.array([end for end, _ in part.tops], np.int64)
         self._tops = np.array([*(top for _, top in part.tops), _FAR], np.int64)
 
-    def pieces(self, names: Sequence[str], read: Read, again: Again) -> Iterator[Piece]:
+    def pieces(self, names: Sequence[str], read: Read, again: Again) -> Iterator[TimedPiece]:
         part = self._part
         rest = self._begin(read, again)
         end = part.stop
@@ -294,7 +294,7 @@ class _Taking:
         self._clock = part.clock
         return again(part.range, part.risen.begin, part.stop)
 
-    def _take(self, batch: pa.RecordBatch) -> Piece:
+    def _take(self, batch: pa.RecordBatch) -> TimedPiece:
         clocks = np.maximum.accumulate(np.maximum(_times(batch), self._clock))
         offsets = np.asarray(batch["offset"])
         self._check(clocks, offsets)
@@ -305,7 +305,7 @@ class _Taking:
             self._clock = int(clocks[-1])
         if stop < len(clocks):
             self._next = int(offsets[stop])
-        return Piece(batch.slice(first, stop - first), clocks[first:stop])
+        return TimedPiece(batch.slice(first, stop - first), clocks[first:stop])
 
     def _check(self, clocks: Clocks, offsets: np.ndarray[Any, Any]) -> None:
         """Refuse times that rows do not know of: other spans would not look for their records."""

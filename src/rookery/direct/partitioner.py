@@ -20,7 +20,7 @@ from rookery.records import murmur
 _STICKY_BYTES: Final = 64 * 1024
 
 
-class Partitioner:
+class RowPartitioner:
     """Chooses partitions for the rows of one writer."""
 
     def __init__(self, random: Random) -> None:

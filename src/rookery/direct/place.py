@@ -21,7 +21,7 @@ from rookery.config.load import DEFAULT, config_files, load
 from rookery.config.sections import CLUSTERS, sections
 from rookery.config.sources import TomlFile
 from rookery.errors import ConfigError
-from rookery.log.origin import Origin
+from rookery.log.origin import LogLocation
 from rookery.model.location import Location
 from rookery.store.open import as_url
 
@@ -39,7 +39,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterAddress:
     """A cluster's log, by its own names or by a name in the configuration of each host.
 
     It travels to other processes. What is secret stays at home if a configured name is used.
@@ -64,7 +64,7 @@ class Place:
         object.__setattr__(self, "cluster", Location(self.cluster))
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Place:
+    def of(cls, options: Mapping[str, str]) -> ClusterAddress:
         """Return the place that options name, by the names of the fields; others are left alone.
 
         Raises:
@@ -128,7 +128,7 @@ class Place:
             if not path.is_dir():
                 raise ConfigError(f"logDir={self.log_dir!r}: there is no folder {path}")
 
-    def origin(self) -> Origin:
+    def origin(self) -> LogLocation:
         """Return the names of store and cluster log, looked up on this host.
 
         Raises:
@@ -137,19 +137,19 @@ class Place:
         self.check()
         if self.log_dir:
             names = ",".join(quote(str(path)) for path in self.log_dirs)
-            return Origin("", f"kafkadir:{names}", _NO_LOG, _KAFKA)
+            return LogLocation("", f"kafkadir:{names}", _NO_LOG, _KAFKA)
         place = _load_cluster(self.cluster) if self.is_named else self
         place = place if place.is_listed else replace(place, layout=self.layout)
         if place.is_named:
             raise ConfigError(f"[clusters.{self.cluster}]: cluster must be a URL")
         place.check()
         cluster = _NO_LOG if place.is_listed else place.cluster
-        origin = Origin(place.data, place.store, cluster, place.namespace)
+        origin = LogLocation(place.data, place.store, cluster, place.namespace)
         origin.check()
         return origin
 
 
-def _load_cluster(name: str) -> Place:
+def _load_cluster(name: str) -> ClusterAddress:
     """Return the place that a table [clusters.<name>] or the environment states.
 
     Raises:
@@ -158,7 +158,7 @@ def _load_cluster(name: str) -> Place:
     files = config_files()
     if _NAME.fullmatch(name) is None:
         raise ConfigError(f"cluster {name[:80]!r}: a name has 1 to 64 of a-z, A-Z, 0-9, '_', '-'")
-    loaded = load(Place, f"{CLUSTERS}.{name}", files=files, sections=sections())
+    loaded = load(ClusterAddress, f"{CLUSTERS}.{name}", files=files, sections=sections())
     if all(source == DEFAULT for source in loaded.sources.values()):
         raise ConfigError(_unknown(name, files))
     return loaded.settings
@@ -175,7 +175,7 @@ def _unknown(name: str, files: list[Path]) -> str:
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-def host_mark(place: Place) -> str:
+def host_mark(place: ClusterAddress) -> str:
     """Return what tells this host's file from others; empty if the log is for all hosts."""
     path = place.origin().log_traits.path
     if path is None:
@@ -188,7 +188,7 @@ def host_mark(place: Place) -> str:
     return f"{boot}/{found.st_dev}/{found.st_ino}"
 
 
-def check_host(place: Place, mark: str) -> None:
+def check_host(place: ClusterAddress, mark: str) -> None:
     """Refuse to read a folder on another host than the one it was planned on.
 
     Raises:

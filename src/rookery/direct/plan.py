@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from rookery.cluster.state import aborted
-from rookery.cluster.state.objects import Segment
+from rookery.cluster.state.objects import SegmentName
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.state import State
 from rookery.direct.log import DirectLog
-from rookery.formats.layout import Block
+from rookery.formats.layout import SegmentBlock
 from rookery.log.runs import body
 from rookery.model.uuid import uuid_text
 
@@ -68,7 +68,7 @@ class PlannedRange:
     end: int
     rows: tuple[Row, ...]
     """Where the bytes lie; markers and what is lost are not among them."""
-    segments: tuple[tuple[int, Segment], ...]
+    segments: tuple[tuple[int, SegmentName], ...]
     """What the segments among the objects are called."""
     epochs: tuple[tuple[int, int], ...]
     cleaned_to: int
@@ -113,7 +113,7 @@ class PlannedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Cutting:
+class TaskSize:
     """How much one task reads."""
 
     cores: int = 2
@@ -131,7 +131,7 @@ class Cutting:
         return max(count, self.min_tasks, 1)
 
 
-class Planner:
+class ReadPlanner:
     """Plans reads from a log's state."""
 
     def __init__(self, log: DirectLog, *, is_committed: bool = True) -> None:
@@ -151,7 +151,7 @@ class Planner:
         return [await self._narrow(one, time_ms) for one in found if one is not None]
 
     async def tasks(
-        self, ranges: Sequence[PlannedRange], cutting: Cutting
+        self, ranges: Sequence[PlannedRange], cutting: TaskSize
     ) -> list[list[PlannedRange]]:
         """Share the ranges among tasks; a partition's offsets go up from task to task.
 
@@ -283,7 +283,7 @@ def rows_of(partition: Partition, begin: int, end: int) -> list[Row]:
     return [row for row in rows if row.end_offset > begin]
 
 
-def _segments(state: State, rows: Sequence[Row]) -> tuple[tuple[int, Segment], ...]:
+def _segments(state: State, rows: Sequence[Row]) -> tuple[tuple[int, SegmentName], ...]:
     names = state.objects.segments
     return tuple((row.object_id, names[row.object_id]) for row in rows if row.object_id in names)
 
@@ -295,7 +295,9 @@ def _is_worth_looking(row: Row, one: PlannedRange, time_ms: int) -> bool:
     return share * row.size >= _WORTH_AN_INDEX or (time_ms >= 0 and row.size >= _WORTH_AN_INDEX)
 
 
-def _within(row: Row, blocks: Sequence[Block], one: PlannedRange, time_ms: int) -> tuple[Row, ...]:
+def _within(
+    row: Row, blocks: Sequence[SegmentBlock], one: PlannedRange, time_ms: int
+) -> tuple[Row, ...]:
     """Return the blocks of a segment that are wanted, those behind each other as one row."""
     return joined_rows(
         part
@@ -323,7 +325,7 @@ def joined_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(found)
 
 
-def _parts(row: Row, blocks: Sequence[Block], size: int) -> tuple[Row, Row] | None:
+def _parts(row: Row, blocks: Sequence[SegmentBlock], size: int) -> tuple[Row, Row] | None:
     """Cut a segment in two, the first of about that size; None if it has one block only."""
     parts = list(block_rows(row, blocks))
     if len(parts) < _TWO:
@@ -333,7 +335,7 @@ def _parts(row: Row, blocks: Sequence[Block], size: int) -> tuple[Row, Row] | No
     return _joined(parts[0], parts[after - 1]), _joined(parts[after], parts[-1])
 
 
-def block_rows(row: Row, blocks: Sequence[Block]) -> Iterator[Row]:
+def block_rows(row: Row, blocks: Sequence[SegmentBlock]) -> Iterator[Row]:
     """Return the blocks of a segment, or of a part of one, as rows of their own."""
     begin, end = body(row)
     within = [one for one in blocks if begin <= one.position < end]

@@ -18,21 +18,21 @@ import pyarrow as pa
 
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.state import State
-from rookery.direct.blocking import Kept, LoopThread, shared
+from rookery.direct.blocking import LoopThread, SharedLogs, shared
 from rookery.direct.pins import compacted_since
-from rookery.direct.place import Place
-from rookery.direct.plan import Gap, PlannedRange, Planner
+from rookery.direct.place import ClusterAddress
+from rookery.direct.plan import Gap, PlannedRange, ReadPlanner
 from rookery.errors import Conflict, Corrupt
 from rookery.formats.keys import object_key
-from rookery.log.files import Missing
+from rookery.log.files import MissingJournal
 from rookery.log.objects import EntryReader
 from rookery.log.origin import Handles
-from rookery.log.refine import Refined, refine
+from rookery.log.refine import RefinedRow, refine
 from rookery.log.runs import body, expect_body
 from rookery.records.columns import decode
 from rookery.records.expectation import Expectation, OffsetRule
 from rookery.records.kernel import Buffer
-from rookery.records.reading import Fetched, Reading
+from rookery.records.reading import PartitionBatches, ReadSettings
 from rookery.records.scan import Scanner, corrupt
 
 _LOAD_BYTES: Final = 8 * 1024 * 1024
@@ -46,7 +46,7 @@ OnGaps = Callable[[Sequence[Gap]], object]
 """Learns of offsets that are not there any more; may raise what ends the read."""
 
 
-class Loaded(NamedTuple):
+class LoadedRange(NamedTuple):
     """Bytes of a range, and the offsets that they are of."""
 
     data: list[Buffer]
@@ -71,7 +71,7 @@ class _Load(NamedTuple):
 class RangeReader:
     """Reads planned ranges for synchronous callers; without the cluster log, while it can."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ClusterAddress) -> None:
         """Open the store, and the cluster log for what lies in it.
 
         Raises:
@@ -107,7 +107,7 @@ class RangeReader:
         return self._thread
 
     def columns(
-        self, ranges: Sequence[PlannedRange], reading: Reading, when_gone: OnGaps
+        self, ranges: Sequence[PlannedRange], reading: ReadSettings, when_gone: OnGaps
     ) -> Iterator[pa.RecordBatch]:
         """Yield the records of ranges, one range after the other, as columns.
 
@@ -118,12 +118,14 @@ class RangeReader:
         """
         return decode(self.fetched(ranges, when_gone), reading)
 
-    def fetched(self, ranges: Sequence[PlannedRange], when_gone: OnGaps) -> Iterator[Fetched]:
+    def fetched(
+        self, ranges: Sequence[PlannedRange], when_gone: OnGaps
+    ) -> Iterator[PartitionBatches]:
         """Yield the batches of ranges with their final offsets, not decoded yet."""
         for one in ranges:
             yield from self._range(one, when_gone)
 
-    def _range(self, wanted: PlannedRange, when_gone: OnGaps) -> Iterator[Fetched]:
+    def _range(self, wanted: PlannedRange, when_gone: OnGaps) -> Iterator[PartitionBatches]:
         """Yield a range; plan the rest anew, should an object be gone."""
         rest: PlannedRange | None = wanted
         for _ in range(_PLANS):
@@ -134,11 +136,11 @@ class RangeReader:
                 for data, end in self._batches(rest):
                     if len(data):
                         aborted = [one for one in rest.aborted if one[_MARKER] >= position]
-                        yield Fetched(
+                        yield PartitionBatches(
                             rest.topic, rest.partition, data, rest.begin, rest.end, aborted
                         )
                     position = max(position, end)
-            except Missing:
+            except MissingJournal:
                 rest = plan_again(self._place, rest, position, when_gone)
             else:
                 return
@@ -165,10 +167,10 @@ class RangeReader:
             if loaded.is_last:
                 yield b"", loaded.end  # all of it was taken by now
 
-    async def _loads(self, one: PlannedRange) -> AsyncIterator[Loaded]:
+    async def _loads(self, one: PlannedRange) -> AsyncIterator[LoadedRange]:
         """Read a range, some loads ahead of who takes them."""
         partition = _stand_in(one)
-        under_way: deque[asyncio.Task[Loaded]] = deque()
+        under_way: deque[asyncio.Task[LoadedRange]] = deque()
         try:
             for load in _cut(one.rows):
                 under_way.append(asyncio.create_task(self._load(one, partition, load)))
@@ -181,7 +183,7 @@ class RangeReader:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    async def _load(self, wanted: PlannedRange, partition: Partition, load: _Load) -> Loaded:
+    async def _load(self, wanted: PlannedRange, partition: Partition, load: _Load) -> LoadedRange:
         first, last = load.rows[0], load.rows[-1]
         if first.is_segment:
             data = await self._read.read(first.object_id, load.position, load.size)
@@ -189,8 +191,8 @@ class RangeReader:
                 raise Corrupt(
                     f"segment {first.object_id}: ends {load.size - len(data)} bytes too soon"
                 )
-            return Loaded([data], first.base_offset, last.end_offset, first, load.is_last)
-        refined = [Refined(partition, row) for row in load.rows]
+            return LoadedRange([data], first.base_offset, last.end_offset, first, load.is_last)
+        refined = [RefinedRow(partition, row) for row in load.rows]
         await refine(refined, self._read.read)
         for one in refined:
             if isinstance(one.error, Corrupt):
@@ -198,7 +200,7 @@ class RangeReader:
             if one.error is not None:
                 raise one.error
         data_parts = [part for one in refined for part in _joined(one.parts)]
-        return Loaded(data_parts, first.base_offset, last.end_offset)
+        return LoadedRange(data_parts, first.base_offset, last.end_offset)
 
 
 def _expect(one: PlannedRange, row: Row) -> Expectation:
@@ -219,7 +221,7 @@ def _located(wanted: PlannedRange, row: Row, error: Corrupt) -> Corrupt:
 
 
 def plan_again(
-    place: Place, one: PlannedRange, begin: int, when_gone: OnGaps, end: int | None = None
+    place: ClusterAddress, one: PlannedRange, begin: int, when_gone: OnGaps, end: int | None = None
 ) -> PlannedRange | None:
     """Plan a range by the cluster log, from an offset to its end or another; None if empty.
 
@@ -230,7 +232,7 @@ def plan_again(
     wanted = one.offsets._replace(begin=begin, end=one.end if end is None else end)
 
     async def plan() -> tuple[list[PlannedRange], list[Gap]]:
-        planner = Planner(log.log, is_committed=one.is_committed)
+        planner = ReadPlanner(log.log, is_committed=one.is_committed)
         return await planner.plan([wanted]), planner.gaps
 
     async def again() -> tuple[list[PlannedRange], list[Gap]]:
@@ -246,10 +248,10 @@ def plan_again(
     return found[0] if found else None
 
 
-_READERS: Kept[RangeReader] = Kept(RangeReader, RangeReader.finish)
+_READERS: SharedLogs[RangeReader] = SharedLogs(RangeReader, RangeReader.finish)
 
 
-def reader(place: Place) -> RangeReader:
+def reader(place: ClusterAddress) -> RangeReader:
     """Return this process's reader of a place; it stays open until the process ends."""
     return _READERS.get(place)
 

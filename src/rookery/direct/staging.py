@@ -21,13 +21,13 @@ import pyarrow as pa
 from rookery.clock import Random, SystemRandom
 from rookery.cluster.entry import MAX_EVENTS
 from rookery.cluster.events.sinks import SinkAborted, SinkPartStaged, StagedRun
-from rookery.cluster.replica import Fenced
+from rookery.cluster.replica import IncarnationFenced
 from rookery.cluster.state.outcome import Outcome
-from rookery.cluster.state.sinks import Batch
-from rookery.direct.layout import Built, Packing, Run, Stamp, build
+from rookery.cluster.state.sinks import SinkBatch
+from rookery.direct.layout import Built, PackedRun, PackSettings, Stamp, build
 from rookery.direct.log import DirectLog
-from rookery.direct.partitioner import Partitioner
-from rookery.direct.targets import Target, find_target
+from rookery.direct.partitioner import RowPartitioner
+from rookery.direct.targets import TopicTarget, find_target
 from rookery.direct.writable import check_columns
 from rookery.errors import ApiError, Conflict, Error, ErrorCode, Unavailable
 from rookery.formats.keys import object_key
@@ -40,7 +40,7 @@ _MAX_ROWS: Final = 2_000_000
 _AT_ONCE: Final = 1000
 
 
-class StagedObject(NamedTuple):
+class UploadedObject(NamedTuple):
     """An object that is stored and staged; what a task tells its driver of it."""
 
     object_id: int
@@ -50,14 +50,14 @@ class StagedObject(NamedTuple):
     runs: int
 
 
-class Staging:
+class RowStager:
     """Writes the rows of one writer, such as a task, for one batch of a sink."""
 
     def __init__(
         self,
         log: DirectLog,
-        batch: Batch,
-        packing: Packing,
+        batch: SinkBatch,
+        packing: PackSettings,
         *,
         create_partitions: int = 0,
         random: Random | None = None,
@@ -76,12 +76,12 @@ class Staging:
         self._packing = packing
         self._create = create_partitions
         self._random = random or SystemRandom()
-        self._partitioner = Partitioner(self._random)
-        self._targets: dict[str, Target] = {}
+        self._partitioner = RowPartitioner(self._random)
+        self._targets: dict[str, TopicTarget] = {}
         self._schema: pa.Schema | None = None
         self._rows: list[pa.RecordBatch] = []
         self._bytes = self._count = 0
-        self._making: list[asyncio.Task[StagedObject | None]] = []
+        self._making: list[asyncio.Task[UploadedObject | None]] = []
         self._begun: list[int] = []
         self.is_repeated = False
         """The batch is committed already, so nothing more is written."""
@@ -119,7 +119,7 @@ class Staging:
             for piece in self._pieces(rows):
                 await self._take(piece)
 
-    async def finish(self) -> list[StagedObject]:
+    async def finish(self) -> list[UploadedObject]:
         """Write the rest; return the objects in the order of their rows, none if repeated.
 
         Raises:
@@ -194,7 +194,7 @@ class Staging:
         self._begun.append(stamp.object_id)
         self._making.append(asyncio.create_task(self._make(rows, stamp)))
 
-    async def _make(self, rows: list[pa.RecordBatch], stamp: Stamp) -> StagedObject | None:
+    async def _make(self, rows: list[pa.RecordBatch], stamp: Stamp) -> UploadedObject | None:
         built = await asyncio.to_thread(
             _build, rows, dict(self._targets), self._packing, self._partitioner, stamp
         )
@@ -204,7 +204,7 @@ class Staging:
         if not await self._stage(built):
             self.is_repeated = True
             return None
-        return StagedObject(built.object_id, built.rows, built.size, built.crc, len(built.runs))
+        return UploadedObject(built.object_id, built.rows, built.size, built.crc, len(built.runs))
 
     async def _stage(self, built: Built) -> bool:
         """Name an object in the cluster log; False if its batch is committed already."""
@@ -226,7 +226,7 @@ async def propose(log: DirectLog, events: list[Message]) -> list[Outcome]:
     for _ in range(_TRIES):
         try:
             return await log.propose(events)
-        except Fenced:
+        except IncarnationFenced:
             await log.barrier()
     raise Unavailable("others take this process for dead time and again; is it being paused?")
 
@@ -248,9 +248,9 @@ async def abort(log: DirectLog, object_ids: Iterable[int]) -> list[int]:
 
 def _build(
     rows: list[pa.RecordBatch],
-    targets: dict[str, Target],
-    packing: Packing,
-    partitioner: Partitioner,
+    targets: dict[str, TopicTarget],
+    packing: PackSettings,
+    partitioner: RowPartitioner,
     stamp: Stamp,
 ) -> Built:
     whole = pa.Table.from_batches(rows).combine_chunks().to_batches()
@@ -267,7 +267,7 @@ def _topics(rows: pa.RecordBatch) -> list[str]:
     return [str(name) for name in column.unique().to_pylist()]
 
 
-def _events(batch: Batch, built: Built) -> Iterable[SinkPartStaged]:
+def _events(batch: SinkBatch, built: Built) -> Iterable[SinkPartStaged]:
     """Yield an object's parts, each as much as an entry may hold."""
     parts = -(-len(built.runs) // MAX_EVENTS)
     position = built.begin
@@ -284,7 +284,7 @@ def _events(batch: Batch, built: Built) -> Iterable[SinkPartStaged]:
         position += sum(run.size for run in runs)
 
 
-def _staged_run(run: Run) -> StagedRun:
+def _staged_run(run: PackedRun) -> StagedRun:
     return StagedRun(
         topic_id=run.topic_id,
         partition=run.partition,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rookery.clock import Random, SystemRandom
-from rookery.cluster.events.brokers import ConfigChange
+from rookery.cluster.events.brokers import SettingChange
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
@@ -30,7 +30,7 @@ _INHERITED: Final = {
 }
 
 
-class Target(NamedTuple):
+class TopicTarget(NamedTuple):
     """A topic, and what its settings demand of records."""
 
     topic_id: bytes
@@ -45,11 +45,11 @@ class Target(NamedTuple):
     before_max_ms: int
 
 
-def target_of(state: State, topic: Topic) -> Target:
+def target_of(state: State, topic: Topic) -> TopicTarget:
     """Return a topic as one to write to."""
     values = {name: _setting(state, topic, name) for name in _INHERITED}
     codec = values["compression.type"]
-    return Target(
+    return TopicTarget(
         topic.id,
         topic.name,
         len(topic.partitions),
@@ -73,7 +73,7 @@ async def find_target(
     partitions: int = 0,
     random: Random | None = None,
     configs: Mapping[str, str] = _NO_CONFIGS,
-) -> Target:
+) -> TopicTarget:
     """Find a topic, or make it with that many partitions and these settings; 0 makes none.
 
     Raises:
@@ -109,7 +109,7 @@ async def _create(
         )
     event = TopicCreated(
         topic_id=random.token(16), name=name, partitions=partitions, replication_factor=1,
-        configs=[ConfigChange(name=key, value=value) for key, value in sorted(configs.items())],
+        configs=[SettingChange(name=key, value=value) for key, value in sorted(configs.items())],
     )  # fmt: skip
     [outcome] = await log.propose([event])
     topic = log.state.topics.by_name.get(name)

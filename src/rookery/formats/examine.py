@@ -36,7 +36,7 @@ _ENTRY_BYTES: Final = 12
 _T = TypeVar("_T")
 
 
-class Fault(NamedTuple):
+class SegmentFault(NamedTuple):
     """Something that is wrong: in the file of this ending, at this byte."""
 
     ending: str
@@ -44,7 +44,7 @@ class Fault(NamedTuple):
     text: str
 
 
-class Batch(NamedTuple):
+class ExaminedBatch(NamedTuple):
     """A batch, positioned within the file, and whether its bytes are those its CRC was made of."""
 
     header: BatchHeader
@@ -59,8 +59,8 @@ class Examination:
     footer: SegmentFooter | None = None
     index: Index | None = None
     times: Times | None = None
-    batches: list[Batch] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    batches: list[ExaminedBatch] = field(default_factory=list)
+    faults: list[SegmentFault] = field(default_factory=list)
 
 
 def examine(
@@ -85,7 +85,7 @@ def _try(found: Examination, ending: str, position: int, read: Callable[[], _T])
     try:
         return read()
     except Error as error:
-        found.faults.append(Fault(ending, position, str(error)))
+        found.faults.append(SegmentFault(ending, position, str(error)))
         return None
 
 
@@ -93,7 +93,9 @@ def _examine_segment(found: Examination, data: Buffer) -> None:
     end = len(data) - FOOTER_BYTES
     found.header = _try(found, SEGMENT_ENDING, 0, lambda: parse_header(data, "the header"))
     if end < HEADER_BYTES:
-        found.faults.append(Fault(SEGMENT_ENDING, len(data), "the file ends before its footer"))
+        found.faults.append(
+            SegmentFault(SEGMENT_ENDING, len(data), "the file ends before its footer")
+        )
         return
     found.footer = _try(found, SEGMENT_ENDING, end, lambda: parse_footer(data, "the footer"))
     _examine_batches(found, memoryview(data)[HEADER_BYTES:end])
@@ -113,15 +115,17 @@ def _examine_batches(found: Examination, body: memoryview) -> None:
                 if damage.end
                 else "no batch can be read here"
             )
-            found.faults.append(Fault(SEGMENT_ENDING, damage.position, f"{what}: {damage.reason}"))
+            found.faults.append(
+                SegmentFault(SEGMENT_ENDING, damage.position, f"{what}: {damage.reason}")
+            )
             if damage.end:
                 headers = [*headers, batches.parse(body, damage.position - HEADER_BYTES)]
         found.batches += [_batch(header, body) for header in headers]
 
 
-def _batch(header: BatchHeader, body: memoryview) -> Batch:
+def _batch(header: BatchHeader, body: memoryview) -> ExaminedBatch:
     is_sound = checksum(body[header.position + _COVERED_FROM : header.end]) == header.crc
-    return Batch(header._replace(position=HEADER_BYTES + header.position), is_sound)
+    return ExaminedBatch(header._replace(position=HEADER_BYTES + header.position), is_sound)
 
 
 def _starts(found: Examination) -> list[int]:
@@ -135,11 +139,11 @@ def _check_ends(found: Examination, data: Buffer) -> None:
     crc = checksum(memoryview(data)[HEADER_BYTES:end])
     if found.footer is not None and found.footer.crc != crc:
         text = f"the footer says CRC-32C {found.footer.crc:#010x}, the batches have {crc:#010x}"
-        found.faults.append(Fault(SEGMENT_ENDING, end, text))
+        found.faults.append(SegmentFault(SEGMENT_ENDING, end, text))
     count = sum(one.header.record_count for one in found.batches)
     if found.header is not None and found.header.message_count != count:
         text = f"the header says {found.header.message_count} records, the batches hold {count}"
-        found.faults.append(Fault(SEGMENT_ENDING, _COUNT_AT, text))
+        found.faults.append(SegmentFault(SEGMENT_ENDING, _COUNT_AT, text))
 
 
 def _compare_times(
@@ -158,7 +162,7 @@ def _compare_times(
     for block, end in zip(times.blocks, ends, strict=False):
         if checksum(view[block.position : end]) != block.crc:
             text = f"the {end - block.position} bytes from here on are not what was written"
-            found.faults.append(Fault(SEGMENT_ENDING, block.position, text))
+            found.faults.append(SegmentFault(SEGMENT_ENDING, block.position, text))
 
 
 def _compare_index(found: Examination, index: Index) -> None:
@@ -167,4 +171,4 @@ def _compare_index(found: Examination, index: Index) -> None:
         if starts.get(position) != offset:
             text = f"at byte {position} of the segment no batch with offset {offset} begins"
             at = INDEX_HEADER_BYTES + number * _ENTRY_BYTES
-            found.faults.append(Fault(INDEX_ENDING, at, text))
+            found.faults.append(SegmentFault(INDEX_ENDING, at, text))

@@ -33,7 +33,7 @@ from rookery.records.kernel import Buffer
 _END_OF_TIME: Final = (1 << 63) - 1
 
 
-class Block(NamedTuple):
+class SegmentBlock(NamedTuple):
     """A run of batches that can be read and checked alone."""
 
     offset: int
@@ -44,7 +44,7 @@ class Block(NamedTuple):
     crc: int | None
 
 
-class Span(NamedTuple):
+class BlockSpan(NamedTuple):
     """Whole blocks, one behind the other: the bytes to read."""
 
     first: int
@@ -54,14 +54,14 @@ class Span(NamedTuple):
     size: int
 
 
-class Layout:
+class SegmentLayout:
     """Where the batches of one segment lie."""
 
     def __init__(
         self,
         name: str,
         ends: tuple[SegmentHeader, SegmentFooter],
-        blocks: Sequence[Block],
+        blocks: Sequence[SegmentBlock],
         times: Times | None = None,
         *,
         has_first: bool = True,
@@ -84,11 +84,11 @@ class Layout:
         self._times = [_time(block) for block in blocks]
 
     @classmethod
-    def from_times(cls, times: Times, name: str) -> Layout:
+    def from_times(cls, times: Times, name: str) -> SegmentLayout:
         """Lay out a segment by its times file, which is enough; the name is for errors."""
         ends = [block.position for block in times.blocks[1:]] + [times.size - FOOTER_BYTES]
         blocks = [
-            Block(one.offset, one.position, end - one.position, one.max_timestamp, one.crc)
+            SegmentBlock(one.offset, one.position, end - one.position, one.max_timestamp, one.crc)
             for one, end in zip(times.blocks, ends, strict=False)
         ]
         return cls(name, (times.header, times.footer), blocks, times)
@@ -96,7 +96,7 @@ class Layout:
     @classmethod
     def from_index(
         cls, index: Index, header: SegmentHeader, footer: SegmentFooter, size: int, name: str
-    ) -> Layout:
+    ) -> SegmentLayout:
         """Lay out a segment that has no times file, by its index and both of its ends.
 
         Raises:
@@ -110,7 +110,7 @@ class Layout:
         rows.append((footer.last_offset + 1, size - FOOTER_BYTES))
         _check_rows(rows, header, name)
         blocks = [
-            Block(offset, position, after - position, None, None)
+            SegmentBlock(offset, position, after - position, None, None)
             for (offset, position), (_, after) in pairwise(rows)
         ]
         return cls(name, (header, footer), blocks, has_first=has_first)
@@ -121,7 +121,7 @@ class Layout:
         offsets = self.footer.last_offset - self.header.base_offset + 1
         return self.header.message_count == offsets
 
-    def find(self, offset: int, max_bytes: int) -> Span | None:
+    def find(self, offset: int, max_bytes: int) -> BlockSpan | None:
         """Return the blocks to read from an offset on: one at least, more if they fit.
 
         Batches before the offset may come first, and it may lie in a gap: then what is asked for
@@ -132,7 +132,7 @@ class Layout:
         first = max(bisect_right(self._offsets, offset) - 1, 0)
         return self.span(first, max_bytes)
 
-    def find_time(self, time_ms: int, max_bytes: int, *, start: int = 0) -> Span | None:
+    def find_time(self, time_ms: int, max_bytes: int, *, start: int = 0) -> BlockSpan | None:
         """Return the blocks to read for the first record that is not older than a time.
 
         None if all are older. Without a times file that may be any record. The highest time of a
@@ -148,23 +148,23 @@ class Layout:
                 return self.span(first, max_bytes)
         return None
 
-    def span(self, first: int, max_bytes: int) -> Span:
+    def span(self, first: int, max_bytes: int) -> BlockSpan:
         """Return the block of this index, and those behind it that fit."""
         start = self.blocks[first]
         stop, size = first + 1, start.size
         while stop < len(self.blocks) and size + self.blocks[stop].size <= max_bytes:
             size += self.blocks[stop].size
             stop += 1
-        return Span(first, stop, start.position, size)
+        return BlockSpan(first, stop, start.position, size)
 
-    def next_offset(self, span: Span) -> int:
+    def next_offset(self, span: BlockSpan) -> int:
         """Return the offset to go on from: one more than the last that a span stands for."""
         if span.stop < len(self.blocks):
             return self.blocks[span.stop].offset
         return self.footer.last_offset + 1
 
     def expect(
-        self, span: Span, epoch_at: EpochAt | None = None, *, is_thorough: bool = False
+        self, span: BlockSpan, epoch_at: EpochAt | None = None, *, is_thorough: bool = False
     ) -> Expectation:
         """Return what must hold for the bytes of a span.
 
@@ -207,7 +207,7 @@ class Layout:
         return segment
 
 
-def _time(block: Block) -> int:
+def _time(block: SegmentBlock) -> int:
     return _END_OF_TIME if block.max_timestamp is None else block.max_timestamp
 
 

@@ -20,7 +20,7 @@ from rookery.formats.segment import (
     SegmentFooter,
     SegmentHeader,
 )
-from rookery.formats.times import AbortedTransaction, LeaderEpoch, Origin, TimeBlock, Times
+from rookery.formats.times import SegmentAbort, SegmentEpoch, SegmentOrigin, TimeBlock, Times
 from rookery.records import batch as batches
 from rookery.records.batch import FIELDS, BatchHeader
 from rookery.records.crc import checksum, combine
@@ -34,7 +34,7 @@ _NO_TIME: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFiles:
+class FinishedSegment:
     """A finished segment: what to store under its three keys."""
 
     header: SegmentHeader
@@ -114,13 +114,13 @@ class SegmentWriter:
 
     def finish(
         self,
-        origin: Origin,
+        origin: SegmentOrigin,
         last_offset: int,
         created_ms: int,
         *,
-        aborted: Sequence[AbortedTransaction] = (),
-        epochs: Sequence[LeaderEpoch] = (),
-    ) -> SegmentFiles:
+        aborted: Sequence[SegmentAbort] = (),
+        epochs: Sequence[SegmentEpoch] = (),
+    ) -> FinishedSegment:
         """End the segment.
 
         Args:
@@ -149,7 +149,7 @@ class SegmentWriter:
             epochs=_within(epochs, self.base_offset, last_offset),
         )
         parts = [header.pack(), *self._body.finish(), footer.pack()]
-        return SegmentFiles(
+        return FinishedSegment(
             header, footer, self.size, times.max_timestamp, parts, index, times.pack()
         )
 
@@ -249,14 +249,12 @@ def _crc_from(parts: Sequence[Buffer], skip: int) -> int:
     return crc
 
 
-def _overlapping(
-    aborted: Sequence[AbortedTransaction], base: int, last: int
-) -> list[AbortedTransaction]:
+def _overlapping(aborted: Sequence[SegmentAbort], base: int, last: int) -> list[SegmentAbort]:
     found = [one for one in aborted if one.first_offset <= last and one.last_offset >= base]
     return sorted(found, key=lambda one: (one.last_offset, one.first_offset, one.producer_id))
 
 
-def _within(epochs: Sequence[LeaderEpoch], base: int, last: int) -> list[LeaderEpoch]:
+def _within(epochs: Sequence[SegmentEpoch], base: int, last: int) -> list[SegmentEpoch]:
     begun = [one for one in epochs if one.start_offset <= last]
     before = [one for one in begun if one.start_offset <= base]
     return before[-1:] + begun[len(before) :]

@@ -53,7 +53,7 @@ _TRANSACTION: Final = Struct(">qqq")
 _EPOCH: Final = Struct(">iq")
 
 
-class Origin(NamedTuple):
+class SegmentOrigin(NamedTuple):
     """Whose segment it is, and who wrote it."""
 
     namespace: str
@@ -74,7 +74,7 @@ class TimeBlock(NamedTuple):
     crc: int
 
 
-class AbortedTransaction(NamedTuple):
+class SegmentAbort(NamedTuple):
     """A transaction that was aborted: its first record's offset, and its marker's."""
 
     producer_id: int
@@ -82,7 +82,7 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
 
 
-class LeaderEpoch(NamedTuple):
+class SegmentEpoch(NamedTuple):
     """A leader epoch, and the offset at which it began."""
 
     epoch: int
@@ -93,16 +93,16 @@ class LeaderEpoch(NamedTuple):
 class Times:
     """The contents of a times file."""
 
-    origin: Origin
+    origin: SegmentOrigin
     header: SegmentHeader
     footer: SegmentFooter
     size: int
     """Bytes of the segment file."""
     index_crc: int
     blocks: Sequence[TimeBlock]
-    aborted: Sequence[AbortedTransaction] = ()
+    aborted: Sequence[SegmentAbort] = ()
     """All that overlap the segment, in the order of their last offsets."""
-    epochs: Sequence[LeaderEpoch] = ()
+    epochs: Sequence[SegmentEpoch] = ()
     """All that have offsets in the segment; the first may have begun before it."""
 
     def pack(self) -> bytes:
@@ -171,18 +171,18 @@ def parse_times(data: Buffer, name: str = "times") -> Times:
         index_crc=index_crc,
         blocks=[TimeBlock(*row) for row in _rows(_BLOCK, found[_BLOCKS], name)],
         aborted=[
-            AbortedTransaction(*row)
+            SegmentAbort(*row)
             for row in _rows(_TRANSACTION, found.get(_ABORTED, memoryview(b"")), name)
         ],
         epochs=[
-            LeaderEpoch(*row) for row in _rows(_EPOCH, found.get(_EPOCHS, memoryview(b"")), name)
+            SegmentEpoch(*row) for row in _rows(_EPOCH, found.get(_EPOCHS, memoryview(b"")), name)
         ],
     )
     _check(times, name)
     return times
 
 
-def _pack_origin(origin: Origin) -> bytes:
+def _pack_origin(origin: SegmentOrigin) -> bytes:
     parts = [_OWNER.pack(origin.topic_id, origin.partition, origin.incarnation, origin.number)]
     for text in (origin.namespace, origin.topic):
         encoded = text.encode()
@@ -190,7 +190,7 @@ def _pack_origin(origin: Origin) -> bytes:
     return b"".join(parts)
 
 
-def _parse_origin(data: memoryview, name: str) -> Origin:
+def _parse_origin(data: memoryview, name: str) -> SegmentOrigin:
     if len(data) < _OWNER.size:
         raise Corrupt(f"{name}: its section 1 (origin) is too short")
     topic_id, partition, incarnation, number = _OWNER.unpack_from(data)
@@ -198,7 +198,7 @@ def _parse_origin(data: memoryview, name: str) -> Origin:
     topic, rest = _parse_text(rest, name)
     if rest:
         raise Corrupt(f"{name}: its section 1 (origin) is {len(rest)} bytes too long")
-    return Origin(namespace, topic, topic_id, partition, incarnation, number)
+    return SegmentOrigin(namespace, topic, topic_id, partition, incarnation, number)
 
 
 def _parse_text(data: memoryview, name: str) -> tuple[str, memoryview]:

@@ -23,7 +23,7 @@ from typing import Final
 
 from rookery.clock import Time
 from rookery.cluster.entry import read_entry
-from rookery.cluster.port import Trimmed
+from rookery.cluster.port import EntriesTrimmed
 from rookery.direct.log import DirectLog
 from rookery.errors import ConfigError
 
@@ -88,7 +88,7 @@ async def _last_stamp(log: DirectLog) -> int | None:
     number = await cluster_log.head()
     try:
         entries = await cluster_log.read(max(number - 1, 0))
-    except Trimmed:
+    except EntriesTrimmed:
         return None
     return read_entry(*entries[-1]).stamp_ms if entries else None
 

@@ -18,17 +18,16 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place, check_host, host_mark
+from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.direct.plan import OffsetRange
 from rookery.errors import ConfigError, Conflict, Corrupt, Gone
 from rookery.jobs.clocks import trusted_now
 from rookery.jobs.limits import limits_of
 from rookery.jobs.proof import COLUMNS, Proof, prove_latest
 from rookery.jobs.reading import plan_ranges, read
-from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
+from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import run_tasks, slots
-from rookery.log.compaction.cleaning import Cleaning
-from rookery.log.compaction.cleaning import Task as CleaningTask
+from rookery.log.compaction.cleaning import CompactionTask, PartitionCompaction
 from rookery.log.compaction.output import Output
 from rookery.log.compaction.plan import Dirt, dirt_of
 from rookery.log.compaction.source import UnreadableRowError
@@ -48,7 +47,7 @@ _PROVED: Final = ("offset", *COLUMNS)
 
 
 class _Task(NamedTuple):
-    place: Place
+    place: ClusterAddress
     host: str
     topic_id: bytes
     partition: int
@@ -77,8 +76,11 @@ _NOTHING: Final = Proof(exact_keys=0)
 
 
 def compact(
-    spark: SparkSession, place: Place, topics: Sequence[str] = (), run: Run | None = None
-) -> Report:
+    spark: SparkSession,
+    place: ClusterAddress,
+    topics: Sequence[str] = (),
+    run: JobRun | None = None,
+) -> JobReport:
     """Keep the last record of every key, in topics whose cleanup.policy names 'compact'.
 
     Args:
@@ -92,11 +94,11 @@ def compact(
             budget too little.
         Unavailable: the log cannot be read or written.
     """
-    run = run or Run()
+    run = run or JobRun()
     with BlockingLog(place, "job-compact") as log:
         now_ms = log.run(trusted_now(log.log))
         chosen, left = _fitting(_dirty(log.log.state, topics, now_ms), run)
-        report = Report(_plan(chosen, left), is_dry=run.dry_run)
+        report = JobReport(_plan(chosen, left), is_dry=run.dry_run)
         if not run.dry_run:
             host = host_mark(place)
             tasks = [_task(place, host, one, now_ms, has_proof=run.proof) for one in chosen]
@@ -136,7 +138,7 @@ def _cost(dirt: Dirt) -> int:
     return dirt.clean_bytes + 2 * dirt.dirty_bytes
 
 
-def _fitting(found: list[Dirt], run: Run) -> tuple[list[Dirt], list[Dirt]]:
+def _fitting(found: list[Dirt], run: JobRun) -> tuple[list[Dirt], list[Dirt]]:
     """Choose what fits a budget, of a large partition its first part; return also what is left."""
     if not run.max_bytes or not found:
         return found, []
@@ -177,26 +179,26 @@ def _rest(whole: Dirt, part: Dirt) -> Dirt:
     return whole._replace(start=part.bound, dirty_bytes=whole.dirty_bytes - part.dirty_bytes)
 
 
-def _plan(chosen: list[Dirt], left: list[Dirt]) -> Plan:
+def _plan(chosen: list[Dirt], left: list[Dirt]) -> JobPlan:
     size = sum(map(_cost, chosen))
     segment_bytes = RewriteSettings().segment_bytes
     gets = size // _READ_BYTES + len(chosen)
     requests = Requests(gets, 3 * (size // segment_bytes + len(chosen)))
-    return Plan(NAME, tuple(map(_part, chosen)), tuple(map(_part, left)), requests)
+    return JobPlan(NAME, tuple(map(_part, chosen)), tuple(map(_part, left)), requests)
 
 
-def _part(one: Dirt) -> Part:
+def _part(one: Dirt) -> JobPart:
     what = f"{one.topic.name}-{one.partition.index} offsets {one.start} to {one.bound - 1}"
-    return Part(what, _cost(one), f"{one.ratio:.0%} dirty")
+    return JobPart(what, _cost(one), f"{one.ratio:.0%} dirty")
 
 
-def _task(place: Place, host: str, dirt: Dirt, now_ms: int, *, has_proof: bool) -> _Task:
+def _task(place: ClusterAddress, host: str, dirt: Dirt, now_ms: int, *, has_proof: bool) -> _Task:
     index, bound = dirt.partition.index, dirt.bound
     return _Task(place, host, dirt.topic.id, index, bound, now_ms, has_proof, _cost(dirt))
 
 
 def _work(
-    spark: SparkSession, log: BlockingLog, tasks: list[_Task], run: Run, report: Report
+    spark: SparkSession, log: BlockingLog, tasks: list[_Task], run: JobRun, report: JobReport
 ) -> None:
     total = sum(task.size for task in tasks)
     before = after = _NOTHING
@@ -211,7 +213,7 @@ def _work(
             report.problems += [done.fault] if done.fault else []
             report.notes += [done.note] if done.note else []
         report.slices += 1
-        run.progress(Step(report.done_bytes, total, f"{replaced:,} bytes replaced"))
+        run.progress(JobStep(report.done_bytes, total, f"{replaced:,} bytes replaced"))
     log.run(log.log.barrier())
     report.facts["replaced_bytes"] = replaced
     if run.proof:
@@ -296,7 +298,7 @@ async def _clean(log: DirectLog, task: _Task) -> int:
             next_id=numbers,
             namespace=log.namespace,
         )
-        cleaning = CleaningTask(
+        cleaning = CompactionTask(
             dirt,
             task.now_ms,
             limits_of(log.state, dirt.topic).delete_retention_ms,
@@ -305,7 +307,7 @@ async def _clean(log: DirectLog, task: _Task) -> int:
         )
         try:
             output = Output(publisher, RewriteSettings())
-            async for step in Cleaning(cleaning, output, log.read).run():
+            async for step in PartitionCompaction(cleaning, output, log.read).run():
                 replaced += step.replaced
         except UnreadableRowError as error:
             if not error.refined.is_damaged:

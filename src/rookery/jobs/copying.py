@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.layout import Packing
-from rookery.direct.place import Place
+from rookery.direct.layout import PackSettings
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.jobs.cutting import SLICE_BYTES, OffsetCutter, check_slice_bytes, find_topics
 from rookery.jobs.filling import budgeted, moving_requests
-from rookery.jobs.holding import Holding
-from rookery.jobs.offsetmap import OffsetMap
+from rookery.jobs.holding import PinnedTopics
+from rookery.jobs.offsetmap import OffsetMapFolder
 from rookery.jobs.progress import Ledger
-from rookery.jobs.report import Plan, Report, Run
-from rookery.jobs.route import Route
+from rookery.jobs.report import JobPlan, JobReport, JobRun
+from rookery.jobs.route import TopicRoute
 from rookery.jobs.tasks import slots
 from rookery.jobs.topics import kept_configs, make_topic
 from rookery.jobs.transfer import Transfer
@@ -35,7 +35,7 @@ _MAX_NAME: Final = 249  # of a topic, in Kafka
 
 
 @dataclass(frozen=True, slots=True)
-class Copying:
+class CopyRequest:
     """What is copied, and how."""
 
     topics: Sequence[str]
@@ -45,7 +45,7 @@ class Copying:
     """Of the job, under which it goes on; empty: by the names of the topics."""
     offset_map: str = ""
     """A folder, or a URL of one, for the map of offsets, a Parquet file a slice; empty: none."""
-    packing: Packing = field(default_factory=Packing)
+    packing: PackSettings = field(default_factory=PackSettings)
     slice_bytes: int = SLICE_BYTES
 
     def __post_init__(self) -> None:
@@ -70,8 +70,12 @@ class Copying:
 
 
 def copy(
-    spark: SparkSession, source: Place, target: Place, copying: Copying, run: Run | None = None
-) -> Report:
+    spark: SparkSession,
+    source: ClusterAddress,
+    target: ClusterAddress,
+    copying: CopyRequest,
+    run: JobRun | None = None,
+) -> JobReport:
     """Copy topics into another cluster of ours; run again, it goes on with what is new.
 
     Args:
@@ -86,7 +90,7 @@ def copy(
         Conflict: somebody else writes to the copies, or another run of the job is at work.
         Unavailable: a log cannot be read or written.
     """
-    run = run or Run()
+    run = run or JobRun()
     if source == target and not copying.prefix:
         raise ConfigError("copy: a topic cannot be copied onto itself; name another cluster")
     with BlockingLog(source, "job-copy") as log, BlockingLog(target, "job-copy") as written:
@@ -101,8 +105,9 @@ def copy(
         )
         size = cutter.remaining(at.position)
         what = f"{', '.join(copying.topics)} to {target.origin().name}"
-        report = Report(
-            Plan(NAME, *budgeted(what, size, run), moving_requests(size, run)), is_dry=run.dry_run
+        report = JobReport(
+            JobPlan(NAME, *budgeted(what, size, run), moving_requests(size, run)),
+            is_dry=run.dry_run,
         )
         if run.dry_run:
             return report
@@ -116,12 +121,12 @@ def copy(
             target=target,
             log=written,
             ledger=ledger,
-            route=Route(copying.targets, counts, by="partition"),
+            route=TopicRoute(copying.targets, counts, by="partition"),
             cutter=cutter,
-            holding=Holding(log, topics),
+            holding=PinnedTopics(log, topics),
             run=run,
             packing=copying.packing,
-            offset_map=OffsetMap(copying.offset_map) if copying.offset_map else None,
+            offset_map=OffsetMapFolder(copying.offset_map) if copying.offset_map else None,
         )
         transfer.work(report, size)
         return report

@@ -11,10 +11,10 @@ from rookery.direct.blocking import BlockingLog
 from rookery.direct.offsets import check_reached, end_of
 from rookery.direct.ordered import SpanShare
 from rookery.direct.ordered import shares as span_shares
-from rookery.direct.plan import Cutting, OffsetRange, PlannedRange, Planner
+from rookery.direct.plan import OffsetRange, PlannedRange, ReadPlanner, TaskSize
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs.reading import refuse
-from rookery.jobs.transfer import Offsets, Slice
+from rookery.jobs.transfer import Offsets, TransferSlice
 from rookery.model.uuid import uuid_text
 
 SLICE_BYTES: Final = 512 * 1024 * 1024
@@ -98,7 +98,7 @@ class _Cutter:
             for index, end in ends[topic.name].items():
                 begin = begins.get(topic.name, {}).get(index, 0)
                 wanted.append(OffsetRange(topic.id, int(index), begin, end))
-        planner = Planner(self.log.log)
+        planner = ReadPlanner(self.log.log)
         found = self.log.run(planner.plan(wanted))
         if planner.gaps:
             refuse(planner.gaps)
@@ -123,7 +123,7 @@ class OffsetCutter(_Cutter):
                 check_reached(topic.name, partition, begin)
         return _size(self._plan(begins, self.until))
 
-    def next(self, position: dict[str, Any], max_bytes: int) -> Slice | None:
+    def next(self, position: dict[str, Any], max_bytes: int) -> TransferSlice | None:
         """Return what follows a position; None if nothing does, or nothing within the bound."""
         begins, ends = self._begins(position), self.until
         ranges = self._plan(begins, ends)
@@ -145,7 +145,7 @@ class OffsetCutter(_Cutter):
         # Behind the plan, which knows topics by their names: an id does not come back.
         return self._slice(ranges, {**self._known(position), "was": begins, "next": stops})
 
-    def same(self, position: dict[str, Any]) -> Slice:
+    def same(self, position: dict[str, Any]) -> TransferSlice:
         """Return the slice that ended at a position, once more."""
         ranges = self._plan(position["was"], position["next"])
         return self._slice(ranges, self._known(position))
@@ -158,10 +158,10 @@ class OffsetCutter(_Cutter):
             for name, many in self._starts().items()
         }
 
-    def _slice(self, ranges: list[PlannedRange], position: dict[str, Any]) -> Slice:
-        planner = Planner(self.log.log)
-        shares = self.log.run(planner.tasks(ranges, Cutting(cores=self.tasks)))
-        return Slice(shares, _size(ranges), position)
+    def _slice(self, ranges: list[PlannedRange], position: dict[str, Any]) -> TransferSlice:
+        planner = ReadPlanner(self.log.log)
+        shares = self.log.run(planner.tasks(ranges, TaskSize(cores=self.tasks)))
+        return TransferSlice(shares, _size(ranges), position)
 
 
 class TimeCutter(_Cutter):
@@ -176,7 +176,7 @@ class TimeCutter(_Cutter):
         """Return how many bytes there are behind a position."""
         return _size(self._ranges(self._begin(position)))
 
-    def next(self, position: dict[str, Any], max_bytes: int) -> Slice | None:
+    def next(self, position: dict[str, Any], max_bytes: int) -> TransferSlice | None:
         """Return what follows a position; None if nothing does, or nothing within the bound.
 
         How far each partition is behind it (`next`), only those know who read it.
@@ -195,13 +195,13 @@ class TimeCutter(_Cutter):
         if not chosen or (max_bytes and size > max_bytes):
             return None
         was = {"was": position["next"], "was_time": position["time"]}
-        return Slice(chosen, size, {**position, **was, "time": chosen[-1].end.clock})
+        return TransferSlice(chosen, size, {**position, **was, "time": chosen[-1].end.clock})
 
-    def same(self, position: dict[str, Any]) -> Slice:
+    def same(self, position: dict[str, Any]) -> TransferSlice:
         """Return the slice that ended at a position, once more."""
         was = {"time": position["was_time"], "next": position["was"], "ends": position["next"]}
         shares = self._behind({**position, **was}, self.slice_bytes)
-        return Slice(shares, sum(share.size for share in shares), position)
+        return TransferSlice(shares, sum(share.size for share in shares), position)
 
     def _begin(self, position: dict[str, Any]) -> dict[str, Any]:
         if not position:

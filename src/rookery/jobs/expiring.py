@@ -19,13 +19,13 @@ from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import State
 from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place, check_host, host_mark
+from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.direct.staging import propose
 from rookery.errors import ConfigError, ErrorCode
 from rookery.jobs.clocks import trusted_now
 from rookery.jobs.limits import limits_of
 from rookery.jobs.proof import Proof, prove
-from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
+from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import run_tasks
 from rookery.log.retention import kept_from
 
@@ -55,7 +55,7 @@ class _Old(NamedTuple):
 
 
 class _Task(NamedTuple):
-    place: Place
+    place: ClusterAddress
     host: str
     old: list[_Old]
 
@@ -72,10 +72,10 @@ class _Stay(NamedTuple):
 
 def expire(
     spark: SparkSession | None,
-    place: Place,
+    place: ClusterAddress,
     topics: Sequence[str] = (),
-    run: Run | None = None,
-) -> Report:
+    run: JobRun | None = None,
+) -> JobReport:
     """Let go of records beyond their topic's retention.ms and retention.bytes.
 
     Args:
@@ -88,14 +88,14 @@ def expire(
         ConfigError: a topic is not there, this host's clock is wrong, or the budget too little.
         Unavailable: the log cannot be read or written.
     """
-    run = run or Run()
+    run = run or JobRun()
     with BlockingLog(place, "job-expire") as log:
         now_ms = log.run(trusted_now(log.log))
         state = log.log.state
         _check_topics(state, topics)
         found = _old(state, frozenset(topics), now_ms)
         chosen = _fitting(found, run)
-        report = Report(_plan(found, chosen), is_dry=run.dry_run)
+        report = JobReport(_plan(found, chosen), is_dry=run.dry_run)
         if run.dry_run or not chosen:
             return report
         stays = _staying(state, chosen)
@@ -105,7 +105,7 @@ def expire(
         _settle(report, log.log.state, chosen, count)
         if run.proof:
             _compare(report, log.log.state, stays)
-        run.progress(Step(report.done_bytes, report.plan.bytes, f"{count} partitions"))
+        run.progress(JobStep(report.done_bytes, report.plan.bytes, f"{count} partitions"))
         return report
 
 
@@ -129,7 +129,7 @@ def _old(state: State, topics: frozenset[str], now_ms: int) -> list[_Old]:
     return found
 
 
-def _fitting(found: list[_Old], run: Run) -> list[_Old]:
+def _fitting(found: list[_Old], run: JobRun) -> list[_Old]:
     """Return the partitions that fit the budget, which must be one at least."""
     if not run.max_bytes or not found:
         return found
@@ -143,18 +143,18 @@ def _fitting(found: list[_Old], run: Run) -> list[_Old]:
     return chosen
 
 
-def _plan(found: list[_Old], chosen: list[_Old]) -> Plan:
+def _plan(found: list[_Old], chosen: list[_Old]) -> JobPlan:
     taken = set(chosen)
     left = [_part(one) for one in found if one not in taken]
     # Records are let go by events; the caretaker deletes objects in which nothing lives any more.
-    return Plan(NAME, tuple(map(_part, chosen)), tuple(left), Requests())
+    return JobPlan(NAME, tuple(map(_part, chosen)), tuple(left), Requests())
 
 
-def _part(one: _Old) -> Part:
-    return Part(one.what, one.bytes, "beyond retention")
+def _part(one: _Old) -> JobPart:
+    return JobPart(one.what, one.bytes, "beyond retention")
 
 
-def _settle(report: Report, state: State, chosen: list[_Old], count: int) -> None:
+def _settle(report: JobReport, state: State, chosen: list[_Old], count: int) -> None:
     """Check that the log starts are where they should be."""
     report.slices = 1
     report.facts["partitions"] = count
@@ -191,7 +191,7 @@ def _begin(stay: _Stay, partition: Partition) -> int:
     return min(max(first, stay.begin), stay.end)
 
 
-def _compare(report: Report, state: State, stays: dict[_Stay, int]) -> None:
+def _compare(report: JobReport, state: State, stays: dict[_Stay, int]) -> None:
     """Compare what stayed; where others have let go of more, there is nothing to compare."""
     after, changed = {}, []
     for one in stays:

@@ -26,7 +26,7 @@ _FOLDERS_AS_TEXT: Final = {"spark.sql.sources.partitionColumnTypeInference.enabl
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class ImportFiles:
     """What is imported, and how rows become records."""
 
     path: str
@@ -41,7 +41,7 @@ class Files:
 
 
 def records_of(
-    spark: SparkSession, paths: list[str], files: Files
+    spark: SparkSession, paths: list[str], files: ImportFiles
 ) -> tuple[DataFrame, tuple[str, ...]]:
     """Return the rows of some files as records, and the names of the columns that they have.
 
@@ -54,7 +54,7 @@ def records_of(
 
 
 def _from_json(
-    spark: SparkSession, paths: list[str], files: Files
+    spark: SparkSession, paths: list[str], files: ImportFiles
 ) -> tuple[DataFrame, tuple[str, ...]]:
     """Return lines as records: the line itself is the value, unless one of its fields is."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
@@ -72,7 +72,7 @@ def _from_json(
 
 
 def _from_parquet(
-    spark: SparkSession, paths: list[str], files: Files
+    spark: SparkSession, paths: list[str], files: ImportFiles
 ) -> tuple[DataFrame, tuple[str, ...]]:
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ def _from_parquet(
     return _selected(table, columns)
 
 
-def _table(spark: SparkSession, paths: list[str], files: Files) -> DataFrame:
+def _table(spark: SparkSession, paths: list[str], files: ImportFiles) -> DataFrame:
     """Open Parquet files, with the columns of all of them and of their folders."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.layout import Packing
-from rookery.direct.place import Place
+from rookery.direct.layout import PackSettings
+from rookery.direct.place import ClusterAddress
 from rookery.jobs.cutting import SLICE_BYTES, OffsetCutter, TimeCutter, check_slice_bytes
-from rookery.jobs.holding import Holding
-from rookery.jobs.offsetmap import OffsetMap
+from rookery.jobs.holding import PinnedTopics
+from rookery.jobs.offsetmap import OffsetMapFolder
 from rookery.jobs.progress import Ledger
-from rookery.jobs.report import Part, Plan, Report, Requests, Run
-from rookery.jobs.route import Route
+from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, Requests
+from rookery.jobs.route import TopicRoute
 from rookery.jobs.topics import make_topic
 from rookery.jobs.transfer import Transfer
 
@@ -33,7 +33,7 @@ class Into:
     partitions: int = 1
     offset_map: str = ""
     """A folder, or a URL of one, for the map of offsets, a Parquet file a slice; empty: none."""
-    packing: Packing = field(default_factory=Packing)
+    packing: PackSettings = field(default_factory=PackSettings)
     """How batches and objects are made."""
     slice_bytes: int = SLICE_BYTES
     """What is committed at once, about."""
@@ -42,11 +42,11 @@ class Into:
         check_slice_bytes(self.slice_bytes)
 
 
-class Filling(NamedTuple):
+class FillRequest(NamedTuple):
     """What the topic is filled with."""
 
     job: str
-    place: Place
+    place: ClusterAddress
     sources: list[Topic]
     ledger: Ledger
     cutter: OffsetCutter | TimeCutter
@@ -54,7 +54,9 @@ class Filling(NamedTuple):
     """The settings of the new topic."""
 
 
-def fill(spark: SparkSession, log: BlockingLog, filling: Filling, into: Into, run: Run) -> Report:
+def fill(
+    spark: SparkSession, log: BlockingLog, filling: FillRequest, into: Into, run: JobRun
+) -> JobReport:
     """Fill a topic, or go on where that was left.
 
     Raises:
@@ -64,7 +66,7 @@ def fill(spark: SparkSession, log: BlockingLog, filling: Filling, into: Into, ru
     """
     at = log.run(filling.ledger.read())
     size = filling.cutter.remaining(at.position)
-    report = Report(_plan(filling, into, size, run), is_dry=run.dry_run)
+    report = JobReport(_plan(filling, into, size, run), is_dry=run.dry_run)
     if run.dry_run:
         return report
     make_topic(log, into.topic, into.partitions, filling.configs, is_begun=bool(at.position))
@@ -75,33 +77,33 @@ def fill(spark: SparkSession, log: BlockingLog, filling: Filling, into: Into, ru
         target=filling.place,
         log=log,
         ledger=filling.ledger,
-        route=Route(dict.fromkeys(names, into.topic), {into.topic: into.partitions}),
+        route=TopicRoute(dict.fromkeys(names, into.topic), {into.topic: into.partitions}),
         cutter=filling.cutter,
-        holding=Holding(log, filling.sources),
+        holding=PinnedTopics(log, filling.sources),
         run=run,
         packing=into.packing,
-        offset_map=OffsetMap(into.offset_map) if into.offset_map else None,
+        offset_map=OffsetMapFolder(into.offset_map) if into.offset_map else None,
     )
     transfer.work(report, size)
     return report
 
 
-def _plan(filling: Filling, into: Into, size: int, run: Run) -> Plan:
+def _plan(filling: FillRequest, into: Into, size: int, run: JobRun) -> JobPlan:
     names = ", ".join(one.name for one in filling.sources)
     what = f"{names} to {into.topic} with {into.partitions} partitions"
-    return Plan(filling.job, *budgeted(what, size, run), moving_requests(size, run))
+    return JobPlan(filling.job, *budgeted(what, size, run), moving_requests(size, run))
 
 
-def budgeted(what: str, size: int, run: Run) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+def budgeted(what: str, size: int, run: JobRun) -> tuple[tuple[JobPart, ...], tuple[JobPart, ...]]:
     """Say what a run does of one thing, and what it leaves."""
     now = min(size, run.max_bytes) if run.max_bytes else size
-    parts = (Part(what, now),) if now else ()
-    return parts, (Part(what, size - now),) if size > now else ()
+    parts = (JobPart(what, now),) if now else ()
+    return parts, (JobPart(what, size - now),) if size > now else ()
 
 
-def moving_requests(size: int, run: Run) -> Requests:
+def moving_requests(size: int, run: JobRun) -> Requests:
     """Estimate what moving so many bytes asks of the store."""
     now = min(size, run.max_bytes) if run.max_bytes else size
     reads = now // _READ_BYTES + 1 if now else 0
-    puts = now // Packing().object_bytes + 1 if now else 0
+    puts = now // PackSettings().object_bytes + 1 if now else 0
     return Requests(reads * (2 if run.proof else 1), puts)

@@ -14,7 +14,7 @@ from rookery.errors import Conflict
 _PIN_MS: Final = 3_600_000
 
 
-class Holding:
+class PinnedTopics:
     """The topics of one run."""
 
     def __init__(self, log: BlockingLog, topics: Sequence[Topic]) -> None:
@@ -49,7 +49,7 @@ class Holding:
                 "(slice_bytes, --slice-bytes)"
             )
 
-    def __enter__(self) -> Holding:
+    def __enter__(self) -> PinnedTopics:
         self.renew()
         return self
 

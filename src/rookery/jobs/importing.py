@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.commit import Commit
-from rookery.direct.layout import Packing
-from rookery.direct.place import Place, host_mark
-from rookery.direct.targets import Target, find_target
+from rookery.direct.layout import PackSettings
+from rookery.direct.place import ClusterAddress, host_mark
+from rookery.direct.targets import TopicTarget, find_target
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.jobs.cutting import SLICE_BYTES
-from rookery.jobs.filerows import Files, changed, records_of
-from rookery.jobs.loading import Load, Loaded, load
+from rookery.jobs.filerows import ImportFiles, changed, records_of
+from rookery.jobs.loading import Load, LoadResult, load
 from rookery.jobs.progress import Ledger
 from rookery.jobs.proof import Proof
-from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
-from rookery.jobs.tasks import Failed
+from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
+from rookery.jobs.tasks import TaskFailure
 from rookery.jobs.transfer import read_back
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _ONE_SPLIT_A_TASK: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
+class FileImport:
     """The topic that is imported into, and how."""
 
     topic: str
@@ -53,7 +53,7 @@ class Import:
     """Make the topic, with so many, if it is not there."""
     name: str = ""
     """Of the job, under which it goes on; empty: by topic and path."""
-    packing: Packing = field(default_factory=Packing)
+    packing: PackSettings = field(default_factory=PackSettings)
     slice_bytes: int = SLICE_BYTES
 
 
@@ -64,8 +64,12 @@ class _File(NamedTuple):
 
 
 def import_files(
-    spark: SparkSession, place: Place, files: Files, into: Import, run: Run | None = None
-) -> Report:
+    spark: SparkSession,
+    place: ClusterAddress,
+    files: ImportFiles,
+    into: FileImport,
+    run: JobRun | None = None,
+) -> JobReport:
     """Write the rows of files into a topic; run again, it goes on with files that are new.
 
     Args:
@@ -81,14 +85,19 @@ def import_files(
         Unavailable: the log cannot be written.
     """
     with BlockingLog(place, "job-import") as log:
-        return _Importing(spark, place, log, files, into).run(run or Run())
+        return _Importing(spark, place, log, files, into).run(run or JobRun())
 
 
 class _Importing:
     """One run."""
 
     def __init__(
-        self, spark: SparkSession, place: Place, log: BlockingLog, files: Files, into: Import
+        self,
+        spark: SparkSession,
+        place: ClusterAddress,
+        log: BlockingLog,
+        files: ImportFiles,
+        into: FileImport,
     ) -> None:
         self._spark = spark
         self._place = place
@@ -100,7 +109,7 @@ class _Importing:
         self._ledger = Ledger(log.log, name, NAME, [into.topic])
         self._host = host_mark(place)
 
-    def run(self, run: Run) -> Report:
+    def run(self, run: JobRun) -> JobReport:
         self._check_topic()
         at = self._log.run(self._ledger.read())
         found = _listed(self._spark, self._files)
@@ -110,7 +119,7 @@ class _Importing:
         count = run.choose(one.size for one in rest)
         if rest:
             run.check_budget(NAME, rest[0].path, rest[0].size)
-        report = Report(_plan(self._into.topic, rest, count), is_dry=run.dry_run)
+        report = JobReport(_plan(self._into.topic, rest, count), is_dry=run.dry_run)
         if not run.dry_run and count:
             self._work(report, found, range(done, done + count), run, at.batch_id, at.position)
         return report
@@ -125,10 +134,10 @@ class _Importing:
 
     def _work(
         self,
-        report: Report,
+        report: JobReport,
         found: list[_File],
         wanted: range,
-        run: Run,
+        run: JobRun,
         batch_id: int,
         position: dict[str, Any],
     ) -> None:
@@ -154,13 +163,13 @@ class _Importing:
             report.done_bytes += sum(one.size for one in found[some.start : some.stop])
             report.slices += 1
             batch_id += 1
-            run.progress(Step(report.done_bytes, total, f"{rows:,} records"))
+            run.progress(JobStep(report.done_bytes, total, f"{rows:,} records"))
         report.facts["rows"] = before.rows
         if run.proof:
             report.before, report.after = before, after
             report.check()
 
-    def _load(self, rows: DataFrame, batch_id: int, proved: tuple[str, ...]) -> list[Loaded]:
+    def _load(self, rows: DataFrame, batch_id: int, proved: tuple[str, ...]) -> list[LoadResult]:
         """Stage a slice, again if others were faster; return what tasks did, in order."""
         batch = self._ledger.batch(batch_id)
         packing = replace(self._into.packing, topic=self._into.topic)
@@ -169,7 +178,7 @@ class _Importing:
             with changed(self._spark, _ONE_SPLIT_A_TASK):
                 found = rows.mapInArrow(partial(load, task), "result binary").collect()
             results = [pickle.loads(row["result"]) for row in found]  # noqa: S301 (our own)
-            errors = [one.error for one in results if isinstance(one, Failed)]
+            errors = [one.error for one in results if isinstance(one, TaskFailure)]
             if not errors:
                 return sorted(results, key=lambda one: one.order)
             if attempt == _TRIES - 1 or not isinstance(errors[0], Conflict | Unavailable):
@@ -180,7 +189,7 @@ class _Importing:
 # Files.
 
 
-def _listed(spark: SparkSession, files: Files) -> list[_File]:
+def _listed(spark: SparkSession, files: ImportFiles) -> list[_File]:
     """Return the files in the order of their names."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 (it takes a second)
 
@@ -219,15 +228,15 @@ def _slices(found: list[_File], wanted: range, most: int) -> Iterator[range]:
     yield range(begin, wanted.stop)
 
 
-def _plan(topic: str, files: list[_File], count: int) -> Plan:
+def _plan(topic: str, files: list[_File], count: int) -> JobPlan:
     size = sum(one.size for one in files[:count])
-    parts = (Part(f"{count} files to {topic}", size),) if count else ()
+    parts = (JobPart(f"{count} files to {topic}", size),) if count else ()
     rest = sum(one.size for one in files[count:])
-    left = (Part(f"{len(files) - count} files", rest),) if rest else ()
-    return Plan(NAME, parts, left, Requests(puts=size // Packing().object_bytes + 1))
+    left = (JobPart(f"{len(files) - count} files", rest),) if rest else ()
+    return JobPlan(NAME, parts, left, Requests(puts=size // PackSettings().object_bytes + 1))
 
 
-def _provable(columns: tuple[str, ...], target: Target) -> tuple[str, ...]:
+def _provable(columns: tuple[str, ...], target: TopicTarget) -> tuple[str, ...]:
     """Return what is the same in the topic: not the time, where the topic gives its own."""
     return tuple(one for one in columns if one != "timestamp" or not target.is_append_time)
 

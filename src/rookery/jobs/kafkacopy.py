@@ -16,17 +16,17 @@ from rookery.client.settings import ClientSettings
 from rookery.cluster.state.topics import Topic
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.offsets import check_reached, end_of
-from rookery.direct.place import Place, host_mark
-from rookery.direct.plan import OffsetRange, Planner
+from rookery.direct.place import ClusterAddress, host_mark
+from rookery.direct.plan import OffsetRange, ReadPlanner
 from rookery.errors import ApiError, ConfigError, ErrorCode
-from rookery.jobs.copying import NAME, Copying
+from rookery.jobs.copying import NAME, CopyRequest
 from rookery.jobs.cutting import find_topics
 from rookery.jobs.filling import budgeted, moving_requests
-from rookery.jobs.kafkaprogress import Ends, read_progress
-from rookery.jobs.kafkatask import Task, copy_partition
+from rookery.jobs.kafkaprogress import CopyEnds, read_progress
+from rookery.jobs.kafkatask import CopyTask, copy_partition
 from rookery.jobs.proof import Proof
 from rookery.jobs.reading import refuse
-from rookery.jobs.report import Plan, Report, Run, Step
+from rookery.jobs.report import JobPlan, JobReport, JobRun, JobStep
 from rookery.jobs.tasks import run_tasks, slots
 from rookery.jobs.topics import kept_configs
 from rookery.model.partition import TopicPartition
@@ -50,13 +50,13 @@ _ByPlace = dict[tuple[bytes, int], int]
 
 def copy_to_kafka(
     spark: SparkSession,
-    source: Place,
+    source: ClusterAddress,
     kafka: ClientSettings,
-    copying: Copying,
-    run: Run | None = None,
+    copying: CopyRequest,
+    run: JobRun | None = None,
     *,
     is_exact: bool = True,
-) -> Report:
+) -> JobReport:
     """Copy topics into a Kafka; run again, it goes on with what is new.
 
     Its topics are made if they are not there. How far it is, and which offsets became which, is
@@ -76,7 +76,7 @@ def copy_to_kafka(
         ApiError: the Kafka refuses something.
         Unavailable: something is out of reach.
     """
-    run = run or Run()
+    run = run or JobRun()
     check_map(copying)
     with BlockingLog(source, "job-copy") as log:
         topics = find_topics(log, copying.topics)
@@ -84,13 +84,13 @@ def copy_to_kafka(
         size = sum(left.values())
         label = "exactly once" if is_exact else "at least once"
         what = f"{', '.join(copying.topics)} to Kafka {kafka.bootstrap}, {label}"
-        plan = Plan(NAME, *budgeted(what, size, run), moving_requests(size, run))
-        report = Report(plan, is_dry=run.dry_run, facts={"delivery": label})
+        plan = JobPlan(NAME, *budgeted(what, size, run), moving_requests(size, run))
+        report = JobReport(plan, is_dry=run.dry_run, facts={"delivery": label})
         if run.dry_run:
             return report
         ends = log.run(_prepare(kafka, copying, topics))
         tasks = [
-            Task(
+            CopyTask(
                 source=source,
                 host=host_mark(source),
                 kafka=kafka,
@@ -111,7 +111,7 @@ def copy_to_kafka(
         return report
 
 
-def check_map(copying: Copying) -> None:
+def check_map(copying: CopyRequest) -> None:
     """Refuse a map of offsets in files.
 
     Raises:
@@ -125,7 +125,7 @@ def check_map(copying: Copying) -> None:
         )
 
 
-def _work(spark: SparkSession, tasks: list[Task], run: Run, report: Report) -> None:
+def _work(spark: SparkSession, tasks: list[CopyTask], run: JobRun, report: JobReport) -> None:
     """Copy until all is done or the budget is used up; something is done with any budget."""
     before, after = Proof(), Proof()
     while tasks:
@@ -145,14 +145,14 @@ def _work(spark: SparkSession, tasks: list[Task], run: Run, report: Report) -> N
             if not done.is_all:
                 tasks.append(task)
         total = max(report.plan.bytes, report.done_bytes)
-        run.progress(Step(report.done_bytes, total, f"{before.rows:,} records"))
+        run.progress(JobStep(report.done_bytes, total, f"{before.rows:,} records"))
     report.facts["rows"] = before.rows
     if run.proof:
         report.before, report.after = before, after
         report.check()
 
 
-def within(task: Task, share: int) -> Task:
+def within(task: CopyTask, share: int) -> CopyTask:
     """Bound what a task reads, and with it what it commits at once."""
     return replace(task, max_bytes=share, slice_bytes=min(task.slice_bytes, share))
 
@@ -167,7 +167,7 @@ def _left(log: BlockingLog, topics: Sequence[Topic], reached: _ByPlace) -> _ByPl
             end = end_of(one, is_committed=True)
             if begin < end:
                 wanted.append(OffsetRange(topic.id, one.index, begin, end))
-    planner = Planner(log.log)
+    planner = ReadPlanner(log.log)
     planned = log.run(planner.plan(wanted))
     if planner.gaps:
         refuse(planner.gaps)
@@ -179,7 +179,9 @@ def _left(log: BlockingLog, topics: Sequence[Topic], reached: _ByPlace) -> _ByPl
 # In the Kafka.
 
 
-async def _reached(kafka: ClientSettings, copying: Copying, topics: Sequence[Topic]) -> _ByPlace:
+async def _reached(
+    kafka: ClientSettings, copying: CopyRequest, topics: Sequence[Topic]
+) -> _ByPlace:
     """Return the next offset of each partition that the copy has begun with; make nothing."""
     found = {}
     async with Client(kafka) as client:
@@ -189,7 +191,7 @@ async def _reached(kafka: ClientSettings, copying: Copying, topics: Sequence[Top
             if name not in there:
                 continue
             identity = _id(await client.topic(copy)) if copy in there else _GONE
-            ends = Ends(topic.name, uuid_text(topic.id), copy, identity)
+            ends = CopyEnds(topic.name, uuid_text(topic.id), copy, identity)
             for index in (await client.topic(name)).partitions:
                 reached = await read_progress(client, TopicPartition(name, index), ends)
                 if reached.next >= 0:
@@ -198,8 +200,8 @@ async def _reached(kafka: ClientSettings, copying: Copying, topics: Sequence[Top
 
 
 async def _prepare(
-    kafka: ClientSettings, copying: Copying, topics: Sequence[Topic]
-) -> dict[bytes, Ends]:
+    kafka: ClientSettings, copying: CopyRequest, topics: Sequence[Topic]
+) -> dict[bytes, CopyEnds]:
     """Make the topics that are not there, and partitions that are missing."""
     ends = {}
     async with Client(kafka) as client:
@@ -210,7 +212,7 @@ async def _prepare(
             await _make(client, NewTopic(name=progress, partitions=count, configs=compacted))
             kept = configs_there(topic)
             found = await _make(client, NewTopic(name=copy, partitions=count, configs=kept))
-            ends[topic.id] = Ends(topic.name, uuid_text(topic.id), copy, _id(found))
+            ends[topic.id] = CopyEnds(topic.name, uuid_text(topic.id), copy, _id(found))
     return ends
 
 

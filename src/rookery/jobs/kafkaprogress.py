@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from rookery.client.client import Client
 from rookery.client.fetch import FetchSettings, Isolation
-from rookery.client.transactions import Written
+from rookery.client.transactions import StoredBatch
 from rookery.errors import Conflict
 from rookery.model.partition import TopicPartition
 
@@ -31,7 +31,7 @@ _RUNS: Final = 4096
 _COMMITTED: Final = FetchSettings(isolation=Isolation.READ_COMMITTED)
 
 
-class Run(NamedTuple):
+class CopiedRun(NamedTuple):
     """Records whose offsets follow each other on both sides."""
 
     source: int
@@ -39,7 +39,7 @@ class Run(NamedTuple):
     records: int
 
 
-class Reached(NamedTuple):
+class CopyPosition(NamedTuple):
     """Where the copy of a partition is."""
 
     next: int
@@ -53,7 +53,7 @@ class Reached(NamedTuple):
     """The copy's name."""
 
 
-class Ends(NamedTuple):
+class CopyEnds(NamedTuple):
     """What is copied to what."""
 
     topic: str
@@ -63,19 +63,19 @@ class Ends(NamedTuple):
     """Empty if that Kafka has none."""
 
 
-def runs_of(offsets: npt.NDArray[np.int64], written: list[Written]) -> list[Run]:
+def runs_of(offsets: npt.NDArray[np.int64], written: list[StoredBatch]) -> list[CopiedRun]:
     """Find where records went, from their offsets and the batches they went in."""
     targets = np.concatenate([one.base_offset + np.arange(one.records) for one in written])
     breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(targets) != 1)) + 1
     starts = [0, *breaks.tolist()]
     ends = [*breaks.tolist(), len(offsets)]
     return [
-        Run(int(offsets[at]), int(targets[at]), end - at)
+        CopiedRun(int(offsets[at]), int(targets[at]), end - at)
         for at, end in zip(starts, ends, strict=True)
     ]
 
 
-def progress_rows(reached: Reached, runs: list[Run]) -> pa.RecordBatch:
+def progress_rows(reached: CopyPosition, runs: list[CopiedRun]) -> pa.RecordBatch:
     """Return the records that note a slice."""
     some = [runs[at : at + _RUNS] for at in range(0, len(runs), _RUNS)]
     keys = [json.dumps({"offset": part[0].source}).encode() for part in some]
@@ -86,7 +86,7 @@ def progress_rows(reached: Reached, runs: list[Run]) -> pa.RecordBatch:
     )
 
 
-async def read_progress(client: Client, place: TopicPartition, ends: Ends) -> Reached:
+async def read_progress(client: Client, place: TopicPartition, ends: CopyEnds) -> CopyPosition:
     """Return where a copy is, by what was committed; at its beginning, if the copy was deleted.
 
     Raises:
@@ -100,7 +100,7 @@ async def read_progress(client: Client, place: TopicPartition, ends: Ends) -> Re
             f"{ends.copy}: choose another name for this one"
         )
     if found.target and ends.copy_id and found.target != ends.copy_id:
-        found = Reached(-1)
+        found = CopyPosition(-1)
     if found.topic and found.topic != ends.topic_id:
         raise Conflict(
             f"topic {ends.topic} was deleted and created again since this job read it: begin a "
@@ -109,18 +109,18 @@ async def read_progress(client: Client, place: TopicPartition, ends: Ends) -> Re
     return found._replace(topic=ends.topic_id, target=ends.copy_id, copy=ends.copy)
 
 
-async def _noted(client: Client, place: TopicPartition) -> Reached:
-    found = Reached(-1)
+async def _noted(client: Client, place: TopicPartition) -> CopyPosition:
+    found = CopyPosition(-1)
     records = client.read(place.topic, place.partition, settings=_COMMITTED)
     async for record in records:
         if record.key == _NEXT and record.value is not None:
-            found = Reached(**json.loads(record.value))
+            found = CopyPosition(**json.loads(record.value))
     return found
 
 
-async def read_map(client: Client, place: TopicPartition) -> list[Run]:
+async def read_map(client: Client, place: TopicPartition) -> list[CopiedRun]:
     """Return the offset map of a partition: which records went where."""
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[CopiedRun]] = {}
     target = ""
     async for record in client.read(place.topic, place.partition, settings=_COMMITTED):
         if record.value is None:
@@ -130,5 +130,5 @@ async def read_map(client: Client, place: TopicPartition) -> list[Run]:
             target = value.get("target", "")
         else:
             runs = found.setdefault(value.get("target", ""), [])
-            runs += [Run(*one) for one in value["runs"]]
+            runs += [CopiedRun(*one) for one in value["runs"]]
     return sorted(found.get(target, []))

@@ -18,14 +18,21 @@ import pyarrow as pa
 from rookery.client.client import Client
 from rookery.client.fetch import FetchSettings, Isolation
 from rookery.client.settings import ClientSettings
-from rookery.client.transactions import TooLarge, TransactionalWriter, Written
+from rookery.client.transactions import StoredBatch, TooLarge, TransactionalWriter
 from rookery.direct.blocking import shared
 from rookery.direct.layout import named_codec
 from rookery.direct.offsets import check_reached, end_of
-from rookery.direct.place import Place, check_host
+from rookery.direct.place import ClusterAddress, check_host
 from rookery.direct.plan import OffsetRange
 from rookery.errors import ApiError, Error, Unavailable
-from rookery.jobs.kafkaprogress import Ends, Reached, Run, progress_rows, read_progress, runs_of
+from rookery.jobs.kafkaprogress import (
+    CopiedRun,
+    CopyEnds,
+    CopyPosition,
+    progress_rows,
+    read_progress,
+    runs_of,
+)
 from rookery.jobs.proof import Proof, prove
 from rookery.jobs.reading import plan_ranges, read
 from rookery.model.partition import TopicPartition
@@ -41,17 +48,17 @@ _COMMITTED: Final = FetchSettings(isolation=Isolation.READ_COMMITTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class CopyTask:
     """What is copied, from where to where."""
 
-    source: Place
+    source: ClusterAddress
     host: str
     kafka: ClientSettings
     transactional_id: str | None
     topic_id: bytes
     partition: int
     """Of both topics, and of that of the progress."""
-    ends: Ends
+    ends: CopyEnds
     progress: str
     slice_bytes: int
     compression: str
@@ -70,7 +77,7 @@ class Task:
         return TopicPartition(self.progress, self.partition)
 
 
-class Done(NamedTuple):
+class CopyTaskResult(NamedTuple):
     """What a task has copied."""
 
     bytes: int
@@ -81,7 +88,7 @@ class Done(NamedTuple):
     """Whether nothing is left."""
 
 
-def copy_partition(task: Task) -> Done:
+def copy_partition(task: CopyTask) -> CopyTaskResult:
     """Copy a partition, or as much of it as may be read.
 
     Raises:
@@ -96,7 +103,7 @@ def copy_partition(task: Task) -> Done:
 class _Copying:
     """One task at work; what is asynchronous runs on the loop of the source's log."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: CopyTask) -> None:
         self._task = task
         self._log = shared(task.source)
         self._client = self._log.run(_opened(task.kafka))
@@ -104,14 +111,14 @@ class _Copying:
             self._client, task.transactional_id, codec=named_codec(task.compression)
         )
 
-    def run(self) -> Done:
+    def run(self) -> CopyTaskResult:
         try:
             self._log.run(self._writer.start())
             return self._run()
         finally:
             self._log.run(self._client.close())
 
-    def _run(self) -> Done:
+    def _run(self) -> CopyTaskResult:
         task = self._task
         reached = self._log.run(read_progress(self._client, task.noted, task.ends))
         wanted = self._wanted(reached)
@@ -119,7 +126,7 @@ class _Copying:
         batches = read(task.source, plan_ranges(task.source, [wanted]), _COLUMNS)
         for table in cut(batches, task.slice_bytes):
             if task.max_bytes and slices and size + table.nbytes > task.max_bytes:
-                return Done(size, slices, before, after, is_all=False)
+                return CopyTaskResult(size, slices, before, after, is_all=False)
             offsets = table.column("offset").to_numpy()
             reached = reached._replace(
                 next=int(offsets[-1]) + 1, rows=reached.rows + table.num_rows
@@ -133,9 +140,9 @@ class _Copying:
         if max(reached.next, wanted.begin) < wanted.end:
             # What is at the end was aborted or compacted away; it is not looked at again.
             self._log.run(self._note(reached._replace(next=wanted.end)))
-        return Done(size, slices, before, after, is_all=True)
+        return CopyTaskResult(size, slices, before, after, is_all=True)
 
-    def _wanted(self, reached: Reached) -> OffsetRange:
+    def _wanted(self, reached: CopyPosition) -> OffsetRange:
         log = self._log.log
         self._log.run(log.barrier())
         partition = log.state.topics.by_id[self._task.topic_id].partitions[self._task.partition]
@@ -144,7 +151,7 @@ class _Copying:
         end = max(begin, end_of(partition, is_committed=True))
         return OffsetRange(self._task.topic_id, self._task.partition, begin, end)
 
-    async def _write(self, table: pa.Table, reached: Reached) -> list[Run]:
+    async def _write(self, table: pa.Table, reached: CopyPosition) -> list[CopiedRun]:
         """Write a slice and how far it goes, both or none of it."""
         task, writer = self._task, self._writer
         try:
@@ -159,7 +166,7 @@ class _Copying:
             raise
         return runs
 
-    async def _send(self, table: pa.Table) -> list[Written]:
+    async def _send(self, table: pa.Table) -> list[StoredBatch]:
         task = self._task
         try:
             return await self._writer.write(task.target, table)
@@ -172,13 +179,13 @@ class _Copying:
                 "max.message.bytes, or choose a compression",
             ) from error
 
-    async def _note(self, reached: Reached) -> None:
+    async def _note(self, reached: CopyPosition) -> None:
         """Write how far it is, without records."""
         await self._writer.begin([self._task.noted])
         await self._writer.write(self._task.noted, progress_rows(reached, []))
         await self._writer.commit()
 
-    def _read_back(self, runs: list[Run]) -> Iterator[pa.RecordBatch]:
+    def _read_back(self, runs: list[CopiedRun]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a slice as they are there."""
         records: list[Record] = []
         for first, last in spans(runs):
@@ -211,7 +218,7 @@ class _Copying:
             await records.aclose()
 
 
-def spans(runs: list[Run]) -> list[tuple[int, int]]:
+def spans(runs: list[CopiedRun]) -> list[tuple[int, int]]:
     """Return the first and last offsets of what lies together there, whatever it was before."""
     found: list[tuple[int, int]] = []
     for _, offset, records in runs:

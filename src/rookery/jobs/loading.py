@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.blocking import shared
-from rookery.direct.layout import Packing
-from rookery.direct.place import Place, check_host
-from rookery.direct.staging import Staging
+from rookery.direct.layout import PackSettings
+from rookery.direct.place import ClusterAddress, check_host
+from rookery.direct.staging import RowStager
 from rookery.jobs.proof import Proof, prove
-from rookery.jobs.tasks import Failed, outcome
+from rookery.jobs.tasks import TaskFailure, outcome
 
 FILE: Final = "_file"
 START: Final = "_start"
@@ -26,14 +26,14 @@ _RESULT: Final = pa.schema(_FIELDS)
 class Load(NamedTuple):
     """What all tasks of a slice have in common."""
 
-    place: Place
+    place: ClusterAddress
     host: str
-    batch: Batch
-    packing: Packing
+    batch: SinkBatch
+    packing: PackSettings
     proved: tuple[str, ...]
 
 
-class Loaded(NamedTuple):
+class LoadResult(NamedTuple):
     """What a task has staged."""
 
     order: tuple[str, int]
@@ -44,12 +44,12 @@ class Loaded(NamedTuple):
 
 def load(task: Load, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Stage the rows of a Spark task; yield one row, which tells of it."""
-    result: Loaded | Failed | None = outcome(lambda rows: _load(task, rows), batches)
+    result: LoadResult | TaskFailure | None = outcome(lambda rows: _load(task, rows), batches)
     if result is not None:
         yield pa.record_batch([[pickle.dumps(result)]], schema=_RESULT)
 
 
-def _load(task: Load, batches: Iterable[pa.RecordBatch]) -> Loaded | None:
+def _load(task: Load, batches: Iterable[pa.RecordBatch]) -> LoadResult | None:
     check_host(task.place, task.host)
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
@@ -57,7 +57,7 @@ def _load(task: Load, batches: Iterable[pa.RecordBatch]) -> Loaded | None:
         return None
     order = str(first.column(FILE)[0].as_py()), int(first.column(START)[0].as_py() or 0)
     log = shared(task.place)
-    staging = Staging(log.log, task.batch, task.packing)
+    staging = RowStager(log.log, task.batch, task.packing)
     now_ms = log.log.clock.now_ms()
 
     def sent() -> Iterator[pa.RecordBatch]:
@@ -73,7 +73,7 @@ def _load(task: Load, batches: Iterable[pa.RecordBatch]) -> Loaded | None:
     except BaseException:
         log.run(staging.abort())
         raise
-    return Loaded(order, [one.object_id for one in objects], proof)
+    return LoadResult(order, [one.object_id for one in objects], proof)
 
 
 def timed(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rookery.cluster.state.state import State
 from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place, check_host, host_mark
+from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.direct.plan import OffsetRange, rows_of
 from rookery.errors import ConfigError, Corrupt, Gone
 from rookery.jobs.limits import limits_of
 from rookery.jobs.proof import COLUMNS, Proof, prove
 from rookery.jobs.reading import plan_ranges, read
-from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
+from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import run_tasks, slots
-from rookery.log.plan import MergeJob, Planner, Range, SegmentJob
+from rookery.log.plan import MergeJob, RewritePlanner, RowRange, SegmentJob
 from rookery.log.rewriter import Rewriter
 from rookery.log.settings import RewriteSettings
 
@@ -47,7 +47,7 @@ Job = MergeJob | SegmentJob
 
 
 class _Task(NamedTuple):
-    place: Place
+    place: ClusterAddress
     host: str
     job: Job
     settings: RewriteSettings
@@ -68,11 +68,11 @@ class _Done(NamedTuple):
 
 def merge(
     spark: SparkSession,
-    place: Place,
+    place: ClusterAddress,
     topics: Sequence[str] = (),
-    run: Run | None = None,
+    run: JobRun | None = None,
     settings: RewriteSettings | None = None,
-) -> Report:
+) -> JobReport:
     """Merge what producers and sinks have written into larger objects, and those into segments.
 
     Args:
@@ -86,7 +86,7 @@ def merge(
         ConfigError: a topic is not there, or the budget is too little.
         Unavailable: the log cannot be read or written.
     """
-    run, settings = run or Run(), settings or RewriteSettings()
+    run, settings = run or JobRun(), settings or RewriteSettings()
     with BlockingLog(place, "job-merge") as log:
         _check_topics(log.log.state, topics)
         return _Merge(spark, place, log, run, settings).run(topics)
@@ -104,9 +104,9 @@ class _Merge:
     def __init__(
         self,
         spark: SparkSession,
-        place: Place,
+        place: ClusterAddress,
         log: BlockingLog,
-        run: Run,
+        run: JobRun,
         settings: RewriteSettings,
     ) -> None:
         self._spark = spark
@@ -116,26 +116,26 @@ class _Merge:
         self._settings = settings
         self._damaged: set[tuple[int, int]] = set()
 
-    def run(self, topics: Sequence[str]) -> Report:
+    def run(self, topics: Sequence[str]) -> JobReport:
         state = self._log.log.state
         jobs = self._jobs(state, topics)
         if jobs:
             self._run.check_budget(NAME, _part(jobs[0]).what, jobs[0].size)
         count = self._run.choose(job.size for job in jobs)
         objects = len({one for job in jobs for one in _inputs(state, job)})
-        report = Report(_plan(jobs, count, objects), is_dry=self._run.dry_run)
+        report = JobReport(_plan(jobs, count, objects), is_dry=self._run.dry_run)
         if not self._run.dry_run:
             self._work(report, topics, sum(job.size for job in jobs[:count]))
         return report
 
-    def _work(self, report: Report, topics: Sequence[str], total: int) -> None:
+    def _work(self, report: JobReport, topics: Sequence[str], total: int) -> None:
         proofs = Proof(), Proof()
         rewritten = 0
         most = self._run.max_bytes or total * _TIERS
         while report.done_bytes < most:
             self._log.run(self._log.log.barrier())
             jobs = self._jobs(self._log.log.state, topics)
-            left = Run(max_bytes=most - report.done_bytes)
+            left = JobRun(max_bytes=most - report.done_bytes)
             jobs = jobs[: left.choose(job.size for job in jobs)]
             done = [one for some in self._waves(jobs) for one in self._wave(report, some, total)]
             for one in done:
@@ -158,19 +158,19 @@ class _Merge:
         wave = 2 * slots(self._spark)
         return (jobs[at : at + wave] for at in range(0, len(jobs), wave))
 
-    def _wave(self, report: Report, jobs: list[Job], total: int) -> list[_Done]:
+    def _wave(self, report: JobReport, jobs: list[Job], total: int) -> list[_Done]:
         host = host_mark(self._place)
         tasks = [_Task(self._place, host, job, self._settings, self._run.proof) for job in jobs]
         done = run_tasks(self._spark, _rewrite, tasks)
         report.done_bytes += sum(job.size for job in jobs)
         report.slices += 1
         total = max(total, report.done_bytes)
-        self._run.progress(Step(report.done_bytes, total, f"slice {report.slices}"))
+        self._run.progress(JobStep(report.done_bytes, total, f"slice {report.slices}"))
         return done
 
     def _jobs(self, state: State, topics: Sequence[str]) -> list[Job]:
         """Plan until nothing is left, no row twice."""
-        planner = Planner(self._settings)
+        planner = RewritePlanner(self._settings)
         taken = set(self._damaged)
         found: list[Job] = []
         planner.plan(state, 0, damage=taken)  # which makes all of it old at the next one
@@ -184,7 +184,7 @@ class _Merge:
         return [job for one in found if (job := _of_topics(state, one, topics)) is not None]
 
 
-def _ranges(job: Job) -> tuple[Range, ...]:
+def _ranges(job: Job) -> tuple[RowRange, ...]:
     return job.ranges if isinstance(job, MergeJob) else (job.range,)
 
 
@@ -217,17 +217,17 @@ def _of_topics(state: State, job: Job, topics: Sequence[str]) -> Job | None:
     return MergeJob(ranges) if isinstance(job, MergeJob) else job
 
 
-def _plan(jobs: list[Job], count: int, objects: int) -> Plan:
+def _plan(jobs: list[Job], count: int, objects: int) -> JobPlan:
     parts = list(map(_part, jobs))
     size = sum(part.bytes for part in parts[:count])
     puts = sum(1 if isinstance(job, MergeJob) else 3 for job in jobs[:count])
     requests = Requests(size // _READ_BYTES + objects, puts)
     facts: dict[str, object] = {"objects": objects}
-    return Plan(NAME, tuple(parts[:count]), tuple(parts[count:]), requests, facts)
+    return JobPlan(NAME, tuple(parts[:count]), tuple(parts[count:]), requests, facts)
 
 
-def _part(job: Job) -> Part:
-    return Part(f"{job.kind} of {len(_ranges(job))} ranges", job.size)
+def _part(job: Job) -> JobPart:
+    return JobPart(f"{job.kind} of {len(_ranges(job))} ranges", job.size)
 
 
 # In the tasks.
@@ -268,7 +268,7 @@ def _prove(task: _Task) -> Proof | Gone:
         return error
 
 
-def _compacted(state: State, job: Job, known: dict[Range, set[int]], made: set[int]) -> str:
+def _compacted(state: State, job: Job, known: dict[RowRange, set[int]], made: set[int]) -> str:
     """Say whether others may have taken records out: some lie in objects that we did not make."""
     for one, objects in _lying(state, job).items():
         topic = state.topics.by_id[one.topic_id]
@@ -277,7 +277,7 @@ def _compacted(state: State, job: Job, known: dict[Range, set[int]], made: set[i
     return ""
 
 
-def _lying(state: State, job: Job) -> dict[Range, set[int]]:
+def _lying(state: State, job: Job) -> dict[RowRange, set[int]]:
     """Return the objects that the offsets of a job lie in, however they are cut into rows."""
     found = {}
     for one in _ranges(job):

@@ -12,18 +12,18 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.blocking import shared
-from rookery.direct.layout import Packing
+from rookery.direct.layout import PackSettings
 from rookery.direct.ordered import Reached, SpanShare, ordered
-from rookery.direct.place import Place, check_host
+from rookery.direct.place import ClusterAddress, check_host
 from rookery.direct.plan import PlannedRange
 from rookery.direct.read import plan_again
-from rookery.direct.staging import Staging
+from rookery.direct.staging import RowStager
 from rookery.jobs.offsetmap import packed, piece
 from rookery.jobs.proof import COLUMNS, Proof, prove
 from rookery.jobs.reading import read, refuse
-from rookery.jobs.route import Route
+from rookery.jobs.route import TopicRoute
 
 READ_COLUMNS: Final = ("topic", "partition", "offset", *COLUMNS)
 
@@ -31,21 +31,21 @@ READ_COLUMNS: Final = ("topic", "partition", "offset", *COLUMNS)
 class Move(NamedTuple):
     """What a task moves."""
 
-    source: Place
+    source: ClusterAddress
     source_host: str
-    target: Place
+    target: ClusterAddress
     target_host: str
     share: list[PlannedRange] | SpanShare
-    route: Route
-    packing: Packing
-    batch: Batch | None
+    route: TopicRoute
+    packing: PackSettings
+    batch: SinkBatch | None
     """What the rows are staged for; None: nothing is written, and only the map is made."""
     has_map: bool
     proved: tuple[str, ...] = COLUMNS
     """The columns that are the same afterwards."""
 
 
-class Moved(NamedTuple):
+class MoveResult(NamedTuple):
     """What a task has moved."""
 
     object_ids: list[int]
@@ -57,7 +57,7 @@ class Moved(NamedTuple):
     """Of a span of time, where it ends in each partition."""
 
 
-def move(task: Move) -> Moved:
+def move(task: Move) -> MoveResult:
     """Read and stage.
 
     Raises:
@@ -75,14 +75,14 @@ class _Moving:
         self._task = task
         self._log = shared(task.target)
         self._pieces: list[pa.RecordBatch] = []
-        self._staging: Staging | None = None
+        self._staging: RowStager | None = None
         self._rows = 0
         self._reached: Reached = {}
         if task.batch is not None:
             packing = replace(task.packing, stamps=False)  # a record stays what it is
-            self._staging = Staging(self._log.log, task.batch, packing)
+            self._staging = RowStager(self._log.log, task.batch, packing)
 
-    def run(self) -> Moved:
+    def run(self) -> MoveResult:
         objects = []
         try:
             if self._staging is not None:
@@ -96,7 +96,7 @@ class _Moving:
             raise
         origins = packed(self._pieces) if self._task.has_map else b""
         staged = [one.object_id for one in objects]
-        return Moved(staged, self._rows, proof, origins, self._reached)
+        return MoveResult(staged, self._rows, proof, origins, self._reached)
 
     def _sent(self) -> Iterator[pa.RecordBatch]:
         """Send rows on their way; yield what is to be proved of them."""
@@ -114,7 +114,7 @@ class _Moving:
 
 
 def rows_of(
-    place: Place, share: list[PlannedRange] | SpanShare, reached: Reached
+    place: ClusterAddress, share: list[PlannedRange] | SpanShare, reached: Reached
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of ranges one after the other, or those of a span in order of time."""
     if not isinstance(share, SpanShare):

@@ -73,7 +73,7 @@ def slice_name(number: int) -> str:
     return f"slice-{number:06}.parquet"
 
 
-class OffsetMap:
+class OffsetMapFolder:
     """A folder of such files, on this host or in a store."""
 
     def __init__(self, where: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import Commit, commit, forget, last_commit
 from rookery.direct.log import DirectLog
 from rookery.errors import ConfigError, Conflict
@@ -28,7 +28,7 @@ _PACKED: Final = "zlib:"
 _PLAIN_BYTES: Final = 16 * 1024
 
 
-class Place(NamedTuple):
+class JobPosition(NamedTuple):
     """Where a job is."""
 
     batch_id: int
@@ -57,11 +57,11 @@ class Ledger:
         self._written: dict[str, str] = {}
         self.sink_id = f"{_PREFIX}{name}"
 
-    def batch(self, batch_id: int) -> Batch:
+    def batch(self, batch_id: int) -> SinkBatch:
         """Return what a slice's objects are staged for."""
-        return Batch(self.sink_id, self._kind, batch_id)
+        return SinkBatch(self.sink_id, self._kind, batch_id)
 
-    async def read(self) -> Place:
+    async def read(self) -> JobPosition:
         """Return where the job is.
 
         Raises:
@@ -70,7 +70,7 @@ class Ledger:
         """
         sink = await last_commit(self._log, self.sink_id)
         if sink is None:
-            return Place(0, {})
+            return JobPosition(0, {})
         if sink.query_id != self._kind:
             raise Conflict(
                 f"the name {self.sink_id.removeprefix(_PREFIX)!r} belongs to a job of another "
@@ -80,7 +80,7 @@ class Ledger:
         self._written = position.pop(_TARGETS, {})
         if self._gone():
             self._written, position = {}, {}
-        return Place(sink.batch_id + 1, position)
+        return JobPosition(sink.batch_id + 1, position)
 
     async def check_targets(self) -> None:
         """See whether the topics that slices were written to are still there.

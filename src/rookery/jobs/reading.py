@@ -8,24 +8,24 @@ from typing import Final
 import pyarrow as pa
 
 from rookery.direct.blocking import shared
-from rookery.direct.place import Place
-from rookery.direct.plan import Gap, OffsetRange, PlannedRange, Planner
+from rookery.direct.place import ClusterAddress
+from rookery.direct.plan import Gap, OffsetRange, PlannedRange, ReadPlanner
 from rookery.direct.read import reader
 from rookery.errors import ConfigError, Gone
-from rookery.records.reading import Reading
+from rookery.records.reading import ReadSettings
 
 _BATCH_BYTES: Final = 16 * 1024 * 1024
 _BATCH_ROWS: Final = 64 * 1024
 
 
-def plan_ranges(place: Place, wanted: Sequence[OffsetRange]) -> list[PlannedRange]:
+def plan_ranges(place: ClusterAddress, wanted: Sequence[OffsetRange]) -> list[PlannedRange]:
     """Plan offsets by the newest state, in this process.
 
     Raises:
         Gone: some of them are not there any more.
     """
     log = shared(place)
-    planner = Planner(log.log)
+    planner = ReadPlanner(log.log)
 
     async def plan() -> list[PlannedRange]:
         await log.log.barrier()
@@ -38,7 +38,7 @@ def plan_ranges(place: Place, wanted: Sequence[OffsetRange]) -> list[PlannedRang
 
 
 def read(
-    place: Place, ranges: Sequence[PlannedRange], columns: tuple[str, ...]
+    place: ClusterAddress, ranges: Sequence[PlannedRange], columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the committed records of ranges, one range after the other.
 
@@ -47,7 +47,7 @@ def read(
         Corrupt, Unavailable: they cannot be read.
         ConfigError: one is too large for a job.
     """
-    reading = Reading(columns, max_bytes=_BATCH_BYTES, max_rows=_BATCH_ROWS)
+    reading = ReadSettings(columns, max_bytes=_BATCH_BYTES, max_rows=_BATCH_ROWS)
     try:
         yield from reader(place).columns(ranges, reading, refuse)
     except ConfigError as error:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.jobs.cutting import OffsetCutter, find_topics
-from rookery.jobs.filling import Filling, Into, fill
+from rookery.jobs.filling import FillRequest, Into, fill
 from rookery.jobs.progress import Ledger
-from rookery.jobs.report import Report, Run
+from rookery.jobs.report import JobReport, JobRun
 from rookery.jobs.tasks import slots
 from rookery.jobs.topics import kept_configs
 
@@ -25,8 +25,8 @@ NAME: Final = "repartition"
 
 
 def repartition(
-    spark: SparkSession, place: Place, topic: str, into: Into, run: Run | None = None
-) -> Report:
+    spark: SparkSession, place: ClusterAddress, topic: str, into: Into, run: JobRun | None = None
+) -> JobReport:
     """Fill a new topic with a topic's records, shared by key among another number of partitions.
 
     Run again, it goes on where it was, and takes in what was written since.
@@ -50,5 +50,5 @@ def repartition(
         cutter = OffsetCutter(
             log=log, topics=[topic], tasks=slots(spark), slice_bytes=into.slice_bytes
         )
-        filling = Filling(NAME, place, [source], ledger, cutter, kept_configs(source))
-        return fill(spark, log, filling, into, run or Run())
+        filling = FillRequest(NAME, place, [source], ledger, cutter, kept_configs(source))
+        return fill(spark, log, filling, into, run or JobRun())

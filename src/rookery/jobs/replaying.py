@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.jobs.cutting import TimeCutter, find_topics
-from rookery.jobs.filling import Filling, Into, fill
+from rookery.jobs.filling import FillRequest, Into, fill
 from rookery.jobs.progress import Ledger
-from rookery.jobs.report import Report, Run
+from rookery.jobs.report import JobReport, JobRun
 from rookery.jobs.tasks import slots
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ NAME: Final = "replay"
 
 def replay(
     spark: SparkSession,
-    place: Place,
+    place: ClusterAddress,
     topics: Sequence[str],
     into: Into,
-    run: Run | None = None,
-) -> Report:
+    run: JobRun | None = None,
+) -> JobReport:
     """Write the records of topics into a new one, in the order of time.
 
     What is written to the topics after the job's first run is left for a job with another target.
@@ -58,5 +58,5 @@ def replay(
             log=log, topics=list(topics), tasks=slots(spark), slice_bytes=into.slice_bytes
         )
         return fill(
-            spark, log, Filling(NAME, place, sources, ledger, cutter, {}), into, run or Run()
+            spark, log, FillRequest(NAME, place, sources, ledger, cutter, {}), into, run or JobRun()
         )

@@ -11,7 +11,7 @@ from rookery.jobs.proof import Proof
 from rookery.store.prices import Prices
 
 
-class Part(NamedTuple):
+class JobPart(NamedTuple):
     """One thing that there is to do."""
 
     what: str
@@ -39,12 +39,12 @@ _NONE: Final = Requests()
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JobPlan:
     """What a run does, and what its budget leaves for the next."""
 
     job: str
-    parts: tuple[Part, ...] = ()
-    left: tuple[Part, ...] = ()
+    parts: tuple[JobPart, ...] = ()
+    left: tuple[JobPart, ...] = ()
     requests: Requests = _NONE
     facts: dict[str, object] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ class Plan:
         }
 
 
-class Step(NamedTuple):
+class JobStep(NamedTuple):
     """How far a run has come."""
 
     done_bytes: int
@@ -81,12 +81,12 @@ class Step(NamedTuple):
     text: str = ""
 
 
-Progress = Callable[[Step], None]
+Progress = Callable[[JobStep], None]
 """Is told after every slice."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class JobRun:
     """How a job is to go about it."""
 
     dry_run: bool = False
@@ -125,10 +125,10 @@ class Run:
 
 
 @dataclass(slots=True)
-class Report:
+class JobReport:
     """What a run has done."""
 
-    plan: Plan
+    plan: JobPlan
     is_dry: bool = False
     done_bytes: int = 0
     slices: int = 0

@@ -20,7 +20,7 @@ _RUN_OFFSETS: Final = 1000
 Numbers = npt.NDArray[np.int32]
 
 
-class Route(NamedTuple):
+class TopicRoute(NamedTuple):
     """The way from topics to topics."""
 
     targets: dict[str, str]

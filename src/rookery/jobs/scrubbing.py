@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from rookery.direct.blocking import BlockingLog, Kept
+from rookery.direct.blocking import BlockingLog, SharedLogs
 from rookery.direct.log import DirectLog
-from rookery.direct.place import Place, check_host, host_mark
+from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.jobs.progress import Ledger
 from rookery.jobs.proof import Proof, prove
-from rookery.jobs.report import Part, Plan, Report, Requests, Run, Step
+from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import run_tasks, slots
-from rookery.log.fsck.fault import Fault
+from rookery.log.fsck.fault import LogFault
 from rookery.log.fsck.objects import ObjectCheck, Suspect
-from rookery.log.fsck.rows import Rows, Span
+from rookery.log.fsck.rows import OffsetSpan, RowTable
 from rookery.log.fsck.sources import Sources
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class _Object(NamedTuple):
 
 
 class _Task(NamedTuple):
-    place: Place
+    place: ClusterAddress
     host: str
     object_ids: frozenset[int]
 
@@ -67,7 +67,7 @@ class _Checked(NamedTuple):
     """What a task has found."""
 
     records: int
-    faults: list[Fault]
+    faults: list[LogFault]
     named: Proof
     """Of the rows that the cluster log names in its objects."""
     sound: Proof
@@ -81,7 +81,7 @@ class _Faults:
         self.texts: list[str] = list(position.get("faults", ()))
         self.count = int(position.get("fault_count", 0))
 
-    def add(self, faults: list[Fault]) -> None:
+    def add(self, faults: list[LogFault]) -> None:
         self.count += len(faults)
         room = _MAX_FAULTS - len(self.texts)
         self.texts += [
@@ -97,8 +97,8 @@ class _Faults:
 
 
 def scrub(
-    spark: SparkSession, place: Place, run: Run | None = None, *, restart: bool = False
-) -> Report:
+    spark: SparkSession, place: ClusterAddress, run: JobRun | None = None, *, restart: bool = False
+) -> JobReport:
     """Check every batch of the log by its checksum, and every segment by its own.
 
     Args:
@@ -111,7 +111,7 @@ def scrub(
         ConfigError: the log cannot be opened, or the budget is too little.
         Unavailable: the log cannot be read.
     """
-    run = run or Run()
+    run = run or JobRun()
     with BlockingLog(place, "job-scrub") as log:
         return _Scrub(spark, place, log, run).run(restart=restart)
 
@@ -119,7 +119,9 @@ def scrub(
 class _Scrub:
     """One run."""
 
-    def __init__(self, spark: SparkSession, place: Place, log: BlockingLog, run: Run) -> None:
+    def __init__(
+        self, spark: SparkSession, place: ClusterAddress, log: BlockingLog, run: JobRun
+    ) -> None:
         self._spark = spark
         self._place = place
         self._log = log
@@ -128,28 +130,28 @@ class _Scrub:
         self._ledger = Ledger(log.log, NAME, NAME)
         self._slice_bytes = slots(spark) * _TASKS_PER_SLOT * _TASK_BYTES
 
-    def run(self, *, restart: bool) -> Report:
+    def run(self, *, restart: bool) -> JobReport:
         at = self._log.run(self._ledger.read())
         cursor = (False, -1) if restart else _cursor(at.position)
         found = _behind(self._log.log, cursor)
         if found:
             self._run.check_budget(NAME, f"object {found[0].object_id}", found[0].bytes)
         count = self._run.choose(one.bytes for one in found)
-        report = Report(self._plan(found, count), is_dry=self._run.dry_run)
+        report = JobReport(self._plan(found, count), is_dry=self._run.dry_run)
         if not self._run.dry_run:
             size = sum(one.bytes for one in found[:count])
             self._work(report, at.batch_id, cursor, size, _Faults(at.position))
         return report
 
-    def _plan(self, found: list[_Object], count: int) -> Plan:
+    def _plan(self, found: list[_Object], count: int) -> JobPlan:
         size = sum(one.bytes for one in found[:count])
         rest = sum(one.bytes for one in found[count:])
-        parts = (Part(f"{count} objects", size),) if count else ()
-        left = (Part(f"{len(found) - count} objects", rest),) if rest else ()
-        return Plan(NAME, parts, left, Requests(gets=count * 3 + size // _READ_BYTES))
+        parts = (JobPart(f"{count} objects", size),) if count else ()
+        left = (JobPart(f"{len(found) - count} objects", rest),) if rest else ()
+        return JobPlan(NAME, parts, left, Requests(gets=count * 3 + size // _READ_BYTES))
 
     def _work(
-        self, report: Report, batch_id: int, cursor: tuple[bool, int], size: int, faults: _Faults
+        self, report: JobReport, batch_id: int, cursor: tuple[bool, int], size: int, faults: _Faults
     ) -> None:
         records = 0
         named, sound = Proof(), Proof()
@@ -168,7 +170,7 @@ class _Scrub:
             self._log.run(self._ledger.commit(batch_id, _position(cursor) | faults.position()))
             batch_id += 1
             text = f"{records:,} records checked, {faults.count:,} faults"
-            self._run.progress(Step(report.done_bytes, size, text))
+            self._run.progress(JobStep(report.done_bytes, size, text))
         self._end(batch_id, cursor, faults)
         report.facts |= {"rows": named.rows, "records": records, "faults": faults.count}
         report.problems += faults.texts
@@ -234,7 +236,9 @@ def _shares(slice_: list[_Object]) -> Iterator[frozenset[int]]:
 # In the tasks.
 
 # Of its own: the state must stand still during a check, and whoever writes moves it.
-_LOGS: Kept[BlockingLog] = Kept(lambda place: BlockingLog(place, "scrub"), BlockingLog.finish)
+_LOGS: SharedLogs[BlockingLog] = SharedLogs(
+    lambda place: BlockingLog(place, "scrub"), BlockingLog.finish
+)
 
 
 def _check(task: _Task) -> _Checked:
@@ -245,7 +249,7 @@ def _check(task: _Task) -> _Checked:
 
 async def _check_objects(log: DirectLog, object_ids: frozenset[int]) -> _Checked:
     await log.barrier()
-    rows = Rows.of(log.state, object_ids.__contains__)
+    rows = RowTable.of(log.state, object_ids.__contains__)
     checked = 0
 
     def note(_size: int, records: int) -> None:
@@ -263,13 +267,13 @@ async def _check_objects(log: DirectLog, object_ids: frozenset[int]) -> _Checked
 class _Named(NamedTuple):
     """A row as the cluster log names it."""
 
-    span: Span
+    span: OffsetSpan
     object_id: int
     position: int
     size: int
 
 
-def _places(rows: Rows) -> list[_Named]:
+def _places(rows: RowTable) -> list[_Named]:
     """Return the rows; the state is about to move on."""
     return [
         _Named(one.span, one.row.object_id, one.row.position, one.row.size)
@@ -278,7 +282,7 @@ def _places(rows: Rows) -> list[_Named]:
     ]
 
 
-def _is_within(one: _Named, spans: Collection[Span]) -> bool:
+def _is_within(one: _Named, spans: Collection[OffsetSpan]) -> bool:
     return any(
         one.span[:2] == other[:2]
         and one.span.base_offset < other.end_offset
@@ -300,7 +304,7 @@ def _prove(rows: list[_Named]) -> Proof:
     return prove([pa.record_batch(columns)])
 
 
-async def _suspects(log: DirectLog, rows: Rows, note: Any) -> list[Suspect]:
+async def _suspects(log: DirectLog, rows: RowTable, note: Any) -> list[Suspect]:
     handles = log.handles
     sources = Sources(
         handles.cluster_log, handles.store, handles.files, handles.namespace, handles.journals
@@ -316,7 +320,7 @@ async def _confirmed(log: DirectLog, suspects: list[Suspect]) -> list[Suspect]:
             break
         before = {one[1:] for one in suspects}
         await log.barrier()
-        rows = Rows.within(log.state, {one.span for one in suspects})
+        rows = RowTable.within(log.state, {one.span for one in suspects})
         again = await _suspects(log, rows, lambda *_: None)
         found += [one for one in again if one[1:] in before]
         suspects = [one for one in again if one[1:] not in before]

@@ -26,7 +26,7 @@ _FIELDS: Final[dict[str, pa.DataType]] = {"number": pa.int64(), "result": pa.bin
 _RESULT: Final = pa.schema(_FIELDS)
 
 
-class Failed(NamedTuple):
+class TaskFailure(NamedTuple):
     """A task that raised one of our errors."""
 
     error: Error
@@ -52,7 +52,7 @@ def run_tasks(spark: SparkSession, work: Callable[[T], R], tasks: Sequence[T]) -
         if not left:
             break
         for number, result in _run_once(spark, work, left):
-            if not isinstance(result, Failed):
+            if not isinstance(result, TaskFailure):
                 results[number] = result
                 del left[number]
             elif attempt == _TRIES - 1 or not isinstance(result.error, Conflict | Unavailable):
@@ -62,7 +62,7 @@ def run_tasks(spark: SparkSession, work: Callable[[T], R], tasks: Sequence[T]) -
 
 def _run_once(
     spark: SparkSession, work: Callable[[T], R], tasks: dict[int, T]
-) -> Iterator[tuple[int, R | Failed]]:
+) -> Iterator[tuple[int, R | TaskFailure]]:
     numbers = list(tasks)
     # Every Spark task gets all of them: there are no more than a slice has.
     packed = [pickle.dumps(tasks[number]) for number in numbers]
@@ -79,14 +79,14 @@ def _run_once(
         yield row["number"], pickle.loads(row["result"])  # noqa: S301 (our own)
 
 
-def outcome(work: Callable[[T], R], task: T) -> R | Failed:
+def outcome(work: Callable[[T], R], task: T) -> R | TaskFailure:
     """Do the work of a task; return what came of it, our own errors as such."""
     try:
         return work(task)
     except ApiError as error:
-        return Failed(Error(str(error)))  # it does not travel as it is
+        return TaskFailure(Error(str(error)))  # it does not travel as it is
     except Error as error:
-        return Failed(type(error)(str(error)) if type(error) in _PLAIN else _nearest(error))
+        return TaskFailure(type(error)(str(error)) if type(error) in _PLAIN else _nearest(error))
 
 
 _PLAIN: Final = frozenset((Conflict, Unavailable, Error))

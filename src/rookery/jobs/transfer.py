@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from rookery.cluster.state.state import State
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.commit import Commit
-from rookery.direct.layout import Packing
+from rookery.direct.layout import PackSettings
 from rookery.direct.ordered import SpanShare
-from rookery.direct.place import Place, check_host, host_mark
+from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.direct.plan import OffsetRange, PlannedRange
 from rookery.errors import ConfigError, Conflict
-from rookery.jobs.holding import Holding
-from rookery.jobs.moving import Move, Moved, move
-from rookery.jobs.offsetmap import OffsetMap, mapped, slice_name
+from rookery.jobs.holding import PinnedTopics
+from rookery.jobs.moving import Move, MoveResult, move
+from rookery.jobs.offsetmap import OffsetMapFolder, mapped, slice_name
 from rookery.jobs.progress import Ledger
 from rookery.jobs.proof import COLUMNS, Proof, prove
 from rookery.jobs.reading import plan_ranges, read
-from rookery.jobs.report import Report, Run, Step
-from rookery.jobs.route import Route
+from rookery.jobs.report import JobReport, JobRun, JobStep
+from rookery.jobs.route import TopicRoute
 from rookery.jobs.tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Offsets = dict[str, dict[str, int]]
 _ANOTHER_RUN: Final = "another run of this job is at work; let it end, or wait for it"
 
 
-class Slice(NamedTuple):
+class TransferSlice(NamedTuple):
     """What is moved and committed together."""
 
     shares: Sequence[list[PlannedRange] | SpanShare]
@@ -50,13 +50,13 @@ class Slice(NamedTuple):
     """Where the job is behind it."""
 
 
-class Cutter(Protocol):
+class SliceCutter(Protocol):
     """Cuts what there is to move into slices."""
 
-    def next(self, position: dict[str, Any], max_bytes: int) -> Slice | None:
+    def next(self, position: dict[str, Any], max_bytes: int) -> TransferSlice | None:
         """Return what follows a position; None if nothing does, or nothing within the bound."""
 
-    def same(self, position: dict[str, Any]) -> Slice:
+    def same(self, position: dict[str, Any]) -> TransferSlice:
         """Return the slice that ended at a position, once more."""
 
 
@@ -65,20 +65,20 @@ class Transfer:
     """One run."""
 
     spark: SparkSession
-    source: Place
-    target: Place
+    source: ClusterAddress
+    target: ClusterAddress
     log: BlockingLog
     """Of the target."""
     ledger: Ledger
-    route: Route
-    cutter: Cutter
-    holding: Holding
-    run: Run
-    packing: Packing = field(default_factory=Packing)
-    offset_map: OffsetMap | None = None
+    route: TopicRoute
+    cutter: SliceCutter
+    holding: PinnedTopics
+    run: JobRun
+    packing: PackSettings = field(default_factory=PackSettings)
+    offset_map: OffsetMapFolder | None = None
     proved: tuple[str, ...] = COLUMNS
 
-    def work(self, report: Report, total: int) -> None:
+    def work(self, report: JobReport, total: int) -> None:
         """Move slice after slice, until all is done or the budget is used up.
 
         Raises:
@@ -89,7 +89,7 @@ class Transfer:
         with self.holding:
             self._work(report, total)
 
-    def _work(self, report: Report, total: int) -> None:
+    def _work(self, report: JobReport, total: int) -> None:
         at = self.log.run(self.ledger.read())
         if at.position:
             self._complete_map(at.batch_id - 1, at.position)
@@ -114,13 +114,13 @@ class Transfer:
             report.done_bytes += one.bytes
             batch_id += 1
             text = f"{position['rows']:,} records"
-            self.run.progress(Step(report.done_bytes, max(total, report.done_bytes), text))
+            self.run.progress(JobStep(report.done_bytes, max(total, report.done_bytes), text))
         report.facts["rows"] = before.rows
         if self.run.proof:
             report.before, report.after = before, after
             report.check()
 
-    def _least(self, position: dict[str, Any], job: str) -> Slice | None:
+    def _least(self, position: dict[str, Any], job: str) -> TransferSlice | None:
         """Return a slice in spite of the budget, if it fits; None if there is nothing to move."""
         one = self.cutter.next(position, 0)
         if one is not None:
@@ -128,7 +128,7 @@ class Transfer:
         return one
 
     def _move(
-        self, batch_id: int, was: dict[str, Any], one: Slice
+        self, batch_id: int, was: dict[str, Any], one: TransferSlice
     ) -> tuple[tuple[Proof, Proof], dict[str, Any]]:
         position = {**one.position, **self._begin(batch_id, was)}
         self.ledger.check_room(position)
@@ -211,7 +211,7 @@ class Transfer:
 
     # The map.
 
-    def _write_map(self, number: int, position: dict[str, Any], done: Sequence[Moved]) -> None:
+    def _write_map(self, number: int, position: dict[str, Any], done: Sequence[MoveResult]) -> None:
         if self.offset_map is None:
             return
         bases = {
@@ -262,7 +262,7 @@ def _grown(bases: Offsets, now: Offsets) -> int:
     )
 
 
-def _reached(begins: Offsets, done: Sequence[Moved]) -> Offsets:
+def _reached(begins: Offsets, done: Sequence[MoveResult]) -> Offsets:
     """Return where partitions are behind a slice: tasks are in order, and the last one knows."""
     found = {name: dict(many) for name, many in begins.items()}
     for moved in done:
@@ -271,7 +271,9 @@ def _reached(begins: Offsets, done: Sequence[Moved]) -> Offsets:
     return found
 
 
-def read_back(spark: SparkSession, place: Place, commit: Commit, columns: tuple[str, ...]) -> Proof:
+def read_back(
+    spark: SparkSession, place: ClusterAddress, commit: Commit, columns: tuple[str, ...]
+) -> Proof:
     """Read what was committed, and sum it up."""
     host = host_mark(place)
     tasks = [_Back(place, host, OffsetRange(*one[:4]), columns) for one in commit.ranges]
@@ -279,7 +281,7 @@ def read_back(spark: SparkSession, place: Place, commit: Commit, columns: tuple[
 
 
 class _Back(NamedTuple):
-    place: Place
+    place: ClusterAddress
     host: str
     wanted: OffsetRange
     proved: tuple[str, ...]

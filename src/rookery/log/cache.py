@@ -20,7 +20,7 @@ from rookery.clock import loop_seconds
 from rookery.errors import ConfigError, Corrupt
 from rookery.formats.keys import is_stored, journal_name, object_key
 from rookery.log.objects import Read
-from rookery.log.queues import Block, Key, TwoQueues
+from rookery.log.queues import CachedBlock, Key, TwoQueues
 from rookery.log.settings import CacheSettings
 from rookery.wire.buffer import Buffer
 
@@ -143,7 +143,7 @@ class BlockCache:
             self._read_ahead(spans, found[-1])
         views = []
         for span, block in zip(spans, found, strict=True):
-            data = block.data if isinstance(block, Block) else await self._wait(span, block)
+            data = block.data if isinstance(block, CachedBlock) else await self._wait(span, block)
             self._blocks.use(span.key, span.end - span.start)
             self._unasked.pop(span.key, None)
             views.append(memoryview(data)[span.start : span.end])
@@ -190,7 +190,7 @@ class BlockCache:
             else []
         )
 
-    def _find(self, span: _Span) -> Block | _Load:
+    def _find(self, span: _Span) -> CachedBlock | _Load:
         block = self._blocks.get(span.key)
         if block is not None and len(block.data) >= span.end:
             self.hits += 1
@@ -212,7 +212,7 @@ class BlockCache:
                 raise self._too_short(span, len(data))
             # The load began before the bytes of this span were there.
             found = self._find(span)
-            if isinstance(found, Block):
+            if isinstance(found, CachedBlock):
                 return found.data
             load = found
 
@@ -232,7 +232,7 @@ class BlockCache:
             if len(data) < step and not is_stored(key[0]):
                 data = data[:needed]
             if data and self._is_wanted(key, task):
-                self._blocks.put(key, Block(data))
+                self._blocks.put(key, CachedBlock(data))
             return data
         finally:
             if self._is_wanted(key, task):
@@ -242,7 +242,7 @@ class BlockCache:
         load = self._loads.get(key)
         return load is not None and load.task is task
 
-    def _read_ahead(self, spans: list[_Span], last: Block | _Load) -> None:
+    def _read_ahead(self, spans: list[_Span], last: CachedBlock | _Load) -> None:
         """Begin to read the next block if this is the first look at one that follows another.
 
         What lies behind in an object of the store may be another partition's: see `want`.
@@ -261,7 +261,7 @@ class BlockCache:
             self._aheads.add(task)
             task.add_done_callback(self._aheads.discard)
 
-    def _is_old(self, found: Block | _Load) -> bool:
+    def _is_old(self, found: CachedBlock | _Load) -> bool:
         if isinstance(found, _Load):
             return False
         return found.served_bytes > 0 or len(found.data) < self._settings.block_bytes

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 
 from rookery.clock import Clock
 from rookery.cluster.port import ClusterLog
-from rookery.cluster.replica import Fenced, Replica
+from rookery.cluster.replica import IncarnationFenced, Replica
 from rookery.log import snapshots
 from rookery.log.plan import Lag
 from rookery.log.quarantine import Quarantine
@@ -25,7 +25,7 @@ from rookery.store.port import Store
 from rookery.store.wrappers import counts
 
 
-class Rewriting(Protocol):
+class RewriteWorker(Protocol):
     """A worker that moves batches into better places."""
 
     name: ClassVar[str]
@@ -44,7 +44,7 @@ class Rewriting(Protocol):
 
 
 @dataclass(slots=True)
-class Round:
+class CareRound:
     """The result of one round."""
 
     retained: int = 0
@@ -86,7 +86,7 @@ class Caretaker:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._rewriters: list[Rewriting] = []
+        self._rewriters: list[RewriteWorker] = []
         self._steps = Quarantine(clock)
         # Not what is applied: a process that is restarted often would never write a snapshot.
         self.snapshot = replica.opened_at
@@ -97,7 +97,7 @@ class Caretaker:
         self._snapshot_ms = clock.monotonic_ms()
         self._topics_seen = self._topics()
 
-    def employ(self, retention: Retention, sweeper: Sweeper, *rewriters: Rewriting) -> None:
+    def employ(self, retention: Retention, sweeper: Sweeper, *rewriters: RewriteWorker) -> None:
         """Name who does the work."""
         self._retention = retention
         self._sweeper = sweeper
@@ -112,14 +112,14 @@ class Caretaker:
         await self._replica.barrier()
         return self._is_snapshot_due()
 
-    async def round(self) -> Round:
+    async def round(self) -> CareRound:
         """Do once what there is to do; a step that fails does not stop the others.
 
         Raises:
             Unavailable: the cluster log is out of reach.
             Fenced: the cluster has expired this process.
         """
-        done = Round()
+        done = CareRound()
         await self._replica.barrier()
         with self._step("retention"):
             done.retained = await self._retention.retain()
@@ -150,9 +150,9 @@ class Caretaker:
 
     def _step(self, name: str) -> AbstractContextManager[None]:
         """Note why a step failed, and go on with the next one."""
-        return self._steps.guard((name,), f"upkeep: {name}", passes=(Fenced,))
+        return self._steps.guard((name,), f"upkeep: {name}", passes=(IncarnationFenced,))
 
-    def _report(self, done: Round) -> None:
+    def _report(self, done: CareRound) -> None:
         done.requests = counts()
         lags = [rewriter.lag() for rewriter in self._rewriters]
         done.lag_bytes = sum(lag.bytes for lag in lags)

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from rookery.cluster.state.partition import Kind, Partition
+from rookery.cluster.state.partition import Partition, RowKind
 from rookery.formats.keys import is_stored
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, MAX_MESSAGES, MAX_SEGMENT_BYTES
 from rookery.records.batch import HEADER_SIZE
@@ -25,8 +25,8 @@ Damage: TypeAlias = Collection[tuple[int, int]]
 """Where rows lie that cannot be read: object ids and positions."""
 
 _MOST_BYTES: Final = MAX_SEGMENT_BYTES - HEADER_BYTES - FOOTER_BYTES
-_FINAL: Final = int(Kind.FINAL)
-_IS_SEGMENT: Final = bytes(bool(kind & Kind.SEGMENT) for kind in range(256))
+_FINAL: Final = int(RowKind.FINAL)
+_IS_SEGMENT: Final = bytes(bool(kind & RowKind.SEGMENT) for kind in range(256))
 
 
 class Tally:

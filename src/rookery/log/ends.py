@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rookery.cluster.state.groups import unpack
-from rookery.cluster.state.outcome import Ended
+from rookery.cluster.state.outcome import EndedTransaction
 from rookery.formats.manifest import EndMarker, EndOffset, TransactionEnd
 
 log = logging.getLogger(__name__)
@@ -28,11 +28,11 @@ TopicNumber = Callable[[bytes], int]
 """Finds the place of a topic in a manifest's list."""
 
 
-class Untold(NamedTuple):
+class UnrecordedEnd(NamedTuple):
     """A transaction's end, and the entry it is in."""
 
     entry: int
-    ended: Ended
+    ended: EndedTransaction
 
     @property
     def size(self) -> int:
@@ -71,26 +71,26 @@ class Untold(NamedTuple):
         )
 
 
-class Ends:
+class TransactionEnds:
     """Those of one broker, the oldest first."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Untold] = deque()
+        self._waiting: deque[UnrecordedEnd] = deque()
         self._size = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, entry: int, ended: Ended) -> None:
+    def add(self, entry: int, ended: EndedTransaction) -> None:
         """Keep an end; the oldest are dropped if there are too many."""
         if ended.markers or ended.offsets:
-            self._waiting.append(Untold(entry, ended))
+            self._waiting.append(UnrecordedEnd(entry, ended))
             self._size += self._waiting[-1].size
             self._drop()
 
-    def take(self) -> list[Untold]:
+    def take(self) -> list[UnrecordedEnd]:
         """Take as many as an object tells of."""
-        taken: list[Untold] = []
+        taken: list[UnrecordedEnd] = []
         size = 0
         while self._waiting and (not taken or size + self._waiting[0].size <= _TOLD_BYTES):
             taken.append(self._waiting.popleft())
@@ -98,7 +98,7 @@ class Ends:
         self._size -= size
         return taken
 
-    def give_back(self, taken: list[Untold]) -> None:
+    def give_back(self, taken: list[UnrecordedEnd]) -> None:
         """Keep on what was taken: the object was not written."""
         self._waiting.extendleft(reversed(taken))
         self._size += sum(one.size for one in taken)

@@ -21,7 +21,7 @@ from rookery.formats.keys import journal_name, parse_journal_name
 from rookery.log.settings import FilesSettings
 
 
-class Missing(Conflict):
+class MissingJournal(Conflict):
     """A journal file is not there (any more): read the state again, then plan the read anew."""
 
     def __init__(self, object_id: int) -> None:
@@ -123,7 +123,7 @@ class OpenFiles:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            raise Missing(object_id) from error
+            raise MissingJournal(object_id) from error
         try:
             check_journal_header(object_id, os.pread(fd, HEADER_BYTES, 0))
         except BaseException:
@@ -132,14 +132,14 @@ class OpenFiles:
         return fd
 
 
-class Found(NamedTuple):
+class FoundJournal(NamedTuple):
     """A journal file in the folder."""
 
     object_id: int
     size: int
 
 
-class Files:
+class JournalFiles:
     """The journal files in a folder, of every incarnation."""
 
     def __init__(self, folder: Path, settings: FilesSettings | None = None) -> None:
@@ -161,7 +161,7 @@ class Files:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._read, object_id, position, size)
 
-    async def found(self) -> list[Found]:
+    async def found(self) -> list[FoundJournal]:
         """List the journal files by object id; other files in the folder are left out."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._found)
 
@@ -185,13 +185,13 @@ class Files:
                 " check the disk and the kernel's messages"
             ) from error
 
-    def _found(self) -> list[Found]:
+    def _found(self) -> list[FoundJournal]:
         found = []
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 object_id = parse_journal_name(entry.name)
                 if object_id is not None:
-                    found.append(Found(object_id, entry.stat().st_size))
+                    found.append(FoundJournal(object_id, entry.stat().st_size))
         return sorted(found)
 
 

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Written(NamedTuple):
+class FlushPosition(NamedTuple):
     """Where an append lies."""
 
     object_id: int
@@ -42,7 +42,7 @@ class Written(NamedTuple):
 class _Append(NamedTuple):
     parts: Sequence[Buffer]
     size: int
-    answer: asyncio.Future[Written]
+    answer: asyncio.Future[FlushPosition]
 
 
 class _Roll(NamedTuple):
@@ -119,7 +119,7 @@ class Journal:
         end = self._appender.end
         return end.object_id if end else None
 
-    async def append(self, parts: Sequence[Buffer]) -> Written:
+    async def append(self, parts: Sequence[Buffer]) -> FlushPosition:
         """Write the parts one after the other and return where they lie, once they are durable.
 
         The parts must not change until then. An append that is cancelled may still be written.
@@ -131,7 +131,7 @@ class Journal:
         size = sum(map(len, parts))
         if size == 0:
             raise ValueError("an append must have at least one byte")
-        answer: asyncio.Future[Written] = self._running().create_future()
+        answer: asyncio.Future[FlushPosition] = self._running().create_future()
         self._queue.put(_Append(parts, size, answer))
         self.pending_bytes += size
         try:
@@ -226,13 +226,13 @@ class Journal:
             self._tell(partial(_finish, answers, written))
         self._hand_over()
 
-    def _place(self, group: list[_Append]) -> list[Written]:
+    def _place(self, group: list[_Append]) -> list[FlushPosition]:
         size = sum(append.size for append in group)
         parts = [part for append in group for part in append.parts]
         object_id, position = self._appender.append(parts, size)
         written = []
         for append in group:
-            written.append(Written(object_id, position, append.size))
+            written.append(FlushPosition(object_id, position, append.size))
             position += append.size
         self.appends += len(group)
         self.groups += 1
@@ -266,7 +266,7 @@ def _finish(answers: Sequence[asyncio.Future[T]], results: Sequence[T]) -> None:
             answer.set_result(result)
 
 
-def _fail(answers: Sequence[asyncio.Future[Written]], error: Error) -> None:
+def _fail(answers: Sequence[asyncio.Future[FlushPosition]], error: Error) -> None:
     for answer in answers:
         if not answer.done():
             # Each its own: a raised exception collects the traceback of whoever awaits it.

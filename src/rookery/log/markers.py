@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from rookery.cluster.state.partition import Kind, Partition, Row
+from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.log.tail import Key, Tail
 from rookery.model.control import ControlRecordType
 from rookery.records import batch as batches
@@ -53,5 +53,5 @@ def marker(row: Row) -> bytes:
     settings = BatchSettings(
         base_offset=row.base_offset, producer_id=producer_id, producer_epoch=epoch
     )
-    outcome = ControlRecordType.COMMIT if row.kind & Kind.COMMIT else ControlRecordType.ABORT
+    outcome = ControlRecordType.COMMIT if row.kind & RowKind.COMMIT else ControlRecordType.ABORT
     return build_marker(outcome, _COORDINATOR_EPOCH, settings, row.max_timestamp)

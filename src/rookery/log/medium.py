@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES
-from rookery.cluster.state.state import Appended
+from rookery.cluster.state.state import AppendOutcome
 from rookery.errors import Unavailable
-from rookery.log.journal import Journal, Written
+from rookery.log.journal import FlushPosition, Journal
 from rookery.log.reclaim import Reclaimer
 from rookery.records.batch import BatchHeader
 from rookery.store.pending import PendingCalls
 
 
-class Batch(NamedTuple):
+class CheckedBatch(NamedTuple):
     """A batch that was checked: whose it is, its bytes, its header."""
 
     topic_id: bytes
@@ -41,17 +41,17 @@ class FlushSettings:
     """While a write is under way, a small one more begins only after so long."""
 
 
-class Medium(Protocol):
+class FlushTarget(Protocol):
     """Takes flushes."""
 
-    async def write(self, batches: Sequence[Batch]) -> Written:
+    async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
         """Make batches durable, one behind the other; return where they lie.
 
         Raises:
             Unavailable: they are not, or it is not known.
         """
 
-    def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
+    def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
         """Learn which offsets the batches of an object were given."""
 
     def doubt(self, identity: int) -> None:
@@ -75,7 +75,7 @@ class Medium(Protocol):
         """Let it go."""
 
 
-class NoMedium:
+class NoFlushTarget:
     """Stands in until the broker has joined the cluster."""
 
     @property
@@ -83,11 +83,11 @@ class NoMedium:
         """Have none."""
         return None
 
-    async def write(self, batches: Sequence[Batch]) -> Written:
+    async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
         """Refuse."""
         raise Unavailable(f"this broker has not joined the cluster; {len(batches)} batches wait")
 
-    def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
+    def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
         """Never learn anything."""
 
     def doubt(self, identity: int) -> None:
@@ -108,7 +108,7 @@ class NoMedium:
         """Do nothing."""
 
 
-class JournalMedium(NoMedium):
+class JournalTarget(NoFlushTarget):
     """Appends flushes to a journal."""
 
     def __init__(
@@ -131,7 +131,7 @@ class JournalMedium(NoMedium):
         """Why the last append failed and what to do; None while writing works."""
         return self.journal.failure
 
-    async def write(self, batches: Sequence[Batch]) -> Written:
+    async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
         """Make batches durable, one behind the other; return where they lie."""
         with self._calls.call("a write"):
             written = await self.journal.append([batch.data for batch in batches])
@@ -139,7 +139,7 @@ class JournalMedium(NoMedium):
             self._reclaimer.begin_commit(written.object_id)
         return written
 
-    def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
+    def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
         """Note that a commit is settled."""
         del outcomes
         self.doubt(identity)

@@ -15,23 +15,23 @@ from typing import Final, NamedTuple, Protocol
 from rookery.clock import Clock
 from rookery.cluster.events.log import (
     ObjectsCondemned,
-    Piece,
     ReplacedRange,
+    RowPiece,
     SegmentsStaged,
     StagedSegment,
 )
 from rookery.cluster.state.aborted import within
-from rookery.cluster.state.partition import Kind, Partition
+from rookery.cluster.state.partition import Partition, RowKind
 from rookery.cluster.state.state import Outcome, State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Conflict
 from rookery.formats.keys import index_key, split_object_id, times_key
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
-from rookery.formats.segmentwriter import SegmentFiles, SegmentWriter
-from rookery.formats.times import AbortedTransaction, LeaderEpoch, Origin
+from rookery.formats.segmentwriter import FinishedSegment, SegmentWriter
+from rookery.formats.times import SegmentAbort, SegmentEpoch, SegmentOrigin
 from rookery.log.objects import key_of
-from rookery.log.plan import Range
-from rookery.log.refine import Refined
+from rookery.log.plan import RowRange
+from rookery.log.refine import RefinedRow
 from rookery.log.runs import MOST_OFFSETS
 from rookery.log.settings import RewriteSettings
 from rookery.records import batch as batches
@@ -45,13 +45,13 @@ _JOIN_BELOW: Final = 4 * 1024
 _AT_ONCE: Final = 1000
 
 
-class Captured(NamedTuple):
+class CapturedRange(NamedTuple):
     """A range that is as it was planned, and its rows."""
 
     topic: Topic
     partition: Partition
-    range: Range
-    rows: list[Refined]
+    range: RowRange
+    rows: list[RefinedRow]
 
 
 class Birth(NamedTuple):
@@ -63,14 +63,14 @@ class Birth(NamedTuple):
     """The last entry of the cluster log that was applied."""
 
 
-class Made(NamedTuple):
+class NewObject(NamedTuple):
     """The bytes of a new object, and what replaces each of the ranges it was made of."""
 
     parts: list[Buffer]
     ranges: list[ReplacedRange]
 
 
-def captured(state: State, ranges: Iterable[Range]) -> list[Captured]:
+def captured(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
     """Copy the rows of those ranges that are still as they were planned."""
     found = []
     for one in ranges:
@@ -78,12 +78,12 @@ def captured(state: State, ranges: Iterable[Range]) -> list[Captured]:
         span = partition.span(one.base_offset, one.end_offset) if partition else None
         if partition is None or span is None or partition.fingerprint(span) != one.fingerprint:
             continue
-        rows = [Refined(partition, partition.row(index)) for index in span]
-        found.append(Captured(state.topics.by_id[one.topic_id], partition, one, rows))
+        rows = [RefinedRow(partition, partition.row(index)) for index in span]
+        found.append(CapturedRange(state.topics.by_id[one.topic_id], partition, one, rows))
     return found
 
 
-def merged(birth: Birth, sources: Sequence[Captured], row_bytes: int) -> Made:
+def merged(birth: Birth, sources: Sequence[CapturedRange], row_bytes: int) -> NewObject:
     """Put final rows of many partitions behind a manifest, each as long as a row may be."""
     joined = [list(_joined(source.rows, row_bytes)) for source in sources]
     head = _head(birth, sources, joined)
@@ -94,18 +94,18 @@ def merged(birth: Birth, sources: Sequence[Captured], row_bytes: int) -> Made:
         for row in rows:
             pieces.append(_piece(row, position))
             position += pieces[-1].size
-        ranges.append(_replaced(source.range, pieces, Kind.FINAL))
+        ranges.append(_replaced(source.range, pieces, RowKind.FINAL))
     parts = (part for source in sources for one in source.rows for part in one.parts)
-    return Made([head, *_joined_parts(parts)], ranges)
+    return NewObject([head, *_joined_parts(parts)], ranges)
 
 
 def segment(
     birth: Birth,
-    source: Captured,
+    source: CapturedRange,
     namespace: str,
     settings: RewriteSettings,
     compacted_to: int = 0,
-) -> tuple[SegmentFiles, Made]:
+) -> tuple[FinishedSegment, NewObject]:
     """Make a segment of the final rows of one partition.
 
     Aborted transactions that end below `compacted_to` have no records any more, and are left out.
@@ -117,33 +117,33 @@ def segment(
     for row in source.rows:
         for parts in row.batches():
             writer.add(*parts)
-    origin = Origin(
+    origin = SegmentOrigin(
         namespace,
         source.topic.name,
         source.topic.id,
         source.partition.index,
         *split_object_id(birth.object_id),
     )
-    epochs = [LeaderEpoch(*one) for one in source.partition.epochs]
+    epochs = [SegmentEpoch(*one) for one in source.partition.epochs]
     aborted = [
-        AbortedTransaction(*one[:3])
+        SegmentAbort(*one[:3])
         for one in within(source.partition.aborted, base, end)
         if one.last_offset >= compacted_to
     ]
     files = writer.finish(origin, end - 1, birth.created_ms, aborted=aborted, epochs=epochs)
-    piece = Piece(
+    piece = RowPiece(
         base_offset=base,
         position=0,
         size=files.size,
         max_timestamp=max(one.row.max_timestamp for one in source.rows),
     )
-    replaced = _replaced(source.range, [piece], Kind.FINAL | Kind.SEGMENT)
-    return files, Made(files.parts, [replaced])
+    replaced = _replaced(source.range, [piece], RowKind.FINAL | RowKind.SEGMENT)
+    return files, NewObject(files.parts, [replaced])
 
 
-def _joined(rows: Sequence[Refined], row_bytes: int) -> Iterator[list[Refined]]:
+def _joined(rows: Sequence[RefinedRow], row_bytes: int) -> Iterator[list[RefinedRow]]:
     """Put rows together that make up one new row."""
-    found: list[Refined] = []
+    found: list[RefinedRow] = []
     size = 0
     for one in chain.from_iterable(map(_short, rows)):
         offsets = one.row.end_offset - found[0].row.base_offset if found else 0
@@ -155,7 +155,7 @@ def _joined(rows: Sequence[Refined], row_bytes: int) -> Iterator[list[Refined]]:
     yield found
 
 
-def _short(one: Refined) -> Iterable[Refined]:
+def _short(one: RefinedRow) -> Iterable[RefinedRow]:
     """Divide a row with more offsets than a manifest's extent can state, batch by batch."""
     row = one.row
     if row.end_offset - row.base_offset <= MOST_OFFSETS:
@@ -176,8 +176,8 @@ def _short(one: Refined) -> Iterable[Refined]:
     ]
 
 
-def _piece(rows: list[Refined], position: int) -> Piece:
-    return Piece(
+def _piece(rows: list[RefinedRow], position: int) -> RowPiece:
+    return RowPiece(
         base_offset=rows[0].row.base_offset,
         position=position,
         size=sum(one.size for one in rows),
@@ -185,7 +185,7 @@ def _piece(rows: list[Refined], position: int) -> Piece:
     )
 
 
-def _replaced(one: Range, pieces: list[Piece], kind: Kind) -> ReplacedRange:
+def _replaced(one: RowRange, pieces: list[RowPiece], kind: RowKind) -> ReplacedRange:
     return ReplacedRange(
         topic_id=one.topic_id,
         partition=one.partition,
@@ -214,7 +214,7 @@ def _joined_parts(data: Iterable[Buffer]) -> list[Buffer]:
 
 
 def _head(
-    birth: Birth, sources: Sequence[Captured], joined: Sequence[Sequence[list[Refined]]]
+    birth: Birth, sources: Sequence[CapturedRange], joined: Sequence[Sequence[list[RefinedRow]]]
 ) -> bytes:
     """Write the manifest: with it alone the rows can be found again."""
     numbers: dict[bytes, int] = {}
@@ -239,13 +239,13 @@ def _head(
     )
 
 
-def _extent(topic: int, partition: int, rows: list[Refined]) -> ManifestExtent:
+def _extent(topic: int, partition: int, rows: list[RefinedRow]) -> ManifestExtent:
     base = rows[0].row.base_offset
     return ManifestExtent(
         topic=topic,
         partition=partition,
         size=sum(one.size for one in rows),
-        kind=int(Kind.FINAL),
+        kind=int(RowKind.FINAL),
         base_offset=base,
         records=rows[-1].row.end_offset - base,
         attributes=0,
@@ -287,7 +287,7 @@ class Publisher:
         """Return what a new object says of itself."""
         return Birth(self.next_id(), self.clock.now_ms(), self.replica.state.applied)
 
-    async def write(self, object_id: int, files: SegmentFiles, one: Range) -> bool:
+    async def write(self, object_id: int, files: FinishedSegment, one: RowRange) -> bool:
         """Write a segment under a name that is settled first; return False if its topic is gone.
 
         Raises:
@@ -322,7 +322,7 @@ class Publisher:
             await self.replica.propose([ObjectsCondemned(object_ids=some)])
             self._orphans.difference_update(some)
 
-    async def _stage(self, object_id: int, one: Range) -> str | None:
+    async def _stage(self, object_id: int, one: RowRange) -> str | None:
         """Have a segment's name settled; None if its topic is gone.
 
         From here on the state knows the names, so whatever a crash leaves is found by them.

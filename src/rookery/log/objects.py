@@ -15,7 +15,7 @@ from typing import Final
 
 from rookery import metrics
 from rookery.cluster.entry import read_entry
-from rookery.cluster.port import ClusterLog, Trimmed
+from rookery.cluster.port import ClusterLog, EntriesTrimmed
 from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.keys import (
@@ -28,7 +28,7 @@ from rookery.formats.keys import (
     split_object_id,
     times_key,
 )
-from rookery.log.files import Files, Missing
+from rookery.log.files import JournalFiles, MissingJournal
 from rookery.store.port import Buffer, NotFound, Store
 from rookery.store.wrappers import full_key
 
@@ -47,7 +47,7 @@ _READ_BYTES: Final = 512 * 1024
 _CACHE_BYTES: Final = 16 * 1024 * 1024
 
 
-class Removed(Missing):
+class RemovedObject(MissingJournal):
     """An object is not in the store (any more): read the state again, then plan the read anew."""
 
     def __init__(self, object_id: int, error: NotFound) -> None:
@@ -82,7 +82,7 @@ class Places:
 
     def __init__(
         self,
-        files: Files | None,
+        files: JournalFiles | None,
         store: Store | None,
         state: Callable[[], State],
         namespace: str,
@@ -123,7 +123,7 @@ class Places:
         if is_stored(object_id):
             try:
                 return await self._stored(object_id, self.key(object_id), position, size)
-            except Missing:
+            except MissingJournal:
                 _MISSING.inc()
                 raise
         if self._files is None:
@@ -150,12 +150,12 @@ class Places:
         try:
             return await self._store.view(key, position, size)
         except NotFound as error:
-            raise Removed(object_id, error) from error
+            raise RemovedObject(object_id, error) from error
         except ValueError:
             return b""  # the position lies beyond the object's end
 
 
-class TrimmedEntry(Missing):
+class TrimmedEntry(MissingJournal):
     """An entry was trimmed, so its batches are elsewhere: read the state again, then plan anew."""
 
     def __init__(self, number: int) -> None:
@@ -167,7 +167,7 @@ class TrimmedEntry(Missing):
         self.object_id = -number
 
 
-class Entries:
+class EntryPayloads:
     """Payloads of entries of the cluster log, read a few at a time, since readers go forward."""
 
     def __init__(self, cluster_log: ClusterLog) -> None:
@@ -195,7 +195,7 @@ class Entries:
         wanted: memoryview | None = None
         try:
             entries = await self._log.read(number - 1, _READ_BYTES)
-        except Trimmed as error:
+        except EntriesTrimmed as error:
             raise TrimmedEntry(number) from error
         for found, data in entries:
             payload = memoryview(read_entry(found, data).payload)  # type: ignore[arg-type] # read as a view
@@ -225,7 +225,7 @@ class EntryReader:
             cluster_log: where the payloads are.
             objects: reads journals and objects in the store.
         """
-        self._entries = Entries(cluster_log)
+        self._entries = EntryPayloads(cluster_log)
         self._objects = objects
 
     async def read(self, object_id: int, position: int, size: int) -> Buffer:

@@ -2,9 +2,9 @@
 
 - `Opener` reads and checks the bytes of a run.
 - `stamped` gives batches their offsets, leader epochs and append times.
-- `Ahead` is the read-ahead for sequential readers. It follows the rows of the partition and not the
-  bytes of the object: the bytes after a row of a shared object belong to another partition, and
-  the batches after a segment are in another object.
+- `ReadAhead` serves sequential readers. It follows the rows of the partition and not the bytes of
+  the object: the bytes after a row of a shared object belong to another partition, and the batches
+  after a segment are in another object.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from rookery.cluster.port import ClusterLog
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import is_stored
-from rookery.formats.layout import Layout, Span
+from rookery.formats.layout import BlockSpan, SegmentLayout
 from rookery.log.markers import marker
-from rookery.log.objects import Entries
-from rookery.log.runs import Run, body, expect_run, gap, name
+from rookery.log.objects import EntryPayloads
+from rookery.log.runs import ReadRun, body, expect_run, gap, name
 from rookery.log.segmentindex import Layouts
 from rookery.log.tail import Key
 from rookery.records import batch as batches
@@ -37,7 +37,7 @@ _MAX_DOUBLINGS: Final = 16
 _ACTIVE_S: Final = 5.0
 
 
-class Objects(Protocol):
+class BlockSource(Protocol):
     """Where the bytes of journals and stored objects are read from."""
 
     async def views(self, object_id: int, position: int, size: int) -> list[memoryview]:
@@ -65,10 +65,10 @@ class Objects(Protocol):
         """How much of an object in the store is read at once."""
 
 
-class Ahead:
+class ReadAhead:
     """Tells a cache what will be wanted."""
 
-    def __init__(self, objects: Objects, layouts: Layouts | None) -> None:
+    def __init__(self, objects: BlockSource, layouts: Layouts | None) -> None:
         self._objects = objects
         self._layouts = layouts
         # The partitions that are being read on and on, and when last; the latest comes last.
@@ -119,7 +119,7 @@ Direct = Callable[[int, int, int], Awaitable[Buffer]]
 """Reads (object id, position, size) past the cache; fewer bytes only where the object ends."""
 
 
-class Opened(NamedTuple):
+class OpenedRun(NamedTuple):
     """What was read of a run: its batches from the wanted offset on, checked."""
 
     data: Buffer
@@ -138,7 +138,7 @@ class Opener:
     def __init__(
         self,
         cluster_log: ClusterLog,
-        objects: Objects,
+        objects: BlockSource,
         direct: Direct | None,
         layouts: Layouts | None,
     ) -> None:
@@ -146,19 +146,19 @@ class Opener:
         self._objects = objects
         self._direct = direct
         self._layouts = layouts
-        self._entries = Entries(cluster_log)
+        self._entries = EntryPayloads(cluster_log)
 
-    async def layout(self, row: Row) -> Layout:
+    async def layout(self, row: Row) -> SegmentLayout:
         """Return the index of a segment."""
         if self._layouts is None:
             raise Unavailable(f"object {row.object_id} lies in a store, and this process has none")
         return await self._layouts.get(row)
 
-    async def open(self, key: Key, partition: Partition, run: Run, offset: int) -> Opened:
+    async def open(self, key: Key, partition: Partition, run: ReadRun, offset: int) -> OpenedRun:
         """Read a run and check it."""
         if run.is_final and not run.size:
             # All of the row was read before: behind its last batch there is nothing.
-            return Opened(b"", run.position, [], is_end=True)
+            return OpenedRun(b"", run.position, [], is_end=True)
         if run.is_segment:
             return await self._open_segment(partition, run, offset)
         data = await self._bytes(run)
@@ -168,11 +168,11 @@ class Opener:
             where = f"{name(key)}: object {run.object_id}"
             raise corrupt(found.damage, where, run.object_id)
         is_end = found.damage is None and found.end == len(data)
-        return Opened(data, run.position, found.headers, is_end)
+        return OpenedRun(data, run.position, found.headers, is_end)
 
     async def go_on(
-        self, partition: Partition, run: Run, before: Opened, max_bytes: int
-    ) -> Opened | None:
+        self, partition: Partition, run: ReadRun, before: OpenedRun, max_bytes: int
+    ) -> OpenedRun | None:
         """Read what follows in a segment; None if it does not fit, or begins with damage."""
         if before.next_block is None:
             return None
@@ -182,12 +182,12 @@ class Opener:
             return None
         return await self._open_blocks(partition, run, layout, span, run.base_offset)
 
-    def drop(self, run: Run) -> None:
+    def drop(self, run: ReadRun) -> None:
         """Forget what is damaged: if that happened on the way, who asks again must not get it."""
         if run.object_id > 0:
             self._objects.drop(run.object_id, run.position, run.size)
 
-    async def _open_segment(self, partition: Partition, run: Run, offset: int) -> Opened:
+    async def _open_segment(self, partition: Partition, run: ReadRun, offset: int) -> OpenedRun:
         if offset <= run.base_offset:
             # Its first batch is wanted: no index need tell where that is, so both are read at once.
             self._objects.want(run.object_id, run.position, run.size)
@@ -200,11 +200,16 @@ class Opener:
                 return opened
             # The offset lies in a gap between two blocks.
             span = layout.span(span.stop, run.size)
-        return Opened(b"", run.position, [], is_end=True)
+        return OpenedRun(b"", run.position, [], is_end=True)
 
     async def _open_blocks(
-        self, partition: Partition, run: Run, layout: Layout, span: Span, offset: int
-    ) -> Opened:
+        self,
+        partition: Partition,
+        run: ReadRun,
+        layout: SegmentLayout,
+        span: BlockSpan,
+        offset: int,
+    ) -> OpenedRun:
         where = (run.object_id, span.position, span.size)
         data = _joined(await self._objects.views(*where))
         found = serve(data, layout.expect(span, partition.epoch_at), offset)
@@ -212,17 +217,17 @@ class Opener:
             if not found.headers:
                 self._objects.drop(*where)
                 raise corrupt(found.damage, layout.name)
-            return Opened(data, span.position, found.headers, is_end=False)
+            return OpenedRun(data, span.position, found.headers, is_end=False)
         is_last = span.stop == len(layout.blocks)
         next_block = None if is_last else span.stop
-        return Opened(data, span.position, found.headers, is_last, next_block)
+        return OpenedRun(data, span.position, found.headers, is_last, next_block)
 
-    def _in_one_block(self, layout: Layout, span: Span) -> Span:
+    def _in_one_block(self, layout: SegmentLayout, span: BlockSpan) -> BlockSpan:
         """Cut a span where a cached block ends: what lies in two of them has to be copied."""
         step = self._objects.stored_block_bytes
         return layout.span(span.first, min(span.size, step - span.position % step))
 
-    async def _bytes(self, run: Run) -> Buffer:
+    async def _bytes(self, run: ReadRun) -> Buffer:
         """Return the bytes of a run; fewer where its object ends, which damage can be."""
         if not run.object_id:
             return b"".join(map(_made, run.rows))
@@ -257,7 +262,7 @@ _COPY_BELOW: Final = 16 * 1024
 
 
 def stamped(
-    partition: Partition, run: Run, data: Buffer, headers: list[BatchHeader]
+    partition: Partition, run: ReadRun, data: Buffer, headers: list[BatchHeader]
 ) -> list[Buffer]:
     """Write offsets into the batches of a run: in place if the bytes are ours, else around views.
 
@@ -289,14 +294,14 @@ def stamped(
     return parts if is_around else [view[begin:end]]
 
 
-def _append_times(run: Run, headers: list[BatchHeader]) -> Iterable[int]:
+def _append_times(run: ReadRun, headers: list[BatchHeader]) -> Iterable[int]:
     """Return the append time of each batch; -1 if its own times hold."""
     if not any(row.is_append_time for row in run.rows):
         return repeat(-1)
     return _row_times(run, headers)
 
 
-def _row_times(run: Run, headers: list[BatchHeader]) -> Iterator[int]:
+def _row_times(run: ReadRun, headers: list[BatchHeader]) -> Iterator[int]:
     rows = iter(run.rows)
     row = next(rows)
     for header in headers:

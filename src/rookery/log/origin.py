@@ -15,7 +15,7 @@ from rookery.cluster.port import ClusterLog, ClusterLogTraits, Durability
 from rookery.cluster.state.state import State
 from rookery.errors import ConfigError
 from rookery.formats.keys import CLUSTER, check_namespace
-from rookery.log.files import Files
+from rookery.log.files import JournalFiles
 from rookery.log.objects import Places
 from rookery.model.location import Location
 from rookery.store.open import as_url, name_of, open_store, store_traits
@@ -26,7 +26,7 @@ from rookery.store.wrappers import CountedStore, NamespacedStore
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class LogLocation:
     """The names of a cluster's store and of its log; what may be secret in them is never shown."""
 
     data: str = "rookery-data"
@@ -123,7 +123,7 @@ class Handles:
     """The open handles of one process: cluster log, store and, if there is a folder, journals."""
 
     def __init__(
-        self, origin: Origin, durability: Durability = "disk", prices: Prices | None = None
+        self, origin: LogLocation, durability: Durability = "disk", prices: Prices | None = None
     ) -> None:
         """Open what an origin names.
 
@@ -136,7 +136,7 @@ class Handles:
         self.namespace = origin.namespace
         self.journals = origin.folder / "journal" if origin.is_local else None
         """Where journal files are; None if there are none."""
-        self.files = Files(self.journals) if self.journals is not None else None
+        self.files = JournalFiles(self.journals) if self.journals is not None else None
         inner = NamespacedStore(open_store(origin.store_url), origin.namespace)
         self.store_calls = PendingCalls(f"store {name_of(origin.store_url)}")
         self.store: Store = CountedStore(inner, prices, self.store_calls)

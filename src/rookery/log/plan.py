@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from rookery.clock import SystemClock
-from rookery.cluster.state.partition import Kind, Partition
+from rookery.cluster.state.partition import Partition, RowKind
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.formats.keys import is_stored
@@ -35,7 +35,7 @@ from rookery.log.census import (
 from rookery.log.quarantine import Quarantine
 from rookery.log.settings import RewriteSettings
 
-_FINAL: Final = int(Kind.FINAL)
+_FINAL: Final = int(RowKind.FINAL)
 # A partition with this part of a segment is left out of early merges: it gets one soon.
 _BUSY_PART: Final = 4
 # So many merged objects of like size become one, each about so many times the size.
@@ -44,7 +44,7 @@ _FAN_BITS: Final = 3
 _SMALLEST_TIER: Final = 64 * 1024
 
 
-class Range(NamedTuple):
+class RowRange(NamedTuple):
     """Whole rows of one partition, as they were when the job was planned."""
 
     topic_id: bytes
@@ -60,7 +60,7 @@ class Range(NamedTuple):
         return self.topic_id, self.partition
 
 
-class Job(Protocol):
+class RewriteJob(Protocol):
     """Something that rewrites rows."""
 
     @property
@@ -77,7 +77,7 @@ class MergeJob:
     """Rows of many partitions become one shared object."""
 
     kind: ClassVar[str] = "merge"
-    ranges: tuple[Range, ...]
+    ranges: tuple[RowRange, ...]
 
     @property
     def size(self) -> int:
@@ -90,7 +90,7 @@ class SegmentJob:
     """Rows of one partition become a segment."""
 
     kind: ClassVar[str] = "segment"
-    range: Range
+    range: RowRange
 
     @property
     def size(self) -> int:
@@ -130,7 +130,7 @@ class _Bounds(NamedTuple):
         return tally.bytes if self.with_busy else tally.bytes - tally.busy
 
 
-class Planner:
+class RewritePlanner:
     """Plans, and remembers between two plans since when things have waited."""
 
     def __init__(
@@ -275,7 +275,7 @@ class Planner:
 
     def _flushes(
         self, flushed: dict[int, Tally], loose: list[_Loose], now_ms: int, before_entry: int
-    ) -> list[Range]:
+    ) -> list[RowRange]:
         """Choose rows as producers sent them, oldest first."""
         settings, census = self._settings, self._census
         waits = {one: census.unmoved_ms(one, now_ms) for one in flushed}
@@ -298,7 +298,7 @@ class Planner:
                 limits[one] = min(limits.get(one, 0), tally.top)
         return _chosen(job, limits, loose)
 
-    def _again(self, merged: dict[int, Tally], loose: list[_Loose], now_ms: int) -> list[Range]:
+    def _again(self, merged: dict[int, Tally], loose: list[_Loose], now_ms: int) -> list[RowRange]:
         """Choose merged objects that are to become one: sparse ones, or many of like size."""
         settings = self._settings
         sparse = [one for one, tally in merged.items() if self._is_sparse(one, tally, now_ms)]
@@ -333,7 +333,9 @@ class Planner:
                 tiers.setdefault(_tier(tally.bytes), []).append(object_id)
         return next((tiers[one] for one in sorted(tiers) if len(tiers[one]) >= _FAN), [])
 
-    def _note_lag(self, flushed: dict[int, Tally], segments: Collection[Job], now_ms: int) -> None:
+    def _note_lag(
+        self, flushed: dict[int, Tally], segments: Collection[RewriteJob], now_ms: int
+    ) -> None:
         waits = {one: self._census.unmoved_ms(one, now_ms) for one in flushed}
         late = [one for one, wait in waits.items() if wait >= self._settings.merge_age_ms]
         size = sum(flushed[one].bytes for one in late) + sum(job.size for job in segments)
@@ -369,9 +371,9 @@ def _whole(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dict
     return _limits(job, tallies, order[:taken])
 
 
-def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_Loose]) -> list[Range]:
+def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_Loose]) -> list[RowRange]:
     """Collect the rows below the limits, whole ranges of them, sorted by partition."""
-    ranges: list[Range] = []
+    ranges: list[RowRange] = []
     left, rows = job.bytes, job.rows
     for one in loose:
         if one.is_busy and not job.with_busy:
@@ -386,9 +388,9 @@ def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_Loose]) -> lis
     return ranges
 
 
-def range_of(topic: Topic, partition: Partition, rows: range) -> Range:
+def range_of(topic: Topic, partition: Partition, rows: range) -> RowRange:
     """Name some rows of a partition."""
-    return Range(
+    return RowRange(
         topic.id,
         partition.index,
         partition.base_offsets[rows.start],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from rookery.clock import Clock
-from rookery.cluster.replica import Fenced
+from rookery.cluster.replica import IncarnationFenced
 from rookery.errors import Error, Unavailable
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,10 @@ class Quarantine:
 
     @contextmanager
     def guard(
-        self, key: Key, subject: str, passes: tuple[type[Error], ...] = (Fenced, Unavailable)
+        self,
+        key: Key,
+        subject: str,
+        passes: tuple[type[Error], ...] = (IncarnationFenced, Unavailable),
     ) -> Iterator[None]:
         """Note what a piece of work raises, or close its case; errors in `passes` go on."""
         try:

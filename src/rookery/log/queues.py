@@ -22,7 +22,7 @@ Key = tuple[int, int]
 """Object id and number of the block within it."""
 
 
-class Block:
+class CachedBlock:
     """Bytes of one block, as far as they are known to be final."""
 
     __slots__ = ("data", "served_bytes")
@@ -40,8 +40,8 @@ class TwoQueues:
         self.probation_bytes = probation_bytes
         """The share that probation is left with when there is no room."""
         self._max_remembered = max_remembered
-        self._probation: OrderedDict[Key, Block] = OrderedDict()
-        self._protected: OrderedDict[Key, Block] = OrderedDict()
+        self._probation: OrderedDict[Key, CachedBlock] = OrderedDict()
+        self._protected: OrderedDict[Key, CachedBlock] = OrderedDict()
         self._remembered: OrderedDict[Key, None] = OrderedDict()
         self._in_probation_bytes = 0
         self.held_bytes = 0
@@ -60,7 +60,7 @@ class TwoQueues:
         """The blocks that are hot, the one used longest ago first."""
         return list(self._protected)
 
-    def get(self, key: Key) -> Block | None:
+    def get(self, key: Key) -> CachedBlock | None:
         """Return a block without counting it as used."""
         return self._protected.get(key) or self._probation.get(key)
 
@@ -79,7 +79,7 @@ class TwoQueues:
         else:
             self._probation.move_to_end(key)
 
-    def put(self, key: Key, block: Block) -> None:
+    def put(self, key: Key, block: CachedBlock) -> None:
         """Add a block, or a longer form of one, and push out what there is no room for."""
         old = self.get(key)
         block.served_bytes = old.served_bytes if old else 0

@@ -24,12 +24,12 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
 from rookery.formats.keys import is_stored
-from rookery.formats.layout import Layout
-from rookery.log.files import Missing
-from rookery.log.opener import Ahead, Direct, Objects, Opened, Opener, stamped
-from rookery.log.runs import FAR, MOST_OFFSETS, Mark, Run, body, gap, name, plan
+from rookery.formats.layout import SegmentLayout
+from rookery.log.files import MissingJournal
+from rookery.log.opener import BlockSource, Direct, OpenedRun, Opener, ReadAhead, stamped
+from rookery.log.runs import FAR, MOST_OFFSETS, ReadMark, ReadRun, body, gap, name, plan
 from rookery.log.segmentindex import Layouts
-from rookery.log.tail import Key, Slice, Tail
+from rookery.log.tail import Key, Tail, TailSlice
 from rookery.records.batch import BatchHeader
 from rookery.wire.buffer import Buffer
 
@@ -37,13 +37,13 @@ _RUNS_AT_ONCE: Final = 4
 _MARKS: Final = 4096
 
 
-class Reader:
+class LogReader:
     """Reads any partition from any offset."""
 
     def __init__(
         self,
         cluster_log: ClusterLog,
-        objects: Objects,
+        objects: BlockSource,
         tail: Tail,
         direct: Direct | None = None,
         layouts: Layouts | None = None,
@@ -62,9 +62,9 @@ class Reader:
         self._tail = tail
         self._objects = objects
         self._opener = Opener(cluster_log, objects, direct, layouts)
-        self._ahead = Ahead(objects, layouts)
+        self._ahead = ReadAhead(objects, layouts)
         # Where the batch at an offset begins: a reader comes back for what follows.
-        self._marks: OrderedDict[tuple[Key, int], Mark] = OrderedDict()
+        self._marks: OrderedDict[tuple[Key, int], ReadMark] = OrderedDict()
 
     def read_now(
         self,
@@ -75,7 +75,7 @@ class Reader:
         *,
         whole_first: bool = True,
         until: int = FAR,
-    ) -> Slice | None:
+    ) -> TailSlice | None:
         """Return batches from memory, or None if they must be waited for."""
         if offset < partition.cleaned_to:
             return None  # what is in memory was there before compaction
@@ -90,7 +90,7 @@ class Reader:
         *,
         whole_first: bool = True,
         until: int = FAR,
-    ) -> Slice:
+    ) -> TailSlice:
         """Return whole batches from the one that holds `offset` on, as `Tail.read` does.
 
         None of them begins at `until` or behind it. If there is none at the offset, the next one
@@ -112,9 +112,9 @@ class Reader:
         await read.run(plan(partition, offset, max_bytes, mark, until), whole_first=whole_first)
         if read.last is not None:
             self._go_on(key, partition, read.last, mark, read.end)
-        return Slice(read.parts, read.size, read.end)
+        return TailSlice(read.parts, read.size, read.end)
 
-    async def layout(self, row: Row) -> Layout:
+    async def layout(self, row: Row) -> SegmentLayout:
         """Return the index of a segment.
 
         Raises:
@@ -129,14 +129,14 @@ class Reader:
         return f"{error} (in {self._objects.name(error.object_id)})"
 
     def _go_on(
-        self, key: Key, partition: Partition, last: _Last, mark: Mark | None, end: int
+        self, key: Key, partition: Partition, last: _Last, mark: ReadMark | None, end: int
     ) -> None:
         """Note where a reader will go on, and read ahead of one that does."""
         if not last.row.object_id:
             return  # it was made here, and lies nowhere
         streak = mark.streak + 1 if mark is not None else 0
         marks = self._marks
-        marks[key, end] = Mark(last.row.object_id, last.position, streak)
+        marks[key, end] = ReadMark(last.row.object_id, last.position, streak)
         if len(marks) > _MARKS:
             marks.popitem(last=False)
         if streak and is_stored(last.row.object_id):
@@ -166,7 +166,7 @@ class _Read:
         self.end = offsets.start
         self.last: _Last | None = None
 
-    async def run(self, runs: list[Run], *, whole_first: bool) -> None:
+    async def run(self, runs: list[ReadRun], *, whole_first: bool) -> None:
         """Read the runs, a few at a time, until there is enough."""
         for at in range(0, len(runs), _RUNS_AT_ONCE):
             some = runs[at : at + _RUNS_AT_ONCE]
@@ -182,7 +182,7 @@ class _Read:
         if not self.parts and runs and whole_first:
             self._lead_on(runs[-1].rows[-1])
 
-    async def _open(self, runs: list[Run]) -> list[Opened | BaseException]:
+    async def _open(self, runs: list[ReadRun]) -> list[OpenedRun | BaseException]:
         if len(runs) > 1:
             return await asyncio.gather(*map(self._open_one, runs), return_exceptions=True)
         try:
@@ -190,11 +190,11 @@ class _Read:
         except Error as error:
             return [error]
 
-    def _open_one(self, run: Run) -> Awaitable[Opened]:
+    def _open_one(self, run: ReadRun) -> Awaitable[OpenedRun]:
         return self._opener.open(self._key, self._partition, run, self._offset)
 
     async def _take_run(
-        self, run: Run, opened: Opened | BaseException, *, whole_first: bool
+        self, run: ReadRun, opened: OpenedRun | BaseException, *, whole_first: bool
     ) -> bool:
         """Take the batches that fit; return whether the next run's may follow."""
         taken = await self._take(run, opened, whole_first=whole_first)
@@ -207,8 +207,8 @@ class _Read:
         return taken is not None
 
     async def _take(
-        self, run: Run, opened: Opened | BaseException, *, whole_first: bool
-    ) -> Opened | None:
+        self, run: ReadRun, opened: OpenedRun | BaseException, *, whole_first: bool
+    ) -> OpenedRun | None:
         """Take the batches that fit; return what was opened if that was all of it."""
         if isinstance(opened, BaseException):
             raise opened
@@ -223,7 +223,7 @@ class _Read:
             self._add(run, opened, wanted[:stop])
         return opened if stop == len(opened.headers) and self.end < self._until else None
 
-    async def _open_more(self, run: Run, opened: Opened) -> Opened:
+    async def _open_more(self, run: ReadRun, opened: OpenedRun) -> OpenedRun:
         """Read on, if the first batch wanted was not all there."""
         whole = run.longer()
         if not run.is_segment and whole.size > run.size:
@@ -238,7 +238,7 @@ class _Read:
             )
         return opened
 
-    def _add(self, run: Run, opened: Opened, taken: list[BatchHeader]) -> None:
+    def _add(self, run: ReadRun, opened: OpenedRun, taken: list[BatchHeader]) -> None:
         begin, end = taken[0].position, taken[-1].end
         if run.is_final:
             self.parts.append(memoryview(opened.data)[begin:end])
@@ -281,7 +281,7 @@ _LOST: Final = metrics.counters(
 class SureReader:
     """Reads by the newest state before it gives up."""
 
-    def __init__(self, reader: Reader, replica: Replica) -> None:
+    def __init__(self, reader: LogReader, replica: Replica) -> None:
         self._reader = reader
         self._replica = replica
 
@@ -294,7 +294,7 @@ class SureReader:
         *,
         whole_first: bool = True,
         until: int = FAR,
-    ) -> Slice | None:
+    ) -> TailSlice | None:
         """Return what `Reader.read` does; None if the offset is no longer in the log.
 
         Raises:
@@ -313,7 +313,7 @@ class SureReader:
             return None
         try:
             return await read(key, now, offset, max_bytes, whole_first=whole_first, until=until)
-        except Missing as error:
+        except MissingJournal as error:
             _LOST.labels("missing").inc()
             raise Corrupt(self._text(key, offset, error)) from error
         except Corrupt as error:

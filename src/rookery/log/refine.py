@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
 from rookery.log import markers
-from rookery.log.files import Missing
+from rookery.log.files import MissingJournal
 from rookery.log.runs import MOST_OFFSETS, expect_row, gap
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
@@ -37,7 +37,7 @@ _COPY_BELOW: Final = 8 * 1024
 
 
 @dataclass(slots=True)
-class Refined:
+class RefinedRow:
     """One row on its way: where it lay, and what became of it."""
 
     partition: Partition
@@ -52,7 +52,7 @@ class Refined:
     @property
     def is_damaged(self) -> bool:
         """Whether the bytes are not there or wrong, and will be so the next time, too."""
-        return isinstance(self.error, Corrupt | Missing | NotFound)
+        return isinstance(self.error, Corrupt | MissingJournal | NotFound)
 
     def batches(self) -> Iterator[Sequence[Buffer]]:
         """Yield every batch, in parts."""
@@ -73,10 +73,10 @@ class _Chunk(NamedTuple):
     object_id: int
     position: int
     size: int
-    rows: list[Refined]
+    rows: list[RefinedRow]
 
 
-async def refine(rows: Sequence[Refined], read: Read) -> None:
+async def refine(rows: Sequence[RefinedRow], read: Read) -> None:
     """Bring the bytes of all rows into their final form; each row says if it could not be done."""
     for one in rows:
         if not one.row.object_id:
@@ -113,7 +113,7 @@ async def _refine_chunk(chunk: _Chunk, read: Read) -> None:
         _refine_row(one, view[at : at + one.row.size], may_keep=is_dense)
 
 
-def _refine_row(one: Refined, view: memoryview, *, may_keep: bool) -> None:
+def _refine_row(one: RefinedRow, view: memoryview, *, may_keep: bool) -> None:
     # Leader epochs are not checked: the state knows them, and they are written anew.
     found = rewrite(view, expect_row(one.partition, one.row))
     if found.damage is not None:
@@ -130,7 +130,7 @@ def _refine_row(one: Refined, view: memoryview, *, may_keep: bool) -> None:
         one.finish([_within(one.row, bytearray(view), headers, epochs)], len(view))
 
 
-def _epochs(one: Refined, headers: list[BatchHeader]) -> list[int]:
+def _epochs(one: RefinedRow, headers: list[BatchHeader]) -> list[int]:
     """Return the leader epoch in which each batch was written; nearly always they have one."""
     partition, row = one.partition, one.row
     epoch = partition.epoch_at(row.base_offset)
@@ -169,7 +169,7 @@ def _appended(header: BatchHeader, row: Row, epoch: int) -> BatchHeader:
     return header.appended_at(row.max_timestamp)._replace(partition_leader_epoch=epoch)
 
 
-def _chunks(rows: list[Refined]) -> Iterator[_Chunk]:
+def _chunks(rows: list[RefinedRow]) -> Iterator[_Chunk]:
     """Join what lies close together in one object."""
     chunk: _Chunk | None = None
     for one in sorted(rows, key=_order):
@@ -185,7 +185,7 @@ def _chunks(rows: list[Refined]) -> Iterator[_Chunk]:
         yield chunk
 
 
-def _order(one: Refined) -> tuple[bool, int, int]:
+def _order(one: RefinedRow) -> tuple[bool, int, int]:
     """Go forward in every object, and from entry to entry too: their ids count downwards."""
     object_id = one.row.object_id
     return object_id > 0, abs(object_id), one.row.position
@@ -196,7 +196,7 @@ def _is_near(chunk: _Chunk, row: Row) -> bool:
     return chunk.object_id == row.object_id and 0 <= gap <= _GAP_BYTES
 
 
-def _single(one: Refined) -> _Chunk:
+def _single(one: RefinedRow) -> _Chunk:
     return _Chunk(one.row.object_id, one.row.position, one.row.size, [one])
 
 

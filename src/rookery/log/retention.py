@@ -18,7 +18,7 @@ from rookery.wire.message import Message
 _PRODUCERS_AT_ONCE: Final = 1000
 
 
-class Limits(Protocol):
+class RetentionLimits(Protocol):
     """What retention needs to know of a topic's settings; -1 is without limit."""
 
     @property
@@ -37,7 +37,9 @@ class Limits(Protocol):
 class Retention:
     """Moves log starts and forgets producers, by events."""
 
-    def __init__(self, replica: Replica, clock: Clock, limits: Callable[[Topic], Limits]) -> None:
+    def __init__(
+        self, replica: Replica, clock: Clock, limits: Callable[[Topic], RetentionLimits]
+    ) -> None:
         self._replica = replica
         self._clock = clock
         self._limits = limits
@@ -103,7 +105,7 @@ class Retention:
         return events
 
 
-def kept_from(partition: Partition, limits: Limits, now_ms: int) -> int:
+def kept_from(partition: Partition, limits: RetentionLimits, now_ms: int) -> int:
     """Return the offset from which a partition's records are kept, by age and by size."""
     if not limits.is_deleted:
         return partition.log_start

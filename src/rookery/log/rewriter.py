@@ -18,17 +18,17 @@ from typing import ClassVar, Final
 from rookery import metrics
 from rookery.clock import Clock
 from rookery.cluster.events.log import (
-    Replaced,
     ReplacedRange,
+    RowsReplaced,
 )
-from rookery.cluster.replica import Fenced
+from rookery.cluster.replica import IncarnationFenced
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Error, Unavailable
 from rookery.formats.keys import object_key
-from rookery.log.newobjects import Captured, Proposer, Publisher, captured, merged, segment
-from rookery.log.plan import Lag, MergeJob, Planner, Range, SegmentJob, divided
+from rookery.log.newobjects import CapturedRange, Proposer, Publisher, captured, merged, segment
+from rookery.log.plan import Lag, MergeJob, RewritePlanner, RowRange, SegmentJob, divided
 from rookery.log.quarantine import Key, Quarantine
-from rookery.log.refine import Read, Refined, refine
+from rookery.log.refine import Read, RefinedRow, refine
 from rookery.log.settings import RewriteSettings
 from rookery.store.port import Store
 
@@ -73,13 +73,13 @@ class Rewriter:
     """Object ids and positions of rows that could not be read, and are left alone."""
     quarantine: Quarantine = field(init=False)
     """Rows and partitions that cannot be rewritten, damaged ones included."""
-    _planner: Planner = field(init=False)
+    _planner: RewritePlanner = field(init=False)
     _publisher: Publisher = field(init=False)
 
     def __post_init__(self) -> None:
         """Remember nothing yet."""
         self.quarantine = Quarantine(self.clock)
-        self._planner = Planner(self.settings, self.quarantine, self.segment_ms)
+        self._planner = RewritePlanner(self.settings, self.quarantine, self.segment_ms)
         self._publisher = Publisher(
             replica=self.replica,
             store=self.store,
@@ -142,7 +142,7 @@ class Rewriter:
             part = waiting.pop()
             try:
                 done += await self.rewrite(part)
-            except (Fenced, Unavailable):
+            except (IncarnationFenced, Unavailable):
                 raise
             except Exception as error:
                 failures += 1
@@ -164,7 +164,7 @@ class Rewriter:
             self.quarantine.add(self._row_case(one), f"rewrite of {self._text(one)}", error)
         return [*halves]
 
-    def _release(self, job: MergeJob | SegmentJob, sources: list[Captured]) -> None:
+    def _release(self, job: MergeJob | SegmentJob, sources: list[CapturedRange]) -> None:
         """Close the cases of what was rewritten."""
         if not len(self.quarantine):
             return
@@ -175,7 +175,7 @@ class Rewriter:
         if isinstance(job, SegmentJob):
             self.quarantine.release(("segment", *job.range.owner))
 
-    def _row_case(self, one: Range) -> Key:
+    def _row_case(self, one: RowRange) -> Key:
         """Return the key of a row, or of its partition if the row has no object."""
         partition = self.replica.state.topics.partition(*one.owner)
         span = partition.span(one.base_offset, one.end_offset) if partition else None
@@ -184,7 +184,7 @@ class Rewriter:
             return "partition", *one.owner
         return "row", row.object_id, row.position
 
-    def _text(self, one: Range) -> str:
+    def _text(self, one: RowRange) -> str:
         topic = self.replica.state.topics.by_id.get(one.topic_id)
         name = topic.name if topic else one.topic_id.hex()
         last = one.end_offset - 1
@@ -229,7 +229,7 @@ class Rewriter:
 
     # Input.
 
-    async def _sources(self, ranges: Sequence[Range]) -> list[Captured]:
+    async def _sources(self, ranges: Sequence[RowRange]) -> list[CapturedRange]:
         """Read ranges that are still as planned; those with a row that cannot be read are left."""
         sources = captured(self.replica.state, ranges)
         rows = [one for source in sources for one in source.rows]
@@ -239,7 +239,7 @@ class Rewriter:
             await self._report(sources)
         return [source for source in sources if not any(one.error for one in source.rows)]
 
-    async def _report(self, sources: list[Captured]) -> None:
+    async def _report(self, sources: list[CapturedRange]) -> None:
         """Report rows that cannot be read, unless they have moved: the old place may be gone."""
         await self.replica.barrier()
         state = self.replica.state
@@ -254,7 +254,7 @@ class Rewriter:
             # One line for all: if the store is out of reach, there may be thousands.
             log.warning("%d rows cannot be read now: %s", len(unreachable), unreachable[0])
 
-    def _report_row(self, source: Captured, one: Refined, error: Error) -> None:
+    def _report_row(self, source: CapturedRange, one: RefinedRow, error: Error) -> None:
         row = one.row
         subject = (
             f"topic {source.topic.name} partition {source.partition.index} offsets "
@@ -283,11 +283,11 @@ class Rewriter:
     # Output.
 
     async def _replace(
-        self, object_id: int, ranges: list[ReplacedRange], sources: list[Captured]
+        self, object_id: int, ranges: list[ReplacedRange], sources: list[CapturedRange]
     ) -> int:
         """Let the rows point to the new object; what had changed meanwhile stays as it is."""
         futures = [
-            self.replica.propose([Replaced(object_id=object_id, ranges=some)])
+            self.replica.propose([RowsReplaced(object_id=object_id, ranges=some)])
             for some in _events(ranges)
         ]
         outcomes = await asyncio.gather(*futures)

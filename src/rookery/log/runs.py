@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NamedTuple
 
-from rookery.cluster.state.partition import Kind, Partition, Row
+from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES
 from rookery.log.tail import Key
 from rookery.records import batch as batches
@@ -30,7 +30,7 @@ FAR: Final = (1 << 63) - 1
 """Behind every offset."""
 
 
-class Mark(NamedTuple):
+class ReadMark(NamedTuple):
     """Where the batch of an offset begins, and how many reads have come there one by one."""
 
     object_id: int
@@ -38,7 +38,7 @@ class Mark(NamedTuple):
     streak: int = 0
 
 
-class Run(NamedTuple):
+class ReadRun(NamedTuple):
     """Bytes that lie together, and the rows that they belong to."""
 
     object_id: int
@@ -65,7 +65,7 @@ class Run(NamedTuple):
         """Whether the run is a part of a segment."""
         return self.rows[0].is_segment
 
-    def longer(self) -> Run:
+    def longer(self) -> ReadRun:
         """Return the same run, but so long that the first batch wanted must be in it.
 
         That is in the first row, unless batches may be missing.
@@ -75,10 +75,10 @@ class Run(NamedTuple):
 
 
 def plan(
-    partition: Partition, offset: int, max_bytes: int, mark: Mark | None, until: int = FAR
-) -> list[Run]:
+    partition: Partition, offset: int, max_bytes: int, mark: ReadMark | None, until: int = FAR
+) -> list[ReadRun]:
     """Plan the reads for about `max_bytes` from an offset on; no row begins at `until`."""
-    runs: list[Run] = []
+    runs: list[ReadRun] = []
     index = partition.row_of(offset)
     left = _least(partition, index, max_bytes)
     while index < len(partition.base_offsets) and left > 0:
@@ -134,21 +134,21 @@ def gap(base_offset: int, end_offset: int, time_ms: int) -> bytes:
 def _least(partition: Partition, index: int, max_bytes: int) -> int:
     """Return how much to read at least; where an index tells the place, no more than is wanted."""
     kinds = partition.kinds
-    is_segment = index < len(kinds) and kinds[index] & Kind.SEGMENT
+    is_segment = index < len(kinds) and kinds[index] & RowKind.SEGMENT
     return max(max_bytes, 1 if is_segment else FIRST_BYTES)
 
 
-def _run(partition: Partition, row: Row, left: int) -> Run:
+def _run(partition: Partition, row: Row, left: int) -> ReadRun:
     if row.is_lost:
         # Its bytes are lost, and known to be: an empty batch takes readers over the gap.
         row = row._replace(position=row.base_offset, size=batches.HEADER_SIZE, kind=0)
     begin, end = body(row)
     # Gaps are made by compaction alone.
     is_dense = not row.is_final or row.base_offset >= partition.cleaned_to
-    return Run(row.object_id, begin, min(end - begin, left), row.base_offset, [row], is_dense)
+    return ReadRun(row.object_id, begin, min(end - begin, left), row.base_offset, [row], is_dense)
 
 
-def _joins(one: Run, other: Run) -> bool:
+def _joins(one: ReadRun, other: ReadRun) -> bool:
     return (
         one.object_id == other.object_id
         and one.end == other.position
@@ -158,7 +158,7 @@ def _joins(one: Run, other: Run) -> bool:
     )
 
 
-def _marked(run: Run, mark: Mark, offset: int, left: int) -> Run:
+def _marked(run: ReadRun, mark: ReadMark, offset: int, left: int) -> ReadRun:
     """Begin within the row, where the batch of the offset is known to begin."""
     begin, end = body(run.rows[0])
     # Behind a row's last batch there may be a gap: what follows is read at once then.
@@ -178,7 +178,7 @@ def name(key: Key) -> str:
     return f"topic {key[0].hex()} partition {key[1]}"
 
 
-def expect_run(run: Run, epoch_at: EpochAt) -> Expectation:
+def expect_run(run: ReadRun, epoch_at: EpochAt) -> Expectation:
     """Expect the batches of a run, from its first byte on."""
     rule = _rule(is_final=run.is_final, is_dense=run.is_dense)
     is_exact = rule is not OffsetRule.SPARSE

@@ -18,10 +18,10 @@ from rookery.cluster.state.partition import Row
 from rookery.errors import Corrupt
 from rookery.formats.index import parse_index
 from rookery.formats.keys import index_key, times_key
-from rookery.formats.layout import Layout
+from rookery.formats.layout import SegmentLayout
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer, parse_header
 from rookery.formats.times import parse_times
-from rookery.log.files import Missing
+from rookery.log.files import MissingJournal
 from rookery.log.objects import Places
 from rookery.log.runs import body
 from rookery.log.segmentwalk import Read, lay_out
@@ -57,12 +57,12 @@ class Layouts:
         self._places = places
         self._read = read
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[int, Layout] = OrderedDict()
-        self._loads: dict[int, asyncio.Task[Layout]] = {}
+        self._kept: OrderedDict[int, SegmentLayout] = OrderedDict()
+        self._loads: dict[int, asyncio.Task[SegmentLayout]] = {}
         self.held_bytes = 0
         """Bytes of all layouts, about."""
 
-    async def get(self, row: Row) -> Layout:
+    async def get(self, row: Row) -> SegmentLayout:
         """Return the layout of the segment that a row is.
 
         Raises:
@@ -86,7 +86,7 @@ class Layouts:
         """Wait for the reads under way."""
         await asyncio.gather(*self._loads.values(), return_exceptions=True)
 
-    def _load(self, row: Row) -> asyncio.Task[Layout]:
+    def _load(self, row: Row) -> asyncio.Task[SegmentLayout]:
         task = self._loads.get(row.object_id)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._fill(row))
@@ -94,7 +94,7 @@ class Layouts:
             task.add_done_callback(_retrieve)
         return task
 
-    async def _fill(self, row: Row) -> Layout:
+    async def _fill(self, row: Row) -> SegmentLayout:
         try:
             layout = await self._find(row)
             self._keep(row.object_id, layout)
@@ -102,9 +102,9 @@ class Layouts:
         finally:
             del self._loads[row.object_id]
 
-    async def _find(self, row: Row) -> Layout:
+    async def _find(self, row: Row) -> SegmentLayout:
         key = self._places.key(row.object_id)
-        ways: list[tuple[str, Callable[[Row, str], Awaitable[Layout]]]] = [
+        ways: list[tuple[str, Callable[[Row, str], Awaitable[SegmentLayout]]]] = [
             (times_key(key), self._by_times),
             (index_key(key), self._by_index),
         ]
@@ -113,7 +113,7 @@ class Layouts:
                 layout = await way(row, key)
                 _check(layout, row)
                 return layout
-            except (Missing, Corrupt) as error:
+            except (MissingJournal, Corrupt) as error:
                 _FAILED.labels(name.rpartition(".")[2]).inc()
                 log.warning(
                     "the segment is read without %s, more slowly, until it is rewritten: %s",
@@ -123,20 +123,20 @@ class Layouts:
         _check(layout, row)
         return layout
 
-    async def _by_times(self, row: Row, key: str) -> Layout:
+    async def _by_times(self, row: Row, key: str) -> SegmentLayout:
         data = await self._places.beside(row.object_id, times_key(key))
         if len(data) < _THREAD_FROM_BYTES:
             return _parsed_times(data, row, key)
         return await asyncio.to_thread(_parsed_times, data, row, key)
 
-    async def _by_index(self, row: Row, key: str) -> Layout:
+    async def _by_index(self, row: Row, key: str) -> SegmentLayout:
         data = await self._places.beside(row.object_id, index_key(key))
         size = _file_bytes(row)
         head = await self._read(row.object_id, 0, HEADER_BYTES)
         foot = await self._read(row.object_id, size - FOOTER_BYTES, FOOTER_BYTES)
         header, footer = parse_header(head, key), parse_footer(foot, key)
         index = parse_index(data, index_key(key))
-        layout = Layout.from_index(index, header, footer, size, key)
+        layout = SegmentLayout.from_index(index, header, footer, size, key)
         if not layout.is_dense:
             # Where offsets are missing, only a checksum can tell that the others are right.
             raise Corrupt(f"{key}: has gaps, so an index alone is not enough to check it")
@@ -145,20 +145,20 @@ class Layouts:
             raise Corrupt(f"{index_key(key)}: leaves out {longest} bytes, too many to read at once")
         return layout
 
-    def _keep(self, object_id: int, layout: Layout) -> None:
+    def _keep(self, object_id: int, layout: SegmentLayout) -> None:
         self._kept[object_id] = layout
         self.held_bytes += _cost(layout)
         while self.held_bytes > self._max_bytes and len(self._kept) > 1:
             self.held_bytes -= _cost(self._kept.popitem(last=False)[1])
 
 
-def _parsed_times(data: bytes, row: Row, key: str) -> Layout:
+def _parsed_times(data: bytes, row: Row, key: str) -> SegmentLayout:
     name = times_key(key)
     times = parse_times(data, name)
     times.check_key(name)
     if times.size != _file_bytes(row):
         raise Corrupt(f"{name}: is for {times.size} bytes, the cluster log has {_file_bytes(row)}")
-    return Layout.from_times(times, key)
+    return SegmentLayout.from_times(times, key)
 
 
 def _file_bytes(row: Row) -> int:
@@ -166,7 +166,7 @@ def _file_bytes(row: Row) -> int:
     return body(row)[1] + FOOTER_BYTES
 
 
-def _check(layout: Layout, row: Row) -> None:
+def _check(layout: SegmentLayout, row: Row) -> None:
     """Refuse the layout of another segment."""
     base, last = layout.header.base_offset, layout.footer.last_offset
     if base < row.base_offset or last >= row.end_offset:
@@ -176,11 +176,11 @@ def _check(layout: Layout, row: Row) -> None:
         )
 
 
-def _cost(layout: Layout) -> int:
+def _cost(layout: SegmentLayout) -> int:
     return _BLOCK_COST * (len(layout.blocks) + 1)
 
 
-def _retrieve(task: asyncio.Task[Layout]) -> None:
+def _retrieve(task: asyncio.Task[SegmentLayout]) -> None:
     # What was read ahead may have nobody who waits for it; its failure is nobody's then.
     if not task.cancelled():
         task.exception()

@@ -8,7 +8,7 @@ from typing import Final
 
 from rookery.errors import Corrupt
 from rookery.formats.index import IndexBuilder
-from rookery.formats.layout import Block, Layout
+from rookery.formats.layout import SegmentBlock, SegmentLayout
 from rookery.formats.segment import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -33,7 +33,7 @@ _STEP_BYTES: Final = 4 * 1024 * 1024
 _DAMAGE_BYTES: Final = 64 * 1024
 
 
-async def lay_out(read: Read, object_id: int, size: int, name: str) -> Layout:
+async def lay_out(read: Read, object_id: int, size: int, name: str) -> SegmentLayout:
     """Lay out a segment of this size.
 
     Raises:
@@ -53,7 +53,7 @@ async def lay_out(read: Read, object_id: int, size: int, name: str) -> Layout:
         if found.damage is not None:
             walk.damage(position, expected.end)
     is_whole = position == expected.end
-    layout = Layout(name, (header, footer), walk.blocks(is_whole=is_whole))
+    layout = SegmentLayout(name, (header, footer), walk.blocks(is_whole=is_whole))
     if not layout.is_dense and any(block.crc is None for block in layout.blocks):
         # Where offsets are missing, only a checksum can tell that the others are right.
         raise Corrupt(f"{name}: is damaged, and only its lost times file could say where")
@@ -67,7 +67,7 @@ class _Walk:
         self._footer = footer
         self._next_offset = header.base_offset
         self._builder = IndexBuilder()
-        self._blocks: list[Block] = []
+        self._blocks: list[SegmentBlock] = []
         self._crc = 0
 
     def add(self, position: int, found: Scan) -> None:
@@ -80,9 +80,9 @@ class _Walk:
     def damage(self, position: int, end: int) -> None:
         """Add one block that stands for all bytes after damage."""
         size = min(end - position, _DAMAGE_BYTES)
-        self._blocks.append(Block(self._next_offset, position, size, None, None))
+        self._blocks.append(SegmentBlock(self._next_offset, position, size, None, None))
 
-    def blocks(self, *, is_whole: bool) -> list[Block]:
+    def blocks(self, *, is_whole: bool) -> list[SegmentBlock]:
         """Return the blocks; if the segment is sound, each with a checksum to trust."""
         if is_whole and self._crc == self._footer.crc:
             return self._blocks
@@ -92,7 +92,9 @@ class _Walk:
         self._next_offset = max(self._next_offset, header.last_offset + 1)
         if self._builder.add(header, position):
             offset = header.base_offset
-            block = Block(offset, position, header.size, header.max_timestamp, checksum(data))
+            block = SegmentBlock(
+                offset, position, header.size, header.max_timestamp, checksum(data)
+            )
             self._blocks.append(block)
             return
         last = self._blocks[-1]

@@ -18,7 +18,7 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt
 from rookery.formats.keys import is_stored
-from rookery.log.files import Files, Missing
+from rookery.log.files import JournalFiles, MissingJournal
 from rookery.log.runs import expect_row
 from rookery.records.policy import rewrite
 from rookery.wire.message import Message
@@ -28,10 +28,12 @@ log = logging.getLogger(__name__)
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Survey:
+class JournalSurvey:
     """Checks journals once after each start of the machine."""
 
-    def __init__(self, replica: Replica, files: Files, mark: Path, boot_id: Path = BOOT_ID) -> None:
+    def __init__(
+        self, replica: Replica, files: JournalFiles, mark: Path, boot_id: Path = BOOT_ID
+    ) -> None:
         """Check nothing yet.
 
         Args:
@@ -90,7 +92,7 @@ class Survey:
     async def _is_whole(self, partition: Partition, row: Row) -> bool:
         try:
             data = await self._files.read(row.object_id, row.position, row.size)
-        except (Corrupt, Missing):
+        except (Corrupt, MissingJournal):
             return False
         return rewrite(data, expect_row(partition, row)).damage is None
 

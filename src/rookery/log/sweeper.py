@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from rookery.clock import Clock
 from rookery.cluster.events.log import ObjectsCondemned, ObjectsDropped
 from rookery.cluster.events.sinks import SinkAborted
-from rookery.cluster.replica import Fenced, Replica
+from rookery.cluster.replica import IncarnationFenced, Replica
 from rookery.errors import Unavailable
 from rookery.formats.keys import is_stored, split_object_id
 from rookery.log.quarantine import Quarantine
@@ -81,9 +81,11 @@ class Sweeper:
     async def condemn(self) -> int:
         """Condemn objects that nothing lives in; return how many."""
         state = self._replica.state
-        with self.quarantine.guard(("sinks",), "expiry of staged objects", (Fenced,)):
+        with self.quarantine.guard(("sinks",), "expiry of staged objects", (IncarnationFenced,)):
             await self._give_up_overdue()
-        with self.quarantine.guard(("orphans",), "search for orphaned objects", (Fenced,)):
+        with self.quarantine.guard(
+            ("orphans",), "search for orphaned objects", (IncarnationFenced,)
+        ):
             await self._look_for_orphans()
         written = self._journals_written()
         empty = {

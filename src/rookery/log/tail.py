@@ -21,7 +21,7 @@ _COST_BYTES: Final = 512
 _FAR: Final = (1 << 63) - 1
 
 
-class Slice(NamedTuple):
+class TailSlice(NamedTuple):
     """Batches for a reader, and the offset behind them."""
 
     parts: list[Buffer]
@@ -56,7 +56,9 @@ class _Line:
             del self.bases[: self.first], self.views[: self.first], self.totals[: self.first]
             self.first = 0
 
-    def cut(self, offset: int, max_bytes: int, *, whole_first: bool, until: int) -> Slice | None:
+    def cut(
+        self, offset: int, max_bytes: int, *, whole_first: bool, until: int
+    ) -> TailSlice | None:
         if offset >= self.end:
             return None
         index = bisect_right(self.bases, offset, lo=self.first) - 1
@@ -67,16 +69,16 @@ class _Line:
         stop = bisect_right(totals, before + max_bytes, lo=index)
         if stop == index:
             if not whole_first:
-                return Slice([], 0, offset)
+                return TailSlice([], 0, offset)
             stop = index + 1
         end = self.bases[stop] if stop < len(views) else self.end
         if end > until:
             stop = bisect_left(self.bases, until, lo=index, hi=stop)
             if stop == index:
-                return Slice([], 0, offset)
+                return TailSlice([], 0, offset)
             end = self.bases[stop]
         parts: list[Buffer] = list(views[index:stop])
-        return Slice(parts, totals[stop - 1] - before, end)
+        return TailSlice(parts, totals[stop - 1] - before, end)
 
 
 _GONE: Final = memoryview(b"")
@@ -114,7 +116,7 @@ class Tail:
         *,
         whole_first: bool = True,
         until: int = _FAR,
-    ) -> Slice | None:
+    ) -> TailSlice | None:
         """Return batches from the one that holds `offset` on; None if it is not here.
 
         With `whole_first` the first batch comes whatever the limit (KIP-74), else nothing that

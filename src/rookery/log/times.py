@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import ApiError, Corrupt
-from rookery.formats.layout import Layout
-from rookery.log.reader import Reader
+from rookery.formats.layout import SegmentLayout
+from rookery.log.reader import LogReader
 from rookery.log.tail import Key
 from rookery.records import batch as batches
 from rookery.records import record as records
@@ -29,7 +29,7 @@ _READ_BYTES: Final = 1024 * 1024
 _FAR: Final = 1 << 63
 
 
-class Stamped(NamedTuple):
+class TimedRecord(NamedTuple):
     """An offset and the time of the record there."""
 
     offset: int
@@ -45,7 +45,9 @@ class _Piece(NamedTuple):
     size: int
 
 
-async def first_at(reader: Reader, key: Key, partition: Partition, time_ms: int) -> Stamped | None:
+async def first_at(
+    reader: LogReader, key: Key, partition: Partition, time_ms: int
+) -> TimedRecord | None:
     """Find the first record that is not older than a time; None if all are.
 
     Raises:
@@ -66,7 +68,7 @@ async def first_at(reader: Reader, key: Key, partition: Partition, time_ms: int)
     return None
 
 
-async def highest(reader: Reader, key: Key, partition: Partition) -> Stamped | None:
+async def highest(reader: LogReader, key: Key, partition: Partition) -> TimedRecord | None:
     """Find the first of the records with the highest time; None if there are no records.
 
     Raises:
@@ -80,7 +82,7 @@ async def highest(reader: Reader, key: Key, partition: Partition) -> Stamped | N
         if found is not None:
             return found
     # A row's time may be that of a record which is gone: then other rows must be looked at.
-    best: Stamped | None = None
+    best: TimedRecord | None = None
     left = array("q", times)
     bases = partition.base_offsets[:]
     while partition.base_offsets and max(left) > (best.timestamp if best is not None else -1):
@@ -100,7 +102,9 @@ def next_row(times: array[int], index: int, time_ms: int) -> int:
     return len(times)
 
 
-async def _pieces(reader: Reader, row: Row, log_start: int, time_ms: int = -1) -> Iterator[_Piece]:
+async def _pieces(
+    reader: LogReader, row: Row, log_start: int, time_ms: int = -1
+) -> Iterator[_Piece]:
     """Cut a row into what can be looked through alone; leave out what is surely too old."""
     begin, stop = max(row.base_offset, log_start), row.end_offset
     if not row.is_segment:
@@ -108,7 +112,7 @@ async def _pieces(reader: Reader, row: Row, log_start: int, time_ms: int = -1) -
     return _blocks(await reader.layout(row), begin, stop, time_ms)
 
 
-def _blocks(layout: Layout, begin: int, stop: int, time_ms: int) -> Iterator[_Piece]:
+def _blocks(layout: SegmentLayout, begin: int, stop: int, time_ms: int) -> Iterator[_Piece]:
     first = layout.find_time(time_ms, 0)
     blocks = layout.blocks
     for index in range(first.first if first else len(blocks), len(blocks)):
@@ -119,8 +123,8 @@ def _blocks(layout: Layout, begin: int, stop: int, time_ms: int) -> Iterator[_Pi
 
 
 async def _search(
-    reader: Reader, key: Key, partition: Partition, piece: _Piece, time_ms: int
-) -> Stamped | None:
+    reader: LogReader, key: Key, partition: Partition, piece: _Piece, time_ms: int
+) -> TimedRecord | None:
     """Look through batches for the first record that is not older than a time."""
     async for data, headers in _batches(reader, key, partition, piece):
         for header in headers:
@@ -132,7 +136,7 @@ async def _search(
 
 
 async def _batches(
-    reader: Reader, key: Key, partition: Partition, piece: _Piece
+    reader: LogReader, key: Key, partition: Partition, piece: _Piece
 ) -> AsyncIterator[tuple[bytes, list[BatchHeader]]]:
     """Read a piece, as much as fits at a time."""
     offset = piece.offset
@@ -146,42 +150,44 @@ async def _batches(
         offset = read.next_offset
 
 
-async def _in_thread(data: Buffer, header: BatchHeader, begin: int, time_ms: int) -> Stamped | None:
+async def _in_thread(
+    data: Buffer, header: BatchHeader, begin: int, time_ms: int
+) -> TimedRecord | None:
     if header.size < _THREAD_FROM_BYTES and not header.attributes & batches.CODEC_MASK:
         return _first_in(data, header, begin, time_ms)
     return await asyncio.to_thread(_first_in, data, header, begin, time_ms)
 
 
-def _first_in(data: Buffer, header: BatchHeader, begin: int, time_ms: int) -> Stamped | None:
+def _first_in(data: Buffer, header: BatchHeader, begin: int, time_ms: int) -> TimedRecord | None:
     """Find the record in a batch: not before `begin`, and not older than the time."""
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME and header.record_count:
-        return Stamped(max(header.base_offset, begin), header.max_timestamp)
+        return TimedRecord(max(header.base_offset, begin), header.max_timestamp)
     try:
         for record in records.read(data, header):
             if record.timestamp >= time_ms and record.offset >= begin:
-                return Stamped(record.offset, record.timestamp)
+                return TimedRecord(record.offset, record.timestamp)
     except (ApiError, Corrupt):
         return _stamp_of(header, begin)
     return None
 
 
-def _stamp_of(header: BatchHeader, begin: int) -> Stamped:
+def _stamp_of(header: BatchHeader, begin: int) -> TimedRecord:
     """Go by the header of a batch whose records cannot be read.
 
     Its checksum is right, so this is what its producer sent. A reader that begins at its first
     offset misses nothing.
     """
-    return Stamped(max(header.base_offset, begin), header.max_timestamp)
+    return TimedRecord(max(header.base_offset, begin), header.max_timestamp)
 
 
 async def _highest_in_row(
-    reader: Reader, key: Key, partition: Partition, row: Row
-) -> Stamped | None:
+    reader: LogReader, key: Key, partition: Partition, row: Row
+) -> TimedRecord | None:
     """Find the highest time in a row, from the log's start on."""
     pieces = list(await _pieces(reader, row, partition.log_start))
     # Those with the highest times first: the others need not be read then.
     pieces.sort(key=lambda piece: -_FAR if piece.max_timestamp is None else -piece.max_timestamp)
-    best: Stamped | None = None
+    best: TimedRecord | None = None
     for piece in pieces:
         limit = piece.max_timestamp
         if best is not None and limit is not None and limit <= best.timestamp:
@@ -192,21 +198,23 @@ async def _highest_in_row(
     return best
 
 
-def _highest_in(data: Buffer, headers: list[BatchHeader], begin: int) -> Stamped | None:
+def _highest_in(data: Buffer, headers: list[BatchHeader], begin: int) -> TimedRecord | None:
     times = [stamped for header in headers for stamped in _stamps(data, header, begin)]
     # The first one wins among equals.
     return max(times, key=lambda stamped: stamped.timestamp, default=None)
 
 
-def _stamps(data: Buffer, header: BatchHeader, begin: int) -> list[Stamped]:
+def _stamps(data: Buffer, header: BatchHeader, begin: int) -> list[TimedRecord]:
     try:
-        found = [Stamped(record.offset, record.timestamp) for record in records.read(data, header)]
+        found = [
+            TimedRecord(record.offset, record.timestamp) for record in records.read(data, header)
+        ]
     except (ApiError, Corrupt):
         found = [_stamp_of(header, begin)]
     return [one for one in found if one.offset >= begin and one.timestamp >= 0]
 
 
-def _better(one: Stamped | None, other: Stamped | None) -> Stamped | None:
+def _better(one: TimedRecord | None, other: TimedRecord | None) -> TimedRecord | None:
     """Return the one with the higher time; the first if they are equal."""
     if one is None or other is None:
         return one or other

@@ -16,7 +16,7 @@ from rookery.cluster.entry import Entry
 from rookery.cluster.events.log import ObjectsCondemned
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.outcome import Appended, Applied
+from rookery.cluster.state.outcome import AppendOutcome, EntryOutcome
 from rookery.cluster.state.state import State
 from rookery.errors import ErrorCode
 from rookery.formats.keys import object_key
@@ -27,9 +27,9 @@ from rookery.formats.manifest import (
     ManifestTopic,
     write_head,
 )
-from rookery.log.ends import Ends, Untold
-from rookery.log.journal import Written
-from rookery.log.medium import Batch
+from rookery.log.ends import TransactionEnds, UnrecordedEnd
+from rookery.log.journal import FlushPosition
+from rookery.log.medium import CheckedBatch
 from rookery.store.port import Store
 
 log = logging.getLogger(__name__)
@@ -52,14 +52,14 @@ class Uploads:
         self._clock = clock
         self._numbers = numbers
         self._earlier: list[EarlierObject] = []
-        self._ends = Ends()
+        self._ends = TransactionEnds()
         self._failed: list[int] = []
         self._untold_ms = 0
         self.failure: str | None = None
         """Why the last upload failed; None while uploading works."""
         replica.listen(self._applied)
 
-    async def write(self, batches: Sequence[Batch]) -> Written:
+    async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
         """Store batches as a new object; return where they lie in it.
 
         Raises:
@@ -79,9 +79,9 @@ class Uploads:
             self.failure = str(error)
             raise
         self.failure = None
-        return Written(identity, len(head), sum(map(len, parts)))
+        return FlushPosition(identity, len(head), sum(map(len, parts)))
 
-    def settle(self, identity: int, outcomes: Sequence[Appended]) -> None:
+    def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
         """Note which offsets the batches of an object were given, for the objects to come."""
         if not identity:
             return  # they ride in an entry, and have no object
@@ -131,7 +131,7 @@ class Uploads:
         if not self._has_untold:
             self._untold_ms = self._clock.monotonic_ms()
 
-    def _applied(self, applied: Applied, entry: Entry) -> None:
+    def _applied(self, applied: EntryOutcome, entry: Entry) -> None:
         """Keep the ends of transactions of this incarnation; others tell of theirs."""
         if applied.ended and entry.incarnation == self._numbers.incarnation:
             self._note_untold()
@@ -141,9 +141,9 @@ class Uploads:
     def _manifest(
         self,
         identity: int,
-        batches: Sequence[Batch],
+        batches: Sequence[CheckedBatch],
         earlier: list[EarlierObject],
-        ends: list[Untold],
+        ends: list[UnrecordedEnd],
     ) -> Manifest:
         state = self._replica.state
         places: dict[bytes, int] = {}
@@ -171,7 +171,7 @@ def _topic(state: State, topic_id: bytes) -> ManifestTopic:
     return ManifestTopic(topic_id=topic_id, name=name, partitions=partitions)
 
 
-def _extent(topic: int, batch: Batch) -> ManifestExtent:
+def _extent(topic: int, batch: CheckedBatch) -> ManifestExtent:
     header = batch.header
     return ManifestExtent(
         topic=topic,

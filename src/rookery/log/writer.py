@@ -21,14 +21,14 @@ from typing import Any, Final
 from rookery import metrics
 from rookery.clock import loop_seconds, stopwatch
 from rookery.cluster.entry import MAX_EVENTS, Entry
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import BatchesCommitted, Extent
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.state import Appended, Applied, Outcome
+from rookery.cluster.state.state import AppendOutcome, EntryOutcome, Outcome
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode
 from rookery.log import markers
-from rookery.log.journal import Written
-from rookery.log.medium import Batch, FlushSettings, Medium, NoMedium
+from rookery.log.journal import FlushPosition
+from rookery.log.medium import CheckedBatch, FlushSettings, FlushTarget, NoFlushTarget
 from rookery.log.tail import Key, Tail
 from rookery.log.traffic import WRITTEN
 from rookery.outage import Outage
@@ -52,7 +52,9 @@ class _Work:
 
     __slots__ = ("batches", "future", "size", "started")
 
-    def __init__(self, work: Sequence[Batch], future: asyncio.Future[list[Appended]]) -> None:
+    def __init__(
+        self, work: Sequence[CheckedBatch], future: asyncio.Future[list[AppendOutcome]]
+    ) -> None:
         self.batches = work
         # Most requests bring one batch.
         self.size = len(work[0].data) if len(work) == 1 else sum(len(one.data) for one in work)
@@ -68,12 +70,12 @@ class _Write:
     def __init__(self, works: list[_Work]) -> None:
         self.works = works
         self.is_done = False
-        self.written: Written | None = None
+        self.written: FlushPosition | None = None
         self.error: BaseException | None = None
         self.task: asyncio.Task[None] | None = None
 
 
-class Writer:
+class LogWriter:
     """The one way into the log."""
 
     def __init__(self, replica: Replica, tail: Tail, settings: FlushSettings | None = None) -> None:
@@ -81,7 +83,7 @@ class Writer:
         self.flushed_bytes = 0
         self._settings = settings or FlushSettings()
         self._replica = replica
-        self._medium: Medium = NoMedium()
+        self._medium: FlushTarget = NoFlushTarget()
         self._tail = tail
         self._loop = asyncio.get_running_loop()
         self._pending: list[_Work] = []
@@ -96,11 +98,11 @@ class Writer:
         self._idle.set()
         replica.listen(self._applied)
 
-    def use(self, medium: Medium) -> None:
+    def use(self, medium: FlushTarget) -> None:
         """Write large flushes there from now on."""
         self._medium = medium
 
-    def append(self, work: Sequence[Batch]) -> asyncio.Future[list[Appended]]:
+    def append(self, work: Sequence[CheckedBatch]) -> asyncio.Future[list[AppendOutcome]]:
         """Write batches; the future has one outcome for each, in the same order.
 
         It fails with Unavailable or Fenced if it is not known that they are durable.
@@ -204,7 +206,11 @@ class Writer:
         # One request can name more partitions than an entry has room for.
         futures = [
             self._replica.propose(
-                [Committed(object_id=object_id, extents=extents[start : start + MAX_EVENTS])],
+                [
+                    BatchesCommitted(
+                        object_id=object_id, extents=extents[start : start + MAX_EVENTS]
+                    )
+                ],
                 payload,
             )
             for start in range(0, len(extents), MAX_EVENTS)
@@ -220,7 +226,7 @@ class Writer:
             self._medium.doubt(object_id)
             self._fail(works, error or asyncio.CancelledError())
         else:
-            outcomes: list[Appended] = []
+            outcomes: list[AppendOutcome] = []
             for result in _flat(done.result()):
                 outcomes += result.value
             self._medium.settle(object_id, outcomes)
@@ -229,7 +235,7 @@ class Writer:
         self._flush()
         self._rest()
 
-    def _answer(self, works: list[_Work], outcomes: list[Appended]) -> None:
+    def _answer(self, works: list[_Work], outcomes: list[AppendOutcome]) -> None:
         topics = self._replica.state.topics.by_id
         index = 0
         for work in works:
@@ -244,7 +250,7 @@ class Writer:
             if not work.future.done():
                 work.future.set_result(own)
 
-    def _keep(self, topic: Topic, batch: Batch, outcome: Appended) -> None:
+    def _keep(self, topic: Topic, batch: CheckedBatch, outcome: AppendOutcome) -> None:
         """Give the batch its offset, in place, and keep it for readers."""
         topic_id, index, data, header, _ = batch
         _, base, append_time_ms, _ = outcome
@@ -260,7 +266,7 @@ class Writer:
         self._tail.add((topic_id, index), base, base + count, data)
         WRITTEN.add(topic_id, topic.name, count, len(data))
 
-    def _applied(self, applied: Applied, _entry: Entry) -> None:
+    def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
         """Keep markers for readers, too, behind the batches before them."""
         if applied.marked:
             self._keep_markers(applied.marked)
@@ -298,7 +304,7 @@ def _parts(works: list[_Work]) -> list[Buffer]:
     return [batch.data for work in works for batch in work.batches]
 
 
-def _extent(batch: Batch, position: int) -> Extent:
+def _extent(batch: CheckedBatch, position: int) -> Extent:
     header = batch.header
     return Extent(
         topic_id=batch.topic_id,

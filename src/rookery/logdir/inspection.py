@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rookery.formats.logfile.producers import ProducerEntry
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.partition import PartitionLog
-from rookery.logdir.segment import Batch
+from rookery.logdir.segment import SegmentBatch
 from rookery.model.partition import TopicPartition
 from rookery.records import record as records
 from rookery.records.batch import NO_TIMESTAMP
@@ -18,7 +18,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class PartitionView:
+class PartitionInspection:
     """One partition, after every batch in it was looked at."""
 
     name: TopicPartition
@@ -47,14 +47,14 @@ def inspect(
     *,
     is_quick: bool = False,
     progress: Progress = lambda _bytes, _records: None,
-) -> Iterator[PartitionView]:
+) -> Iterator[PartitionInspection]:
     """Look at every partition in turn; unless it is to be quick, every byte is read and checked."""
     for log in directory.partitions.values():
         yield _view(log, progress, is_quick=is_quick)
 
 
-def _view(log: PartitionLog, progress: Progress, *, is_quick: bool) -> PartitionView:
-    view = PartitionView(
+def _view(log: PartitionLog, progress: Progress, *, is_quick: bool) -> PartitionInspection:
+    view = PartitionInspection(
         log.name,
         log.topic_id,
         log.log_start,
@@ -76,7 +76,7 @@ def _view(log: PartitionLog, progress: Progress, *, is_quick: bool) -> Partition
     return view
 
 
-def _count(log: PartitionLog, view: PartitionView, progress: Progress) -> None:
+def _count(log: PartitionLog, view: PartitionInspection, progress: Progress) -> None:
     """Read every batch, those below the log's start too: damage there is told as well."""
     view.batches = view.records = 0
     for segment in log.segments:
@@ -85,7 +85,7 @@ def _count(log: PartitionLog, view: PartitionView, progress: Progress) -> None:
             _add(log, view, batch)
 
 
-def _add(log: PartitionLog, view: PartitionView, batch: Batch) -> None:
+def _add(log: PartitionLog, view: PartitionInspection, batch: SegmentBatch) -> None:
     header = batch.header
     if header.last_offset < log.log_start or header.base_offset >= log.high_watermark:
         return
@@ -99,7 +99,7 @@ def _add(log: PartitionLog, view: PartitionView, batch: Batch) -> None:
         view.first_timestamp = first
 
 
-def _visible(batch: Batch, start: int, end: int) -> int:
+def _visible(batch: SegmentBatch, start: int, end: int) -> int:
     """Count the records of a batch between two offsets; it is opened only if it lies across one."""
     header = batch.header
     if start <= header.base_offset and header.last_offset < end:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rookery.formats.logfile.groups import Groups, Transactions
+from rookery.formats.logfile.groups import LoggedGroups, LoggedTransactions
 from rookery.logdir.directory import LogDirectory
 from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 
-def read_groups(directory: LogDirectory) -> Groups:
+def read_groups(directory: LogDirectory) -> LoggedGroups:
     """Read every group with its committed offsets, of the partitions that are here."""
-    groups = Groups()
+    groups = LoggedGroups()
     for name, log in directory.partitions.items():
         if name.topic == OFFSETS_TOPIC:
             for batch in log.batches():
@@ -17,9 +17,9 @@ def read_groups(directory: LogDirectory) -> Groups:
     return groups
 
 
-def read_transactions(directory: LogDirectory) -> Transactions:
+def read_transactions(directory: LogDirectory) -> LoggedTransactions:
     """Read every transactional id with its state, of the partitions that are here."""
-    transactions = Transactions()
+    transactions = LoggedTransactions()
     for name, log in directory.partitions.items():
         if name.topic == TRANSACTIONS_TOPIC:
             for batch in log.batches():

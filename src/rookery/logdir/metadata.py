@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from rookery.errors import Corrupt
-from rookery.formats.kraft.entries import CLUSTER_METADATA, ControlEntry, Entry, read_batch
+from rookery.formats.kraft.entries import CLUSTER_METADATA, ControlEntry, MetadataEntry, read_batch
 from rookery.formats.kraft.image import MetadataImage
 from rookery.formats.kraft.snapshots import SnapshotName, is_whole, parse_snapshot_name
 from rookery.logdir.damage import Damage
 from rookery.logdir.partition import PartitionLog
-from rookery.logdir.segment import Batch
+from rookery.logdir.segment import SegmentBatch
 from rookery.model.partition import TopicPartition
 from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 from rookery.records.policy import rewrite
@@ -64,7 +64,7 @@ class MetadataLog:
             self.snapshot = name
             return
 
-    def _apply(self, batch: Batch) -> None:
+    def _apply(self, batch: SegmentBatch) -> None:
         header = batch.header
         if header.last_offset < self.image.next_offset:
             return
@@ -83,7 +83,7 @@ class MetadataLog:
             self.image.next_offset = header.last_offset + 1
 
 
-def read_snapshot(path: Path) -> list[Entry | ControlEntry]:
+def read_snapshot(path: Path) -> list[MetadataEntry | ControlEntry]:
     """Read a `.checkpoint` of the metadata log.
 
     Raises:
@@ -96,7 +96,7 @@ def read_snapshot(path: Path) -> list[Entry | ControlEntry]:
     found = rewrite(data, Expectation.of(extent, OffsetRule.SPARSE))
     if found.damage is not None:
         raise corrupt(found.damage, str(path))
-    entries: list[Entry | ControlEntry] = []
+    entries: list[MetadataEntry | ControlEntry] = []
     for header in found.headers:
         try:
             entries += read_batch(data[header.position : header.end], header)

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rookery.errors import Corrupt
-from rookery.formats.logfile.checkpoints import LeaderEpoch, parse_epochs
+from rookery.formats.logfile.checkpoints import LoggedEpoch, parse_epochs
 from rookery.formats.logfile.identity import parse_partition_metadata
-from rookery.formats.logfile.indexes import AbortedTransaction
+from rookery.formats.logfile.indexes import LoggedAbort
 from rookery.formats.logfile.names import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
+    FileKind,
     FileName,
-    Kind,
     parse_file_name,
 )
 from rookery.formats.logfile.producers import ProducerEntry, parse_producers
-from rookery.formats.logfile.replay import Replay
+from rookery.formats.logfile.replay import PartitionReplay
 from rookery.logdir.damage import Damage
 from rookery.logdir.files import read_text
-from rookery.logdir.segment import Batch, Segment
+from rookery.logdir.segment import LogFileSegment, SegmentBatch
 from rookery.model.partition import TopicPartition
 from rookery.records import record as records
 
@@ -112,7 +112,7 @@ class PartitionLog:
             for _ in segment.batches():
                 pass
 
-    def batches(self, offset: int | None = None, end: int | None = None) -> Iterator[Batch]:
+    def batches(self, offset: int | None = None, end: int | None = None) -> Iterator[SegmentBatch]:
         """Go through the sound batches between two offsets, up to the high watermark if not told.
 
         The first one may begin before the offset: a batch is not cut. What is damaged is passed
@@ -153,13 +153,13 @@ class PartitionLog:
                     return found
         return None
 
-    def replay(self) -> Replay:
+    def replay(self) -> PartitionReplay:
         """Learn of the producers and transactions of the whole log.
 
         The newest sound snapshot says what was known at its offset, the batches behind it the rest.
         """
         start, known, earlier = self._snapshot()
-        replay = Replay(known or ())
+        replay = PartitionReplay(known or ())
         replay.aborted = earlier
         for batch in self.batches(start, self.log_end) if start < self.log_end else ():
             # A snapshot is taken between two batches; where there is none, the log may begin
@@ -170,17 +170,17 @@ class PartitionLog:
 
     # What is read at once.
 
-    def _list(self) -> list[Segment]:
-        found: dict[int, Segment] = {}
+    def _list(self) -> list[LogFileSegment]:
+        found: dict[int, LogFileSegment] = {}
         for path in sorted(self.folder.iterdir()):
             name = parse_file_name(path.name)
             if name is None:
                 continue
             if name.stage is not None:
                 self.leftovers.append(name)
-            elif name.kind is Kind.LOG:
-                found[name.base_offset] = Segment(self.folder, name.base_offset)
-            elif name.kind is Kind.PRODUCERS:
+            elif name.kind is FileKind.LOG:
+                found[name.base_offset] = LogFileSegment(self.folder, name.base_offset)
+            elif name.kind is FileKind.PRODUCERS:
                 self.snapshots.append(name.base_offset)
         return [found[base] for base in sorted(found)]
 
@@ -193,7 +193,7 @@ class PartitionLog:
             self._note(path, error)
             return None
 
-    def _epochs(self) -> list[LeaderEpoch]:
+    def _epochs(self) -> list[LoggedEpoch]:
         path = self.folder / LEADER_EPOCHS
         try:
             text = read_text(path)
@@ -216,10 +216,10 @@ class PartitionLog:
         ends = [segment.find_end(is_checked=not self.is_clean) for segment in doubtful]
         return max(*ends, self.log_start)
 
-    def _snapshot(self) -> tuple[int, list[ProducerEntry] | None, list[AbortedTransaction]]:
+    def _snapshot(self) -> tuple[int, list[ProducerEntry] | None, list[LoggedAbort]]:
         """Return the newest state of producers that can be trusted, and what was aborted before."""
         for offset in reversed(self.snapshots):
-            path = self.folder / FileName(offset, Kind.PRODUCERS).text
+            path = self.folder / FileName(offset, FileKind.PRODUCERS).text
             if offset > self.log_end:
                 continue
             try:
@@ -235,7 +235,7 @@ class PartitionLog:
         at = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
         return max(at - 1, 0)
 
-    def _end_of(self, segment: Segment) -> int:
+    def _end_of(self, segment: LogFileSegment) -> int:
         after = self._segment_of(segment.base_offset) + 1
         return self.segments[after].base_offset if after < len(self.segments) else self.log_end
 
@@ -243,7 +243,7 @@ class PartitionLog:
         self._damage.append(Damage(path, error.reason))
 
 
-def _first_from(batch: Batch, timestamp: int, start: int, end: int) -> TimedOffset | None:
+def _first_from(batch: SegmentBatch, timestamp: int, start: int, end: int) -> TimedOffset | None:
     """Find a batch's first record of that time or later between two offsets."""
     header = batch.header
     if header.max_timestamp < timestamp:

@@ -16,8 +16,8 @@ from rookery.formats.logfile.indexes import (
     ABORTED_BYTES,
     POSITION_BYTES,
     TIME_BYTES,
-    AbortedTransaction,
     Indexer,
+    LoggedAbort,
     PositionEntry,
     TimeEntry,
     offset_before,
@@ -26,7 +26,7 @@ from rookery.formats.logfile.indexes import (
     parse_times,
     position_of,
 )
-from rookery.formats.logfile.names import FileName, Kind, file_name
+from rookery.formats.logfile.names import FileKind, FileName, file_name
 from rookery.logdir.damage import Damage, damage_of
 from rookery.records.batch import OVERHEAD, BatchHeader
 from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
@@ -43,7 +43,7 @@ _INDEX_BLOCKS: Final = 4096
 _TRIES: Final = 3
 
 
-class Batch(NamedTuple):
+class SegmentBatch(NamedTuple):
     """A batch and its bytes."""
 
     header: BatchHeader
@@ -51,14 +51,14 @@ class Batch(NamedTuple):
     data: memoryview
 
 
-class Segment:
+class LogFileSegment:
     """The files of one segment; nothing is open between calls."""
 
     def __init__(self, folder: Path, base_offset: int) -> None:
         """Look at nothing yet."""
         self.folder = folder
         self.base_offset = base_offset
-        self.path = folder / file_name(base_offset, Kind.LOG)
+        self.path = folder / file_name(base_offset, FileKind.LOG)
         self.damage: list[Damage] = []
         """What is known to be wrong; `check` finds all of it."""
         self._positions: list[PositionEntry] | None = None
@@ -69,7 +69,7 @@ class Segment:
         """Bytes of the log file."""
         return self.path.stat().st_size
 
-    def beside(self, kind: Kind) -> Path:
+    def beside(self, kind: FileKind) -> Path:
         """Return the path of another file of this segment."""
         return self.folder / FileName(self.base_offset, kind).text
 
@@ -77,9 +77,9 @@ class Segment:
     def positions(self) -> list[PositionEntry]:
         """Where batches lie; rebuilt in memory if the index is missing."""
         if self._positions is None:
-            data = _read_index(self.beside(Kind.INDEX), POSITION_BYTES)
+            data = _read_index(self.beside(FileKind.INDEX), POSITION_BYTES)
             if data is None:
-                self._rebuild(Kind.INDEX)
+                self._rebuild(FileKind.INDEX)
             else:
                 self._positions = parse_positions(data, self.base_offset)
         return self._positions or []
@@ -88,24 +88,24 @@ class Segment:
     def times(self) -> list[TimeEntry]:
         """Which times lie where; rebuilt in memory if the index is missing."""
         if self._times is None:
-            data = _read_index(self.beside(Kind.TIMES), TIME_BYTES)
+            data = _read_index(self.beside(FileKind.TIMES), TIME_BYTES)
             if data is None:
-                self._rebuild(Kind.TIMES)
+                self._rebuild(FileKind.TIMES)
             else:
                 self._times = parse_times(data, self.base_offset)
         return self._times or []
 
-    def aborted(self) -> list[AbortedTransaction]:
+    def aborted(self) -> list[LoggedAbort]:
         """Read which transactions that end in this segment were aborted.
 
         Raises:
             Corrupt: the file that says so is damaged.
         """
-        path = self.beside(Kind.ABORTED)
+        path = self.beside(FileKind.ABORTED)
         data = _read_index(path, ABORTED_BYTES)
         return [] if data is None else parse_aborted(data, str(path))
 
-    def batches(self, offset: int = 0, end: int | None = None) -> Iterator[Batch]:
+    def batches(self, offset: int = 0, end: int | None = None) -> Iterator[SegmentBatch]:
         """Go through the sound batches from the one that holds an offset on.
 
         Each is valid until the next is asked for. A batch that is damaged is passed over, and
@@ -145,7 +145,7 @@ class Segment:
         """Tell from which offset on to look for the first record of that time or later."""
         return offset_before(self.times, timestamp, self.base_offset)
 
-    def _rebuild(self, kind: Kind) -> None:
+    def _rebuild(self, kind: FileKind) -> None:
         path = self.beside(kind)
         self.damage.append(Damage(path, "the index is missing; it was rebuilt in memory"))
         indexer = Indexer(self.base_offset)
@@ -154,9 +154,9 @@ class Segment:
         for header in self.headers():
             indexer.add(header)
         indexer.add_time()
-        if kind is Kind.INDEX:
+        if kind is FileKind.INDEX:
             self._positions = indexer.positions
-        if kind is Kind.TIMES:
+        if kind is FileKind.TIMES:
             self._times = indexer.times
 
     def note(self, damage: Damage) -> None:
@@ -168,12 +168,12 @@ class Segment:
 class _Reading:
     """One passage through a log file."""
 
-    def __init__(self, segment: Segment, descriptor: int, end: int | None) -> None:
+    def __init__(self, segment: LogFileSegment, descriptor: int, end: int | None) -> None:
         self.segment = segment
         self.descriptor = descriptor
         self.end = os.fstat(descriptor).st_size if end is None else end
 
-    def run(self, offset: int) -> Iterator[Batch]:
+    def run(self, offset: int) -> Iterator[SegmentBatch]:
         position = self._begin(offset)
         next_offset = self.segment.base_offset
         size = WINDOW_BYTES
@@ -183,7 +183,7 @@ class _Reading:
                 if header.last_offset >= offset:
                     at = header.position
                     batch = found.data[at : at + header.size]
-                    yield Batch(header._replace(position=position + at), batch)
+                    yield SegmentBatch(header._replace(position=position + at), batch)
             if found.damage is not None:
                 after = self._get_over(found.damage)
                 if after is None:

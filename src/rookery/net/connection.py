@@ -30,7 +30,7 @@ from rookery.net.requestqueue import Handler, QueueHooks, RequestQueue, log_fail
 from rookery.net.session import ClientSession
 from rookery.net.settings import ConnectionSettings
 from rookery.net.watch import Watch
-from rookery.wire.frame import Chunks, Splitter
+from rookery.wire.frame import Chunks, FrameSplitter
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._when_lost: list[Callable[[], None]] = []
         self._when_stuck: list[Callable[[bool], None]] = []
-        self._splitter = Splitter(
+        self._splitter = FrameSplitter(
             settings.max_unauthenticated_frame_bytes
             if settings.requires_authentication
             else settings.max_frame_bytes,

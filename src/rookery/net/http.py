@@ -15,11 +15,11 @@ from typing import TypeAlias
 from rookery import metrics
 from rookery.errors import ConfigError
 from rookery.net.httpsession import REQUESTS, HttpSession, HttpSettings
-from rookery.net.httptext import FAILED, Refusal, Request, Response, as_json, as_text
+from rookery.net.httptext import FAILED, HttpRequest, Refusal, Response, as_json, as_text
 
 log = logging.getLogger(__name__)
 
-Route: TypeAlias = Callable[[Request], Awaitable[Response]]
+Route: TypeAlias = Callable[[HttpRequest], Awaitable[Response]]
 """Answers a request."""
 Routes: TypeAlias = Mapping[str, Route]
 """By `/path` (GET and HEAD) or `POST /path`; a path that ends in `/*` stands for all below it."""
@@ -111,7 +111,7 @@ class HttpServer:
         if not self._sessions:
             self._is_empty.set()
 
-    def begin(self, request: Request, send: Callable[[Response], None]) -> None:
+    def begin(self, request: HttpRequest, send: Callable[[Response], None]) -> None:
         """Start to answer; it is finished even if the client goes."""
 
         async def run() -> None:
@@ -121,7 +121,7 @@ class HttpServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: HttpRequest) -> Response:
         """Find the route and let it answer; whatever fails becomes an answer, too."""
         name = "none"
         try:
@@ -140,7 +140,7 @@ class HttpServer:
         REQUESTS.labels(name, str(response.status.value)).inc()
         return response
 
-    def _find(self, request: Request) -> tuple[str, Route]:
+    def _find(self, request: HttpRequest) -> tuple[str, Route]:
         method = "GET" if request.method == "HEAD" else request.method
         allowed: list[str] = []
         for path in _patterns(request.path):
@@ -167,7 +167,7 @@ def _patterns(path: str) -> Iterator[str]:
 def metrics_route(registry: metrics.Registry = metrics.REGISTRY) -> Route:
     """Tell all metrics, as Prometheus reads them."""
 
-    async def tell(request: Request) -> Response:  # noqa: ARG001 (a route's form)
+    async def tell(request: HttpRequest) -> Response:  # noqa: ARG001 (a route's form)
         blocks = []
         for block in registry.blocks():
             blocks.append(block)
@@ -187,7 +187,7 @@ def health_route(checks: Checks, warnings: Checks | None = None) -> Route:
         warnings: the same for what needs attention but keeps no client away; still 200.
     """
 
-    async def tell(request: Request) -> Response:  # noqa: ARG001 (a route's form)
+    async def tell(request: HttpRequest) -> Response:  # noqa: ARG001 (a route's form)
         problems = _failing(checks)
         status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
         answer: dict[str, object] = {"ok": not problems, "problems": problems}

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import h11
 
-from rookery.net.httptext import MAX_FIELDS, Refusal, Request, Response
+from rookery.net.httptext import MAX_FIELDS, HttpRequest, Refusal, Response
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _LINE: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32} [\x21-\x7e]+ HTTP/([0-9])\.[0-9]")
@@ -52,7 +52,7 @@ class HttpCodec:
         self._input = bytearray()
         self._looked_at = 0
         # A request whose body has not arrived whole, and the bytes of it that h11 has not seen.
-        self._head: Request | None = None
+        self._head: HttpRequest | None = None
         self._missing = 0
         self._body = bytearray()
         self._is_head = False
@@ -70,7 +70,7 @@ class HttpCodec:
         """Drop what has arrived: it will not be answered."""
         self._input.clear()
 
-    def next_request(self) -> Request | None:
+    def next_request(self) -> HttpRequest | None:
         """Return the next request if it has arrived whole.
 
         Raises:
@@ -117,7 +117,7 @@ class HttpCodec:
             self._is_head = False
         return data
 
-    def _take_head(self) -> Request | None:
+    def _take_head(self) -> HttpRequest | None:
         data = self._input
         while data.startswith(b"\r\n"):  # some clients end a body with it (RFC 9112, 2.2)
             del data[:2]
@@ -142,7 +142,7 @@ class HttpCodec:
             raise Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason)
         raise Refusal(HTTPStatus.REQUEST_URI_TOO_LONG, f"the request line is above {limit} bytes")
 
-    def _parse(self, head: bytes) -> Request:
+    def _parse(self, head: bytes) -> HttpRequest:
         for pattern, reason in _REFUSED:
             if pattern.search(head):
                 raise Refusal(HTTPStatus.BAD_REQUEST, reason)
@@ -158,7 +158,7 @@ class HttpCodec:
         headers = _read_headers(event)
         self._missing = self._body_bytes(headers)
         path, query_text = _read_target(event.target.decode())
-        return Request(event.method.decode(), path, query_text, headers, peer=self.peer)
+        return HttpRequest(event.method.decode(), path, query_text, headers, peer=self.peer)
 
     def _body_bytes(self, headers: Mapping[str, str]) -> int:
         if "transfer-encoding" in headers:

@@ -24,7 +24,7 @@ from rookery import metrics
 from rookery.clock import loop_seconds
 from rookery.model.address import address_name
 from rookery.net.httpcodec import HttpCodec
-from rookery.net.httptext import FAILED, Refusal, Request, Response
+from rookery.net.httptext import FAILED, HttpRequest, Refusal, Response
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class SessionHost(Protocol):
     def lost(self, session: HttpSession) -> None:
         """Count a session out."""
 
-    def begin(self, request: Request, send: Callable[[Response], None]) -> None:
+    def begin(self, request: HttpRequest, send: Callable[[Response], None]) -> None:
         """Start to answer; `send` is called with the answer."""
 
 
@@ -191,7 +191,7 @@ class HttpSession(asyncio.Protocol):
             self._write(leave)
         self._read(is_wanted=True)
 
-    def _answer(self, request: Request, response: Response) -> None:
+    def _answer(self, request: HttpRequest, response: Response) -> None:
         try:
             self._send(response)
         except ValueError:

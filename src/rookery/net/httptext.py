@@ -14,7 +14,7 @@ MAX_FIELDS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """What a client asks for."""
 
     method: str

@@ -18,7 +18,7 @@ from rookery.net.answers import AnswerBudget
 from rookery.net.connectionstate import ConnectionState
 from rookery.net.outbox import Answer, Budget, Outbox
 from rookery.net.settings import ConnectionSettings
-from rookery.wire.frame import PREFIX_BYTES, Frame, Splitter
+from rookery.wire.frame import PREFIX_BYTES, Frame, FrameSplitter
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def size_of(answer: Answer) -> int:
     return sum(map(len, answer)) if answer else 0
 
 
-class Request:
+class QueuedRequest:
     """The place of one request among those in flight."""
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Request:
 
     def __init__(
         self,
-        on_settled: Callable[[Request], None],
+        on_settled: Callable[[QueuedRequest], None],
         size: int,
         answer: Answer = None,
         *,
@@ -130,7 +130,7 @@ class RequestQueue:
         hooks: QueueHooks,
         state: ConnectionState,
         settings: ConnectionSettings,
-        splitter: Splitter,
+        splitter: FrameSplitter,
         budgets: tuple[Budget, AnswerBudget],
     ) -> None:
         """Begin with no request.
@@ -144,7 +144,7 @@ class RequestQueue:
         """
         self.started = 0
         """How many requests were started, ever."""
-        self.requests: deque[Request] = deque()
+        self.requests: deque[QueuedRequest] = deque()
         """Empty while every request is answered at once."""
         self.unanswered_bytes = 0
         """The bytes of these requests."""
@@ -247,13 +247,13 @@ class RequestQueue:
             self._end_with(error, size)
             return
         if answer is not None and not isinstance(answer, (list, tuple)):
-            request = Request(self._settled, size)
+            request = QueuedRequest(self._settled, size)
             self._add(request)
             request.wait(answer)
             if request.is_settled:
                 self.collect()
         elif self.requests:
-            request = Request(self._settled, size, answer)
+            request = QueuedRequest(self._settled, size, answer)
             self._add(request)
             self._account(request.answer_bytes)
         else:
@@ -265,15 +265,15 @@ class RequestQueue:
     def _end_with(self, error: Exception, size: int) -> None:
         """Answer what came before a bad request of a given size, and nothing after it."""
         self._hooks.refuse(error)
-        self._add(Request(self._settled, size, is_last=True))
+        self._add(QueuedRequest(self._settled, size, is_last=True))
         self.collect()
 
-    def _add(self, request: Request) -> None:
+    def _add(self, request: QueuedRequest) -> None:
         self.requests.append(request)
         self.unanswered_bytes += request.size
         self._budget.start(request.size)
 
-    def _settled(self, request: Request) -> None:
+    def _settled(self, request: QueuedRequest) -> None:
         """Take note that an awaited answer is there."""
         if request.error is not None:
             self._hooks.refuse(request.error)
@@ -290,7 +290,7 @@ class RequestQueue:
         self._promised_bytes -= kept
         self._answers.add(count - kept)
 
-    def _release(self, request: Request) -> None:
+    def _release(self, request: QueuedRequest) -> None:
         self.unanswered_bytes -= request.size
         self._budget.finish(request.size)
 

@@ -12,7 +12,7 @@ from rookery.errors import ProtocolError, Unavailable
 from rookery.model.callbacks import register
 from rookery.net.callqueue import CallQueue, PendingCall
 from rookery.net.settings import UpstreamSettings
-from rookery.wire.frame import RESPONSE_MINIMUM, Chunks, Frame, Splitter
+from rookery.wire.frame import RESPONSE_MINIMUM, Chunks, Frame, FrameSplitter
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,9 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
         """Bytes of responses that callers keep."""
         self.settings = settings
         self.loop = asyncio.get_running_loop()
-        self._splitter = Splitter(settings.max_frame_bytes, minimum=RESPONSE_MINIMUM, chunks=chunks)
+        self._splitter = FrameSplitter(
+            settings.max_frame_bytes, minimum=RESPONSE_MINIMUM, chunks=chunks
+        )
         self._transport: asyncio.Transport | None = None
         self._lost: asyncio.Future[None] = self.loop.create_future()
         # Why there is no connection any more.

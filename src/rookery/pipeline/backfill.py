@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rookery.errors import ConfigError
 from rookery.pipeline.deadletters import backfill_number
-from rookery.pipeline.engine import Engine, Plan
+from rookery.pipeline.engine import BatchEngine, BatchPlan
 from rookery.pipeline.manifests import BACKFILL, Manifests, identities
 from rookery.pipeline.rebuilt import unless_rebuilt
 from rookery.pipeline.run import reading_again
@@ -44,13 +44,13 @@ def backfill(
     return read_slices(spark, engine, {}, origin.reached, told)
 
 
-def open_backfill(spark: SparkSession, pipeline: Pipeline) -> Engine:
+def open_backfill(spark: SparkSession, pipeline: Pipeline) -> BatchEngine:
     """Return the engine of a pipeline's backfill, with what was left half-done committed."""
-    plan = replace(Plan.of(pipeline), number=backfill_number)
+    plan = replace(BatchPlan.of(pipeline), number=backfill_number)
     manifests = Manifests(below(pipeline.state, BACKFILL))
     origin = manifests.origin() or manifests.begin(*log_start(pipeline))
     _, identity, _ = identities(pipeline.name)
-    engine = Engine(plan, identity, manifests, origin, is_ordered=False)
+    engine = BatchEngine(plan, identity, manifests, origin, is_ordered=False)
     engine.reread = reading_again(spark, engine)
     engine.recover()
     return engine

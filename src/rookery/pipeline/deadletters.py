@@ -23,7 +23,7 @@ _SAME: Final = ("topic", "partition", "offset", "timestamp", "value", "batch", "
 """A row that two tables have with these is one dead letter."""
 
 
-class Marks(NamedTuple):
+class DeadLetterMarks(NamedTuple):
     """The last ones of which dead letters are done, or are there."""
 
     batch: int = -1
@@ -32,7 +32,7 @@ class Marks(NamedTuple):
     """Of those that have failed again."""
 
     @classmethod
-    def of(cls, ends: Offsets) -> Marks:
+    def of(cls, ends: Offsets) -> DeadLetterMarks:
         """Read them: manifests of replays have them in the place of offsets."""
         return cls(*(ends.get(name, {}).get("0", -1) for name in cls._fields))
 
@@ -40,9 +40,9 @@ class Marks(NamedTuple):
         """Return them as a manifest has them."""
         return {name: {"0": number} for name, number in self._asdict().items()}
 
-    def later(self, other: Marks) -> Marks:
+    def later(self, other: DeadLetterMarks) -> DeadLetterMarks:
         """Return what is done if both are."""
-        return Marks(*map(max, self, other))
+        return DeadLetterMarks(*map(max, self, other))
 
 
 def backfill_number(batch: int) -> int:
@@ -50,19 +50,21 @@ def backfill_number(batch: int) -> int:
     return -1 - batch
 
 
-def complete(pipeline: Pipeline) -> Marks:
+def complete(pipeline: Pipeline) -> DeadLetterMarks:
     """Return the last batches of which the tables have all dead letters; replays are left out.
 
     Nothing is committed for that: the pipeline may be running, and be further on in a moment.
     """
     own, filling, _ = identities(pipeline.name)
-    return Marks(
+    return DeadLetterMarks(
         _complete(pipeline, pipeline.state, own),
         _complete(pipeline, below(pipeline.state, BACKFILL), filling),
     )
 
 
-def waiting(spark: SparkSession, pipeline: Pipeline, done: Marks, until: Marks) -> DataFrame:
+def waiting(
+    spark: SparkSession, pipeline: Pipeline, done: DeadLetterMarks, until: DeadLetterMarks
+) -> DataFrame:
     """Return the dead letters between two marks, as the raw rows that they were.
 
     Raises:
@@ -80,7 +82,7 @@ def waiting(spark: SparkSession, pipeline: Pipeline, done: Marks, until: Marks) 
     return found.select(*RAW.names)
 
 
-def _between(done: Marks, until: Marks) -> str:
+def _between(done: DeadLetterMarks, until: DeadLetterMarks) -> str:
     fresh = f"batch > {done.batch} AND batch <= {until.batch}"
     newest, oldest = backfill_number(done.backfill), backfill_number(until.backfill)
     filled = f"batch < {newest} AND batch >= {oldest}"

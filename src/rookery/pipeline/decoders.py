@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rookery.decode.port import DecoderSettings
-from rookery.decode.registry import Registry, RegistrySettings
+from rookery.decode.registry import RegistrySettings, SchemaRegistry
 from rookery.errors import ConfigError
 from rookery.pipeline.spec import Decode
 
@@ -18,7 +18,7 @@ def decoder_settings(decode: Decode) -> DecoderSettings:
     """
     registry = None
     if decode.registry:
-        registry = Registry(
+        registry = SchemaRegistry(
             RegistrySettings(
                 decode.registry, decode.registry_user or None, decode.registry_password or None
             )

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from rookery.clock import SystemClock
 from rookery.errors import ConfigError
 from rookery.pipeline.spec import Pipeline
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 
 BUCKETS: Final = 16
 """Fixed for good: a key's bucket never changes."""
@@ -32,14 +32,14 @@ _COLUMNS: Final[dict[str, pa.DataType]] = {
 _SCHEMA: Final = pa.schema(_COLUMNS)
 
 
-class Seen:
+class SeenKeys:
     """What a task has seen, together with what earlier batches have."""
 
     def __init__(
         self, pipeline: Pipeline, files: Mapping[str, str], watermark_ms: int | None
     ) -> None:
         self._silver = pipeline.silver
-        self._folder = Folder(pipeline.state)
+        self._folder = TableFolder(pipeline.state)
         self._files = files
         self._watermark_ms = watermark_ms or 0
         self._buckets: dict[int, dict[bytes, int]] = {}
@@ -96,7 +96,7 @@ class Seen:
         return {key: at for key, at in zip(hashes, times, strict=True) if at >= self._watermark_ms}
 
 
-class SeenInReplay(Seen):
+class SeenInReplay(SeenKeys):
     """What a task has seen of one replay, whose dead letters may be years apart.
 
     No watermark goes along with them. So a key counts again if its events are further apart than
@@ -135,7 +135,7 @@ def event_ms(column: pa.Array[Any]) -> list[int]:
     return [int(one or 0) for one in column.to_pylist()]
 
 
-def forget(folder: Folder, used: set[str], before_ms: int) -> int:
+def forget(folder: TableFolder, used: set[str], before_ms: int) -> int:
     """Delete files of seen keys that no batch needs and that were written before a time."""
     stored = [one.key for one in folder.list(_SEEN) if one.key not in used]
     old = [key for key in stored if int(key.removeprefix(_SEEN).partition("-")[0]) < before_ms]

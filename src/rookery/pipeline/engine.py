@@ -20,18 +20,18 @@ from rookery.errors import ConfigError, Gone
 from rookery.pipeline.columns import sink_schema, table_columns
 from rookery.pipeline.growing import Chosen, choose, may_grow
 from rookery.pipeline.manifests import (
-    Manifest,
+    BatchManifest,
     Manifests,
     Offsets,
-    Origin,
-    Reached,
-    Staged,
+    PipelineOrigin,
+    PipelinePosition,
+    StagedFiles,
     batch_name,
 )
 from rookery.pipeline.metrics import BatchMetrics, Figures, quantile
 from rookery.pipeline.migration import has_own_columns, migrations, restaged
 from rookery.pipeline.spec import Pipeline, Sink
-from rookery.pipeline.task import REPORT, Report, StageTask
+from rookery.pipeline.task import REPORT, StageTask, TaskReport
 from rookery.spark.failures import own_errors
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, DataFile, Run, Table, here
@@ -48,7 +48,7 @@ Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a task does with its part of a batch."""
 
 
-class Rows(Protocol):
+class RawRows(Protocol):
     """Raw rows of a batch, in as many parts as there are tasks; a DataFrame is such."""
 
     def mapInArrow(self, work: Work, schema: str, /) -> DataFrame:  # noqa: N802 (Spark's name)
@@ -56,7 +56,7 @@ class Rows(Protocol):
         ...
 
 
-Reread = Callable[[Reached, Reached], Rows]
+Reread = Callable[[PipelinePosition, PipelinePosition], RawRows]
 """Returns the raw rows between two places once more."""
 
 Hook = Callable[[str], None]
@@ -64,7 +64,7 @@ Hook = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """What all batches of a run have in common."""
 
     pipeline: Pipeline
@@ -78,7 +78,7 @@ class Plan:
     """Gives what dead letters of a batch have as its number."""
 
     @classmethod
-    def of(cls, pipeline: Pipeline, before: Plan | None = None) -> Plan:
+    def of(cls, pipeline: Pipeline, before: BatchPlan | None = None) -> BatchPlan:
         """Open every decoder once and see that columns, keys and checks fit together.
 
         Args:
@@ -110,7 +110,7 @@ class Plan:
         """Whether a schema registry may know more columns by now."""
         return any(may_grow(self.pipeline.decode(topic)) for topic in self.decoders)
 
-    def check_declared(self, manifest: Manifest) -> None:
+    def check_declared(self, manifest: BatchManifest) -> None:
         """See that all tables which a batch has rows for are still declared.
 
         Raises:
@@ -123,7 +123,7 @@ class Plan:
                 " did not end in order: put it back for one run"
             )
 
-    def task(self, name: BatchName, last: Manifest | None) -> StageTask:
+    def task(self, name: BatchName, last: BatchManifest | None) -> StageTask:
         """Return the work of a batch that follows another."""
         return StageTask(
             self.pipeline,
@@ -139,17 +139,17 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Engine:
+class BatchEngine:
     """Runs the batches of one pipeline, one after the other."""
 
-    plan: Plan
+    plan: BatchPlan
     identity: str
     """What tables know the pipeline by."""
     manifests: Manifests
-    origin: Origin
+    origin: PipelineOrigin
     clock: Clock = field(default_factory=SystemClock)
     hook: Hook = lambda _: None
-    last: Manifest | None = None
+    last: BatchManifest | None = None
     is_ordered: bool = True
     """Whether records come in about the order of their times, so that some can be late."""
     is_staging: bool = False
@@ -181,7 +181,7 @@ class Engine:
                 self._finish_last(self.last)
                 self.finish()
 
-    def _finish_last(self, manifest: Manifest) -> None:
+    def _finish_last(self, manifest: BatchManifest) -> None:
         """Commit what an earlier run has staged, and report it."""
         metrics = BatchMetrics(self.pipeline.name, manifest.batch, 0, is_recovered=True)
         is_new = self._commit(manifest, metrics)
@@ -199,11 +199,11 @@ class Engine:
         """Return where the next batch begins."""
         return self.reached().ends
 
-    def reached(self) -> Reached:
+    def reached(self) -> PipelinePosition:
         """Return how far the pipeline has come."""
         return (self.last or self.origin).reached
 
-    def run(self, rows: Rows, reached: Reached | None = None) -> BatchMetrics | None:
+    def run(self, rows: RawRows, reached: PipelinePosition | None = None) -> BatchMetrics | None:
         """Take a batch of raw rows; return its figures, None if it has no rows.
 
         Args:
@@ -227,7 +227,7 @@ class Engine:
         self._measure(metrics, manifest, self.clock.now_ms())
         return metrics
 
-    def _staged(self, rows: Rows, batch: int) -> list[Report]:
+    def _staged(self, rows: RawRows, batch: int) -> list[TaskReport]:
         return _reports(
             self.plan, BatchName(self.identity, self.origin.query, batch), rows, self.last
         )
@@ -238,19 +238,21 @@ class Engine:
         for number, schema in self.plan.sinks.items():
             sink = self.pipeline.sinks[number]
             before = known.get(sink_key(sink))
-            if before is None or before.schema != Staged.of((), schema).schema:
+            if before is None or before.schema != StagedFiles.of((), schema).schema:
                 open_table(sink.table()).check(table_columns(self.pipeline, sink, schema))
 
-    def _manifest(self, batch: int, reports: Sequence[Report], reached: Reached) -> Manifest:
+    def _manifest(
+        self, batch: int, reports: Sequence[TaskReport], reached: PipelinePosition
+    ) -> BatchManifest:
         sinks = {}
         for number, schema in self.plan.sinks.items():
             files = tuple(file for one in reports for file in one.files.get(str(number), ()))
             key = self._key(number)
-            sinks[key] = Staged.of(files, schema)
+            sinks[key] = StagedFiles.of(files, schema)
         seen = dict(self.last.seen) if self.last else {}
         for one in reports:
             seen.update(one.seen)
-        return Manifest(
+        return BatchManifest(
             batch,
             self.origin.query,
             self.clock.now_ms(),
@@ -263,16 +265,16 @@ class Engine:
             figures=_figures(reports),
         )
 
-    def _reached_after(self, reports: Sequence[Report]) -> Reached:
+    def _reached_after(self, reports: Sequence[TaskReport]) -> PipelinePosition:
         ends = {topic: dict(partitions) for topic, partitions in self.ends().items()}
         for report in reports:
             for topic, spans in report.spans.items():
                 known = ends.setdefault(topic, {})
                 for partition, (_, end) in spans.items():
                     known[partition] = max(known.get(partition, 0), end)
-        return Reached(ends, self.reached().topics)
+        return PipelinePosition(ends, self.reached().topics)
 
-    def _watermark_after(self, reports: Sequence[Report]) -> int | None:
+    def _watermark_after(self, reports: Sequence[TaskReport]) -> int | None:
         delay = self.pipeline.silver.watermark_ms()
         old = self.last.watermark_ms if self.last else None
         latest = [one.max_event_ms for one in reports if one.max_event_ms is not None]
@@ -282,7 +284,7 @@ class Engine:
         new = min(max(latest), self.clock.now_ms()) - delay
         return new if old is None else max(old, new)
 
-    def _commit(self, manifest: Manifest, metrics: BatchMetrics) -> bool:
+    def _commit(self, manifest: BatchManifest, metrics: BatchMetrics) -> bool:
         """Commit a batch to every table that lacks it; return whether one did."""
         if self.is_staging:
             return False
@@ -310,7 +312,7 @@ class Engine:
         self.hook("done")
         return is_new
 
-    def _commit_records(self, table: Table, manifest: Manifest, key: str) -> bool:
+    def _commit_records(self, table: Table, manifest: BatchManifest, key: str) -> bool:
         """Commit to a topic, whose staged records do not wait for ever; nor may the topic."""
         name, staged = batch_name(self.identity, manifest), manifest.sinks[key]
         try:
@@ -322,7 +324,7 @@ class Engine:
             files = self._restaged(manifest, key, self.reread)
             return table.commit(name, files, staged.arrow_schema())
 
-    def _restaged(self, manifest: Manifest, key: str, reread: Reread) -> list[DataFile]:
+    def _restaged(self, manifest: BatchManifest, key: str, reread: Reread) -> list[DataFile]:
         """Stage a batch once more for one of its topics."""
         before = self.manifests.read(manifest.batch - 1) if manifest.batch else None
         rows = reread((before or self.origin).reached, manifest.reached)
@@ -337,7 +339,7 @@ class Engine:
     def _key(self, number: int) -> str:
         return sink_key(self.pipeline.sinks[number])
 
-    def _measure(self, metrics: BatchMetrics, manifest: Manifest, at_ms: int) -> None:
+    def _measure(self, metrics: BatchMetrics, manifest: BatchManifest, at_ms: int) -> None:
         figures = manifest.figures or self._counted(manifest)
         metrics.at_ms = at_ms
         metrics.watermark_ms = manifest.watermark_ms
@@ -348,7 +350,7 @@ class Engine:
         metrics.freshness_p50_ms = quantile(ages, 0.5)
         metrics.freshness_p99_ms = quantile(ages, 0.99)
 
-    def _counted(self, manifest: Manifest) -> Figures:
+    def _counted(self, manifest: BatchManifest) -> Figures:
         """Return what the files of a batch tell, if an earlier release has staged it."""
         rows: dict[str, int] = {}
         for sink in self.pipeline.sinks:
@@ -364,7 +366,7 @@ class Engine:
         metrics.phases_ms[phase] = self.clock.monotonic_ms() - begin
 
 
-def _figures(reports: Sequence[Report]) -> Figures:
+def _figures(reports: Sequence[TaskReport]) -> Figures:
     rows: dict[str, int] = {}
     times: list[tuple[int, float]] = []
     for one in reports:
@@ -378,11 +380,13 @@ def _figures(reports: Sequence[Report]) -> Figures:
     )
 
 
-def _reports(plan: Plan, name: BatchName, rows: Rows, before: Manifest | None) -> list[Report]:
+def _reports(
+    plan: BatchPlan, name: BatchName, rows: RawRows, before: BatchManifest | None
+) -> list[TaskReport]:
     """Run a batch's tasks: they stage what they make of its rows."""
     with own_errors():
         found = rows.mapInArrow(plan.task(name, before), REPORT).collect()
-    return [Report.read(row["report"]) for row in found]
+    return [TaskReport.read(row["report"]) for row in found]
 
 
 def sink_key(sink: Sink) -> str:

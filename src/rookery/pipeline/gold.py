@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from rookery.clock import SystemRandom
 from rookery.errors import ConfigError, Conflict
-from rookery.pipeline.engine import Engine, sink_key
+from rookery.pipeline.engine import BatchEngine, sink_key
 from rookery.pipeline.frames import arrow_schema, frame_of
 from rookery.pipeline.manifests import identities
 from rookery.pipeline.migration import rename_former
 from rookery.pipeline.sparktasks import on_spark
 from rookery.pipeline.spec import Gold, Pipeline, Sink, readable
 from rookery.spark.failures import own_errors
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, DataFile, TableSpec
 
@@ -37,7 +37,7 @@ Commits = Sequence[tuple[str, Sequence[BatchName | None]]]
 """By silver table, the last batch of the pipeline, of its backfill and of its replays."""
 
 
-def make_gold(spark: SparkSession, engine: Engine) -> list[str]:
+def make_gold(spark: SparkSession, engine: BatchEngine) -> list[str]:
     """Compute the gold tables that are older than silver or than their SQL; return their names."""
     pipeline, made = engine.pipeline, []
     # Before silver is read: if it grows meanwhile, the next run makes gold again.
@@ -85,7 +85,7 @@ class _Note:
     """What a batch of a gold table was made of, as the name of a file."""
 
     def __init__(self, pipeline: Pipeline, gold: Gold, commits: Commits) -> None:
-        self._folder = Folder(pipeline.state)
+        self._folder = TableFolder(pipeline.state)
         self._prefix = f"{_NOTES}{_digest(gold.name)}/"
         self._made_of = _digest(repr((gold.sql, commits)))
 

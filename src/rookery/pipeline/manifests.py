@@ -23,7 +23,7 @@ from rookery.clock import SystemClock, SystemRandom
 from rookery.errors import Conflict, Corrupt
 from rookery.pipeline.metrics import Figures
 from rookery.store.port import NotFound
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.port import BatchName, DataFile
 
 BACKFILL: Final = "backfill"
@@ -45,7 +45,7 @@ Ids = Mapping[str, str]
 """By topic: its id. A topic that is deleted and created again has another."""
 
 
-class Reached(NamedTuple):
+class PipelinePosition(NamedTuple):
     """How far a pipeline has come."""
 
     ends: Offsets
@@ -54,7 +54,7 @@ class Reached(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class PipelineOrigin:
     """When and where a pipeline began."""
 
     query: str
@@ -63,13 +63,13 @@ class Origin:
     topics: Ids = field(default_factory=dict)
 
     @property
-    def reached(self) -> Reached:
+    def reached(self) -> PipelinePosition:
         """Where the first batch begins."""
-        return Reached(self.starts, self.topics)
+        return PipelinePosition(self.starts, self.topics)
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedFiles:
     """What a batch has for one table."""
 
     files: tuple[DataFile, ...]
@@ -77,7 +77,7 @@ class Staged:
     """In hex, Arrow's own form."""
 
     @classmethod
-    def of(cls, files: tuple[DataFile, ...], schema: pa.Schema) -> Staged:
+    def of(cls, files: tuple[DataFile, ...], schema: pa.Schema) -> StagedFiles:
         """Return files with these columns."""
         return cls(files, schema.serialize().to_pybytes().hex())
 
@@ -87,7 +87,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class BatchManifest:
     """A batch: where it ends, and the files that it consists of."""
 
     batch: int
@@ -95,7 +95,7 @@ class Manifest:
     at: int
     ends: Offsets
     """Of all partitions, also of those that had nothing in this batch."""
-    sinks: Mapping[str, Staged]
+    sinks: Mapping[str, StagedFiles]
     """By the key of the table."""
     watermark_ms: int | None = None
     """As of the end of this batch: it holds for the next."""
@@ -111,29 +111,29 @@ class Manifest:
     """For the process that commits it; None in manifests of earlier releases and of rebuilds."""
 
     @property
-    def reached(self) -> Reached:
+    def reached(self) -> PipelinePosition:
         """Where the next batch begins."""
-        return Reached(self.ends, self.topics)
+        return PipelinePosition(self.ends, self.topics)
 
 
 class Manifests:
     """The chain of a pipeline's manifests."""
 
     def __init__(self, state: str) -> None:
-        self._folder = Folder(state)
+        self._folder = TableFolder(state)
 
-    def origin(self) -> Origin | None:
+    def origin(self) -> PipelineOrigin | None:
         """Return the origin, None if the pipeline never ran."""
         try:
-            return Origin(**_parsed(_ORIGIN, self._folder.read(_ORIGIN)))
+            return PipelineOrigin(**_parsed(_ORIGIN, self._folder.read(_ORIGIN)))
         except NotFound:
             return None
 
-    def begin(self, starts: Offsets, topics: Ids | None = None) -> Origin:
+    def begin(self, starts: Offsets, topics: Ids | None = None) -> PipelineOrigin:
         """Write the origin down; if someone else just did, theirs counts."""
         # No zero in front: some tables keep it as a number.
         query = "1" + SystemRandom().token(6).hex()
-        origin = Origin(query, SystemClock().now_ms(), starts, topics or {})
+        origin = PipelineOrigin(query, SystemClock().now_ms(), starts, topics or {})
         try:
             self._folder.create(_ORIGIN, _written(asdict(origin)))
         except Conflict:
@@ -142,17 +142,17 @@ class Manifests:
                 return found
         return origin
 
-    def last(self) -> Manifest | None:
+    def last(self) -> BatchManifest | None:
         """Return the newest manifest, None if there is none."""
         keys = [one.key for one in self._folder.list(_BATCHES)]
         return self._read(keys[-1]) if keys else None
 
-    def all(self) -> Iterator[Manifest]:
+    def all(self) -> Iterator[BatchManifest]:
         """Yield those that are there, from the oldest on."""
         for one in self._folder.list(_BATCHES):
             yield self._read(one.key)
 
-    def read(self, batch: int) -> Manifest:
+    def read(self, batch: int) -> BatchManifest:
         """Return one manifest.
 
         Raises:
@@ -160,7 +160,7 @@ class Manifests:
         """
         return self._read(_key(batch))
 
-    def add(self, manifest: Manifest) -> None:
+    def add(self, manifest: BatchManifest) -> None:
         """Write the next batch down.
 
         Raises:
@@ -191,16 +191,16 @@ class Manifests:
             self._folder.delete(key)
         return len(old)
 
-    def _read(self, key: str) -> Manifest:
+    def _read(self, key: str) -> BatchManifest:
         value = _parsed(key, self._folder.read(key))
         value["sinks"] = {
-            name: Staged(tuple(DataFile(**file) for file in one["files"]), one["schema"])
+            name: StagedFiles(tuple(DataFile(**file) for file in one["files"]), one["schema"])
             for name, one in value["sinks"].items()
         }
         value["replaces"] = tuple(value["replaces"])
         if value.get("figures") is not None:
             value["figures"] = Figures(**value["figures"])
-        return Manifest(**value)
+        return BatchManifest(**value)
 
 
 def identities(pipeline: str) -> tuple[str, str, str]:
@@ -208,7 +208,7 @@ def identities(pipeline: str) -> tuple[str, str, str]:
     return pipeline, f"{pipeline}/{BACKFILL}", f"{pipeline}/replay"
 
 
-def batch_name(pipeline: str, manifest: Manifest) -> BatchName:
+def batch_name(pipeline: str, manifest: BatchManifest) -> BatchName:
     """Return what tables know a batch by."""
     return BatchName(pipeline, manifest.query, manifest.batch)
 

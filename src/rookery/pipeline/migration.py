@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rookery.clock import SystemRandom
 from rookery.errors import ConfigError
-from rookery.pipeline.manifests import Staged
+from rookery.pipeline.manifests import StagedFiles
 from rookery.pipeline.names import renames
 from rookery.pipeline.spec import Pipeline, Sink
 from rookery.tables.open import open_table
@@ -96,7 +96,7 @@ def has_own_columns(sink: Sink) -> bool:
     return sink.layer in ("silver", "late") and sink.format != "topic"
 
 
-def restaged(table: Table, name: BatchName, staged: Staged, wanted: pa.Schema) -> Staged:
+def restaged(table: Table, name: BatchName, staged: StagedFiles, wanted: pa.Schema) -> StagedFiles:
     """Return what a batch has for a table, staged once more if it has the former names."""
     schema = staged.arrow_schema()
     columns = renames(schema.names, wanted.names)
@@ -105,4 +105,4 @@ def restaged(table: Table, name: BatchName, staged: Staged, wanted: pa.Schema) -
     after = pa.schema([field.with_name(columns.get(field.name, field.name)) for field in schema])
     rows = (one.rename_columns(after.names) for one in table.read_staged(staged.files, schema))
     attempt = f"renamed-{SystemRandom().token(4).hex()}"
-    return Staged.of(tuple(table.stage(name, rows, after, attempt)), after)
+    return StagedFiles.of(tuple(table.stage(name, rows, after, attempt)), after)

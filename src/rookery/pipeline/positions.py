@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping
 
 from rookery.direct import blocking
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.offsets import LATEST, Position, Subject, Subscription, end_of
+from rookery.direct.offsets import LATEST, DirectSubscription, Position, SubscribedPartition, end_of
 from rookery.errors import Conflict
 from rookery.model.uuid import parse_uuid_text, uuid_text
-from rookery.pipeline.manifests import Ids, Reached
+from rookery.pipeline.manifests import Ids, PipelinePosition
 from rookery.pipeline.spec import Source
 from rookery.spark.offset import StreamOffset
 
 log = logging.getLogger(__name__)
 
 
-def starts(source: Source) -> Reached:
+def starts(source: Source) -> PipelinePosition:
     """Return where a new pipeline begins, as it is now."""
     position = Position() if source.starting_offsets == "earliest" else Position(offset=LATEST)
     opened, subjects = _look(source)
@@ -30,7 +30,7 @@ def starts(source: Source) -> Reached:
     return _named(names, found)
 
 
-def next_batch(source: Source, reached: Reached) -> StreamOffset:
+def next_batch(source: Source, reached: PipelinePosition) -> StreamOffset:
     """Return where the source goes on; partitions that came to be since, it reads from the first.
 
     Raises:
@@ -61,7 +61,7 @@ def check_same(source: Source, topics: Ids, what: str) -> None:
         raise Conflict(f"{what}: {_listed(replaced)} deleted and created again; the old is gone")
 
 
-def lag(source: Source, reached: Reached, *, is_strict: bool = True) -> dict[str, int]:
+def lag(source: Source, reached: PipelinePosition, *, is_strict: bool = True) -> dict[str, int]:
     """Return how many records each partition has that were not read yet.
 
     Raises:
@@ -74,7 +74,9 @@ def lag(source: Source, reached: Reached, *, is_strict: bool = True) -> dict[str
     }
 
 
-def batch_end(names: Mapping[bytes, str], before: Reached, offset: StreamOffset) -> Reached:
+def batch_end(
+    names: Mapping[bytes, str], before: PipelinePosition, offset: StreamOffset
+) -> PipelinePosition:
     """Return where a batch ends.
 
     Its rows do not tell: behind the last of them there may be the ends of transactions. Of a topic
@@ -87,16 +89,18 @@ def batch_end(names: Mapping[bytes, str], before: Reached, offset: StreamOffset)
     """
     known = {parse_uuid_text(one): name for name, one in before.topics.items()}
     ends, topics = _named({**known, **names}, offset.next)
-    return Reached({**before.ends, **ends}, {**before.topics, **topics})
+    return PipelinePosition({**before.ends, **ends}, {**before.topics, **topics})
 
 
-def _look(source: Source, *, is_strict: bool = True) -> tuple[BlockingLog, list[Subject]]:
+def _look(
+    source: Source, *, is_strict: bool = True
+) -> tuple[BlockingLog, list[SubscribedPartition]]:
     opened = blocking.shared(source.place())
     state = opened.run(opened.log.barrier())
-    return opened, Subscription(source.topics).find(state, is_strict=is_strict)
+    return opened, DirectSubscription(source.topics).find(state, is_strict=is_strict)
 
 
-def _replaced(subjects: Iterable[Subject], topics: Ids) -> list[str]:
+def _replaced(subjects: Iterable[SubscribedPartition], topics: Ids) -> list[str]:
     """Return the names of topics that are not those that they were."""
     found = {one.topic.name: uuid_text(one.topic.id) for one in subjects}
     return sorted(name for name, known in topics.items() if found.get(name, known) != known)
@@ -106,7 +110,7 @@ def _listed(names: list[str]) -> str:
     return f"topic {names[0]} was" if len(names) == 1 else f"topics {', '.join(names)} were"
 
 
-def _next(subject: Subject, reached: Reached) -> int:
+def _next(subject: SubscribedPartition, reached: PipelinePosition) -> int:
     topic, partition = subject
     beginning = partition.log_start
     if reached.topics.get(topic.name, uuid_text(topic.id)) != uuid_text(topic.id):
@@ -114,7 +118,9 @@ def _next(subject: Subject, reached: Reached) -> int:
     return reached.ends.get(topic.name, {}).get(str(partition.index), beginning)
 
 
-def _named(names: Mapping[bytes, str], offsets: Mapping[tuple[bytes, int], int]) -> Reached:
+def _named(
+    names: Mapping[bytes, str], offsets: Mapping[tuple[bytes, int], int]
+) -> PipelinePosition:
     ends: dict[str, dict[str, int]] = {}
     topics: dict[str, str] = {}
     for (topic, partition), offset in offsets.items():
@@ -122,4 +128,4 @@ def _named(names: Mapping[bytes, str], offsets: Mapping[tuple[bytes, int], int])
             continue  # It came and went within a batch.
         ends.setdefault(names[topic], {})[str(partition)] = offset
         topics[names[topic]] = uuid_text(topic)
-    return Reached(ends, topics)
+    return PipelinePosition(ends, topics)

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from rookery.errors import ConfigError
 from rookery.pipeline.columns import table_columns
-from rookery.pipeline.engine import Plan, sink_key
+from rookery.pipeline.engine import BatchPlan, sink_key
 from rookery.pipeline.frames import arrow_schema, spark_schema
 from rookery.pipeline.gold import view_names
-from rookery.pipeline.manifests import Manifests, Origin
+from rookery.pipeline.manifests import Manifests, PipelineOrigin
 from rookery.pipeline.migration import Migration, migrations
 from rookery.pipeline.names import renames
 from rookery.pipeline.spec import Gold
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def prove_tables(plan: Plan) -> list[Migration]:
+def prove_tables(plan: BatchPlan) -> list[Migration]:
     """See that every table takes the rows of the next batch; return those that are migrated first.
 
     Raises:
@@ -48,7 +48,7 @@ def prove_tables(plan: Plan) -> list[Migration]:
     return found
 
 
-def prove_gold(spark: SparkSession, plan: Plan) -> None:
+def prove_gold(spark: SparkSession, plan: BatchPlan) -> None:
     """See that gold's SQL is valid over silver's columns, and that its tables take what it gives.
 
     Raises:
@@ -95,7 +95,7 @@ def _line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _check_owner(plan: Plan, number: int, origin: Origin | None, batch: int) -> None:
+def _check_owner(plan: BatchPlan, number: int, origin: PipelineOrigin | None, batch: int) -> None:
     """See that the table is not one of another state of this pipeline."""
     sink, name = plan.pipeline.sinks[number], plan.pipeline.name
     last = open_table(sink.table()).last_commit(name)

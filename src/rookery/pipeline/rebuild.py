@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from rookery.errors import ConfigError, Conflict
 from rookery.pipeline.backfill import open_backfill, refuse_ordered
-from rookery.pipeline.deadletters import Marks
-from rookery.pipeline.engine import Engine, Plan, sink_key
-from rookery.pipeline.manifests import BACKFILL, CHAINS, Manifest, Manifests, Staged
+from rookery.pipeline.deadletters import DeadLetterMarks
+from rookery.pipeline.engine import BatchEngine, BatchPlan, sink_key
+from rookery.pipeline.manifests import BACKFILL, CHAINS, BatchManifest, Manifests, StagedFiles
 from rookery.pipeline.rebuilt import staging_state
 from rookery.pipeline.replay import open_replays
 from rookery.pipeline.run import open_engine
 from rookery.pipeline.slices import Told, add_counts, log_start, read_slices
-from rookery.pipeline.spans import Span, begins_in, check_whole, still_read
+from rookery.pipeline.spans import BatchSpan, begins_in, check_whole, still_read
 from rookery.pipeline.spec import Pipeline
 from rookery.tables.folder import below
 from rookery.tables.port import DataFile
@@ -58,7 +58,7 @@ def rebuild(
     replays, filled = open_replays(spark, pipeline), _backfill(spark, pipeline)
     heads = _heads(live.last, filled.last if filled else None, replays.last)
     read = [filled, live] if filled else [live]
-    spans = [Span(one.origin.reached, one.reached()) for one in read]
+    spans = [BatchSpan(one.origin.reached, one.reached()) for one in read]
     there = log_start(pipeline)
     check_whole(live, spans, there)
     staging = _staging(pipeline, heads)
@@ -78,20 +78,20 @@ def rebuild(
     return rows
 
 
-def _backfill(spark: SparkSession, pipeline: Pipeline) -> Engine | None:
+def _backfill(spark: SparkSession, pipeline: Pipeline) -> BatchEngine | None:
     """Return the pipeline's backfill, None if there was none: to open it is to begin it."""
     has_begun = Manifests(below(pipeline.state, BACKFILL)).origin() is not None
     return open_backfill(spark, pipeline) if has_begun else None
 
 
-def _heads(*lasts: Manifest | None) -> Marks:
+def _heads(*lasts: BatchManifest | None) -> DeadLetterMarks:
     """Return the last batches of all chains, of which the tables are made."""
-    return Marks(*(one.batch if one else -1 for one in lasts))
+    return DeadLetterMarks(*(one.batch if one else -1 for one in lasts))
 
 
-def _staging(pipeline: Pipeline, heads: Marks) -> Engine:
+def _staging(pipeline: Pipeline, heads: DeadLetterMarks) -> BatchEngine:
     batch = heads.batch + 1
-    plan = Plan.of(pipeline)
+    plan = BatchPlan.of(pipeline)
     sinks = {
         number: schema
         for number, schema in plan.sinks.items()
@@ -101,19 +101,19 @@ def _staging(pipeline: Pipeline, heads: Marks) -> Engine:
     plan = replace(plan, sinks=sinks, number=lambda _: batch)
     manifests = Manifests(staging_state(pipeline.state, batch, _digest(plan, heads)))
     origin = manifests.origin() or manifests.begin(*log_start(pipeline))
-    engine = Engine(plan, pipeline.name, manifests, origin, is_ordered=False, is_staging=True)
+    engine = BatchEngine(plan, pipeline.name, manifests, origin, is_ordered=False, is_staging=True)
     engine.recover()
     return engine
 
 
-def _digest(plan: Plan, heads: Marks) -> str:
+def _digest(plan: BatchPlan, heads: DeadLetterMarks) -> str:
     """Return what changes if slices that are staged do not fit together with further ones."""
     decoders = [(name, one.schema, one.version) for name, one in plan.decoders.values()]
     text = repr((plan.pipeline, decoders, plan.silver, heads.backfill))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _swap(last: Manifest, staging: Engine, heads: Marks) -> Manifest:
+def _swap(last: BatchManifest, staging: BatchEngine, heads: DeadLetterMarks) -> BatchManifest:
     """Make one manifest of all slices: their files are the whole of each silver table."""
     files: dict[str, list[DataFile]] = {}
     schemas: dict[str, str] = {}
@@ -121,7 +121,7 @@ def _swap(last: Manifest, staging: Engine, heads: Marks) -> Manifest:
         for key, staged in manifest.sinks.items():
             files.setdefault(key, []).extend(staged.files)
             schemas[key] = staged.schema
-    sinks = {key: Staged(tuple(found), schemas[key]) for key, found in files.items()}
+    sinks = {key: StagedFiles(tuple(found), schemas[key]) for key, found in files.items()}
     silver = {sink_key(sink) for sink in staging.pipeline.of("silver")}
     return replace(
         last,

@@ -11,7 +11,7 @@ from typing import Final
 
 from rookery.errors import Conflict
 from rookery.pipeline.manifests import Manifests, Offsets
-from rookery.tables.folder import Folder, below
+from rookery.tables.folder import TableFolder, below
 
 _FOLDER: Final = "rebuild-"
 
@@ -23,7 +23,7 @@ def staging_state(state: str, batch: int, digest: str) -> str:
 
 def staging_states(state: str, batch: int) -> list[str]:
     """Return where all rebuilds are staged that could yet become a batch."""
-    stored = Folder(state).list(f"{_FOLDER}{batch}-")
+    stored = TableFolder(state).list(f"{_FOLDER}{batch}-")
     return [below(state, name) for name in sorted({one.key.partition("/")[0] for one in stored})]
 
 
@@ -40,8 +40,8 @@ def unless_rebuilt(state: str) -> Callable[[str], None]:
     def look(step: str) -> None:
         if step == "manifest" and rebuilt(state) != before:
             raise Conflict(
-                f"pipeline state {Folder(state).name}: silver was rebuilt meanwhile, so this is"
-                " given up, and nothing of this batch was written: call it again"
+                f"pipeline state {TableFolder(state).name}: silver was rebuilt meanwhile, so this "
+                "is given up, and nothing of this batch was written: call it again"
             )
 
     return look

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rookery.errors import ConfigError
-from rookery.pipeline.deadletters import Marks, complete, waiting
-from rookery.pipeline.engine import Engine, Plan, Reread, Rows
+from rookery.pipeline.deadletters import DeadLetterMarks, complete, waiting
+from rookery.pipeline.engine import BatchEngine, BatchPlan, RawRows, Reread
 from rookery.pipeline.headers import filled
-from rookery.pipeline.manifests import REPLAYS, Manifests, Reached, identities
+from rookery.pipeline.manifests import REPLAYS, Manifests, PipelinePosition, identities
 from rookery.pipeline.rebuilt import rebuilt, unless_rebuilt
 from rookery.pipeline.routing import routed
 from rookery.pipeline.spec import Pipeline
@@ -42,34 +42,38 @@ def replay_dead_letters(spark: SparkSession, pipeline: Pipeline) -> dict[str, in
     engine = open_replays(spark, pipeline)
     engine.hook = unless_rebuilt(pipeline.state)
     last = engine.last.batch if engine.last else -1
-    done = Marks.of(engine.ends())._replace(replay=last - 1)
+    done = DeadLetterMarks.of(engine.ends())._replace(replay=last - 1)
     until = complete(pipeline)._replace(replay=last)
-    metrics = engine.run(_rows(spark, engine.plan, done, until), Reached(until.ends(), {}))
+    metrics = engine.run(_rows(spark, engine.plan, done, until), PipelinePosition(until.ends(), {}))
     return metrics.rows if metrics else {}
 
 
-def open_replays(spark: SparkSession, pipeline: Pipeline) -> Engine:
+def open_replays(spark: SparkSession, pipeline: Pipeline) -> BatchEngine:
     """Return the engine of a pipeline's replays, with what was left half-done committed."""
-    plan = Plan.of(pipeline)
+    plan = BatchPlan.of(pipeline)
     sinks = {
         number: schema
         for number, schema in plan.sinks.items()
         if pipeline.sinks[number].layer in ("silver", "dead-letters")
     }
     manifests = Manifests(below(pipeline.state, REPLAYS))
-    origin = manifests.origin() or manifests.begin(Marks().ends())
+    origin = manifests.origin() or manifests.begin(DeadLetterMarks().ends())
     plan = replace(plan, sinks=sinks, kind="replay")
     _, _, identity = identities(pipeline.name)
-    engine = Engine(plan, identity, manifests, origin, is_ordered=False)
+    engine = BatchEngine(plan, identity, manifests, origin, is_ordered=False)
     engine.reread = _reading_again(spark, plan)
     engine.recover()
     return engine
 
 
-def _reading_again(spark: SparkSession, plan: Plan) -> Reread:
-    return lambda begin, end: _rows(spark, plan, Marks.of(begin.ends), Marks.of(end.ends))
+def _reading_again(spark: SparkSession, plan: BatchPlan) -> Reread:
+    return lambda begin, end: _rows(
+        spark, plan, DeadLetterMarks.of(begin.ends), DeadLetterMarks.of(end.ends)
+    )
 
 
-def _rows(spark: SparkSession, plan: Plan, done: Marks, until: Marks) -> Rows:
-    done = done.later(Marks.of(rebuilt(plan.pipeline.state)))
+def _rows(
+    spark: SparkSession, plan: BatchPlan, done: DeadLetterMarks, until: DeadLetterMarks
+) -> RawRows:
+    done = done.later(DeadLetterMarks.of(rebuilt(plan.pipeline.state)))
     return routed(plan, filled(waiting(spark, plan.pipeline, done, until)))

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from rookery.direct.offsets import EARLIEST
-from rookery.pipeline.manifests import Offsets, Reached
+from rookery.pipeline.manifests import Offsets, PipelinePosition
 from rookery.pipeline.positions import check_same
 from rookery.pipeline.spec import Pipeline, Source
 from rookery.pipeline.stored import StoredRows
@@ -28,7 +28,7 @@ def read_options(source: Source) -> dict[str, str]:
 
 
 def rows_between(
-    spark: SparkSession, pipeline: Pipeline, begin: Reached, end: Reached
+    spark: SparkSession, pipeline: Pipeline, begin: PipelinePosition, end: PipelinePosition
 ) -> StoredRows:
     """Plan what lies between two places.
 

@@ -15,18 +15,18 @@ from rookery.pipeline.deduping import BUCKETS, bucket_of, key_hashes
 from rookery.pipeline.headers import filled
 from rookery.pipeline.names import OFFSET, PARTITION
 from rookery.pipeline.spec import Pipeline
-from rookery.pipeline.splitting import Splitter, by_topic
+from rookery.pipeline.splitting import RowSplitter, by_topic
 from rookery.tables.schemas import fit
 
 if TYPE_CHECKING:
-    from rookery.pipeline.engine import Plan, Rows
+    from rookery.pipeline.engine import BatchPlan, RawRows
 
 _BUCKET: Final = "_bucket"
 _NONE: Final = 0
 """Where rows without a key go: what is bad or late is not deduplicated."""
 
 
-def routed(plan: Plan, rows: Rows) -> Rows:
+def routed(plan: BatchPlan, rows: RawRows) -> RawRows:
     """Return the rows, those of a key in the same task if keys are deduplicated."""
     if not plan.pipeline.silver.dedupe or not plan.silver:
         return rows
@@ -49,16 +49,18 @@ class _BucketTask:
     silver: Mapping[str, pa.Schema]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        splitters: dict[str, Splitter] = {}
+        splitters: dict[str, RowSplitter] = {}
         for batch in batches:
             raw = fit(batch, RAW)
             for topic, rows in by_topic(raw) if raw.num_rows else ():
                 if topic not in splitters:
                     decoder = open_decoder(*self.decoders[topic])
-                    splitters[topic] = Splitter(self.pipeline, topic, decoder, self.silver[topic])
+                    splitters[topic] = RowSplitter(
+                        self.pipeline, topic, decoder, self.silver[topic]
+                    )
                 yield self._bucketed(splitters[topic], rows)
 
-    def _bucketed(self, splitter: Splitter, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _bucketed(self, splitter: RowSplitter, rows: pa.RecordBatch) -> pa.RecordBatch:
         good = splitter.split(rows, None).good
         places: list[object] = good.column(OFFSET).to_pylist()
         partitions: list[object] = good.column(PARTITION).to_pylist()

@@ -13,8 +13,8 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from rookery.clock import SystemClock
-from rookery.pipeline.engine import Engine, Hook, Plan, Reread
-from rookery.pipeline.manifests import Manifests, Reached
+from rookery.pipeline.engine import BatchEngine, BatchPlan, Hook, Reread
+from rookery.pipeline.manifests import Manifests, PipelinePosition
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import batch_end, lag, next_batch, starts
 from rookery.pipeline.reread import read_options, rows_between
@@ -35,7 +35,7 @@ Told = Callable[[BatchMetrics], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class BatchPace:
     """When batches are made."""
 
     interval_ms: int = 1000
@@ -50,7 +50,7 @@ def open_engine(
     hook: Hook | None = None,
     spark: SparkSession | None = None,
     told: Told = lambda _: None,
-) -> Engine:
+) -> BatchEngine:
     """Return a pipeline's engine, with what was left half-done committed.
 
     Args:
@@ -63,13 +63,13 @@ def open_engine(
         ConfigError: the pipeline or its state cannot be used.
         Unavailable: the log, a store or a registry is out of reach.
     """
-    plan = Plan.of(pipeline)
+    plan = BatchPlan.of(pipeline)
     if spark is not None:
         sinks = [sink.location for sink in pipeline.sinks if sink.format != "topic"]
         check_session_tables(spark, [*sinks, *(gold.location for gold in pipeline.gold)])
     manifests = Manifests(pipeline.state)
     origin = manifests.origin() or manifests.begin(*starts(pipeline.source))
-    engine = Engine(plan, pipeline.name, manifests, origin)
+    engine = BatchEngine(plan, pipeline.name, manifests, origin)
     engine.told = telling(engine, told)
     if hook is not None:
         engine.hook = hook
@@ -80,7 +80,7 @@ def open_engine(
     return engine
 
 
-def telling(engine: Engine, told: Told) -> Told:
+def telling(engine: BatchEngine, told: Told) -> Told:
     """Return what passes figures on, with the records that were not read when they were made."""
 
     def tell(metrics: BatchMetrics) -> None:
@@ -91,7 +91,7 @@ def telling(engine: Engine, told: Told) -> Told:
     return tell
 
 
-def reading_again(spark: SparkSession, engine: Engine) -> Reread:
+def reading_again(spark: SparkSession, engine: BatchEngine) -> Reread:
     """Return what gives an engine rows of its source once more."""
     return lambda begin, end: routed(engine.plan, rows_between(spark, engine.pipeline, begin, end))
 
@@ -99,10 +99,10 @@ def reading_again(spark: SparkSession, engine: Engine) -> Reread:
 def run_pipeline(
     spark: SparkSession,
     pipeline: Pipeline,
-    pace: Pace,
+    pace: BatchPace,
     told: Told = lambda _: None,
     hook: Hook | None = None,
-) -> Engine:
+) -> BatchEngine:
     """Run a pipeline until it has read all (`is_available_now`), or its pace says that it ends.
 
     Raises:
@@ -115,7 +115,7 @@ def run_pipeline(
     with closing(upkeep), closing(batches):
         for rows, end in batches:
             if engine.plan.may_grow:
-                engine.plan = Plan.of(pipeline, engine.plan)
+                engine.plan = BatchPlan.of(pipeline, engine.plan)
             metrics = engine.run(routed(engine.plan, rows), end)
             if metrics is not None:
                 engine.told(metrics)
@@ -125,8 +125,8 @@ def run_pipeline(
 
 
 def _batches(
-    spark: SparkSession, source: Source, reached: Reached, pace: Pace
-) -> Generator[tuple[StoredRows, Reached], None, None]:
+    spark: SparkSession, source: Source, reached: PipelinePosition, pace: BatchPace
+) -> Generator[tuple[StoredRows, PipelinePosition], None, None]:
     """Yield batches and where they end: what Spark would ask the source for, asked for here."""
     given = read_options(source)
     given["subscribe"] = ",".join(source.topics)

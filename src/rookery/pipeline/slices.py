@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rookery.pipeline.engine import Engine
-from rookery.pipeline.manifests import Offsets, Reached
+from rookery.pipeline.engine import BatchEngine
+from rookery.pipeline.manifests import Offsets, PipelinePosition
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import starts
 from rookery.pipeline.reread import rows_between
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 Told = Callable[[BatchMetrics], None]
 
 
-def log_start(pipeline: Pipeline) -> Reached:
+def log_start(pipeline: Pipeline) -> PipelinePosition:
     """Return where the log begins now."""
     return starts(replace(pipeline.source, starting_offsets="earliest"))
 
 
 def read_slices(
-    spark: SparkSession, engine: Engine, begin: Offsets, until: Reached, told: Told
+    spark: SparkSession, engine: BatchEngine, begin: Offsets, until: PipelinePosition, told: Told
 ) -> dict[str, int]:
     """Run what lies between two places, from where the engine is if that is further on.
 
@@ -40,8 +40,8 @@ def read_slices(
     at = _later(wanted, engine.ends(), begin)
     while (end := _next_slice(engine.pipeline, at, wanted)) != at:
         known = engine.reached().topics
-        reached = Reached(end, {**known, **until.topics})
-        rows = rows_between(spark, engine.pipeline, Reached(at, known), reached)
+        reached = PipelinePosition(end, {**known, **until.topics})
+        rows = rows_between(spark, engine.pipeline, PipelinePosition(at, known), reached)
         metrics = engine.run(rows, reached)
         if metrics is not None:
             told(metrics)

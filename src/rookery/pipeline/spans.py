@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rookery.errors import Conflict
-from rookery.pipeline.engine import Engine
-from rookery.pipeline.manifests import Offsets, Reached
+from rookery.pipeline.engine import BatchEngine
+from rookery.pipeline.manifests import Offsets, PipelinePosition
 from rookery.pipeline.positions import check_same
 
 _SHOWN: Final = 5
 
 
-class Span(NamedTuple):
+class BatchSpan(NamedTuple):
     """Records of one chain of batches."""
 
-    begin: Reached
-    until: Reached
+    begin: PipelinePosition
+    until: PipelinePosition
 
 
-def begins_in(there: Reached, span: Span) -> Offsets:
+def begins_in(there: PipelinePosition, span: BatchSpan) -> Offsets:
     """Return where a span begins in the log that is there.
 
     A topic that was deleted and created again was read from its first record on, and so were
@@ -33,20 +33,20 @@ def begins_in(there: Reached, span: Span) -> Offsets:
     return found
 
 
-def still_read(reached: Reached, span: Span) -> Reached:
+def still_read(reached: PipelinePosition, span: BatchSpan) -> PipelinePosition:
     """Return where a span ends, without topics in whose place the pipeline reads others."""
     until = span.until
     same = [topic for topic in until.ends if _is_same(topic, until, reached)]
     topics = {topic: until.topics[topic] for topic in same if topic in until.topics}
-    return Reached({topic: until.ends[topic] for topic in same}, topics)
+    return PipelinePosition({topic: until.ends[topic] for topic in same}, topics)
 
 
-def _is_same(topic: str, one: Reached, other: Reached) -> bool:
+def _is_same(topic: str, one: PipelinePosition, other: PipelinePosition) -> bool:
     ids = {each.topics[topic] for each in (one, other) if topic in each.topics}
     return len(ids) < 2
 
 
-def check_whole(live: Engine, spans: Sequence[Span], there: Reached) -> None:
+def check_whole(live: BatchEngine, spans: Sequence[BatchSpan], there: PipelinePosition) -> None:
     """See whether the log still has all that the silver tables were made of.
 
     Raises:
@@ -73,7 +73,7 @@ def check_whole(live: Engine, spans: Sequence[Span], there: Reached) -> None:
         )
 
 
-def _first(spans: Sequence[Span], topic: str, partition: str, otherwise: int) -> int:
+def _first(spans: Sequence[BatchSpan], topic: str, partition: str, otherwise: int) -> int:
     """Return the first offset of a partition that was read."""
     places = [
         [one.ends.get(topic, {}).get(partition, 0) for one in (span.begin, span.until)]

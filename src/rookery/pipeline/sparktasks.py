@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from rookery.spark.failures import own_errors
-from rookery.tables.port import Run, Task, here
+from rookery.tables.port import Run, TableTask, here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ _MAX_PARTITIONS: Final = 1000
 def on_spark(spark: SparkSession, small_bytes: int = _SMALL_BYTES) -> Run:
     """Return what runs tasks on Spark's executors, if they are worth it."""
 
-    def run(tasks: Sequence[Task]) -> list[Any]:
+    def run(tasks: Sequence[TableTask]) -> list[Any]:
         if len(tasks) < 2 or sum(task.bytes for task in tasks) < small_bytes:
             return here(tasks)
         rows = [(at, bytearray(pickle.dumps(task))) for at, task in enumerate(tasks)]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.model.location import Location, hide_options
 from rookery.pipeline.choices import wrong_words
@@ -49,9 +49,9 @@ class Source:
         object.__setattr__(self, "store", Location(self.store))
         object.__setattr__(self, "cluster", Location(self.cluster))
 
-    def place(self) -> Place:
+    def place(self) -> ClusterAddress:
         """Return where the log lies."""
-        return Place.of(self.place_options())
+        return ClusterAddress.of(self.place_options())
 
     def place_options(self) -> dict[str, str]:
         """Return the same as options of a source or sink."""

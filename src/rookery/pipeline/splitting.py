@@ -36,7 +36,7 @@ class Split:
     dead: pa.RecordBatch
 
 
-class Splitter:
+class RowSplitter:
     """Decodes, checks and sorts the rows of one topic."""
 
     def __init__(self, pipeline: Pipeline, topic: str, decoder: Decoder, schema: pa.Schema) -> None:

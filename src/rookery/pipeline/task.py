@@ -17,11 +17,11 @@ from rookery.clock import SystemRandom
 from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
 from rookery.pipeline.columns import RAW
-from rookery.pipeline.deduping import Seen, SeenInReplay
+from rookery.pipeline.deduping import SeenInReplay, SeenKeys
 from rookery.pipeline.feeding import Feeder
 from rookery.pipeline.headers import emptied
 from rookery.pipeline.spec import Layer, Pipeline
-from rookery.pipeline.splitting import Splitter, by_topic, with_number
+from rookery.pipeline.splitting import RowSplitter, by_topic, with_number
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, DataFile
 from rookery.tables.schemas import fit
@@ -32,7 +32,7 @@ _QUANTILES: Final = 20
 
 
 @dataclass(slots=True)
-class Report:
+class TaskReport:
     """What one task did."""
 
     files: dict[str, list[DataFile]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Report:
         return json.dumps(asdict(self))
 
     @classmethod
-    def read(cls, text: str) -> Report:
+    def read(cls, text: str) -> TaskReport:
         """Read it again."""
         value = json.loads(text)
         value["files"] = {
@@ -90,15 +90,15 @@ class _Work:
         self._task = task
         self._attempt = f"{_task_attempt()}-{SystemRandom().token(4).hex()}"
         self._feeders: dict[int, Feeder] = {}
-        self._splitters: dict[str, Splitter] = {}
-        self._report = Report()
+        self._splitters: dict[str, RowSplitter] = {}
+        self._report = TaskReport()
         if task.kind == "replay":
-            self._seen: Seen = SeenInReplay(task.pipeline)
+            self._seen: SeenKeys = SeenInReplay(task.pipeline)
         else:
-            self._seen = Seen(task.pipeline, task.seen, task.watermark_ms)
+            self._seen = SeenKeys(task.pipeline, task.seen, task.watermark_ms)
         self._times: list[pa.Array[Any]] = []
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Report | None:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> TaskReport | None:
         try:
             return self._run(batches)
         except BaseException:
@@ -106,7 +106,7 @@ class _Work:
                 feeder.abort()
             raise
 
-    def _run(self, batches: Iterable[pa.RecordBatch]) -> Report | None:
+    def _run(self, batches: Iterable[pa.RecordBatch]) -> TaskReport | None:
         for batch in batches:
             raw = emptied(fit(batch, RAW))
             if raw.num_rows:
@@ -158,10 +158,10 @@ class _Work:
             )
         return self._feeders[number]
 
-    def _splitter(self, topic: str) -> Splitter:
+    def _splitter(self, topic: str) -> RowSplitter:
         if topic not in self._splitters:
             name, settings = self._task.decoders[topic]
-            self._splitters[topic] = Splitter(
+            self._splitters[topic] = RowSplitter(
                 self._task.pipeline, topic, open_decoder(name, settings), self._task.silver[topic]
             )
         return self._splitters[topic]

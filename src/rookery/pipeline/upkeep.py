@@ -13,7 +13,7 @@ from rookery.pipeline.engine import sink_key
 from rookery.pipeline.manifests import CHAINS, Manifests
 from rookery.pipeline.rebuilt import staging_states
 from rookery.pipeline.spec import Pipeline
-from rookery.tables.folder import Folder, below
+from rookery.tables.folder import TableFolder, below
 from rookery.tables.open import open_table
 from rookery.tables.port import UpkeepPolicy, Upkept
 
@@ -100,5 +100,5 @@ def _state(pipeline: Pipeline) -> Upkept:
         return Upkept()
     # The next batch may be writing its own at this moment, on hosts whose clocks differ.
     before_ms = last.at - _HOUR_MS
-    deleted = deduping.forget(Folder(pipeline.state), set(last.seen.values()), before_ms)
+    deleted = deduping.forget(TableFolder(pipeline.state), set(last.seen.values()), before_ms)
     return Upkept(versions_expired=manifests.prune(), files_deleted=deleted)

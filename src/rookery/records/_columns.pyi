@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from rookery.records.reading import Fetched, Reading
+from rookery.records.reading import PartitionBatches, ReadSettings
 
 Packed: TypeAlias = tuple[bytearray, int, int, int, int, int]
 """A batch whose header is yet to be written, record count, base offset, last offset delta, base
@@ -16,8 +16,8 @@ class Decoder:
     Rows before a fault are handed out before it is raised. After that the decoder is spent.
     """
 
-    def __init__(self, reading: Reading) -> None: ...
-    def open(self, fetched: Fetched) -> None:
+    def __init__(self, reading: ReadSettings) -> None: ...
+    def open(self, fetched: PartitionBatches) -> None:
         """Begin with other batches; those opened before must have been taken till None."""
     def take(self) -> pa.RecordBatch | None:
         """Hand out the next full RecordBatch, or None when the open batches fill no more."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rookery.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader
-from rookery.records.reading import Fetched
+from rookery.records.reading import PartitionBatches
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -78,10 +78,12 @@ def read(data: bytes, count: int) -> Many | None:
     return Many(offset_deltas, time_deltas, keys, values) if is_plain else None
 
 
-class Columns:
+class ColumnBuilder:
     """Makes columns of the records that are in range."""
 
-    def __init__(self, data: bytes, header: BatchHeader, fetched: Fetched, records: Many) -> None:
+    def __init__(
+        self, data: bytes, header: BatchHeader, fetched: PartitionBatches, records: Many
+    ) -> None:
         deltas = records.offset_deltas
         self._is_odd = bool(((deltas < 0) | (deltas > header.last_offset_delta)).any())
         base = header.base_offset

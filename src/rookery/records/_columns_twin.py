@@ -15,7 +15,7 @@ from rookery.records import reading as r
 from rookery.records._packer_twin import Packer
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum
-from rookery.records.reading import Fetched, Reading
+from rookery.records.reading import PartitionBatches, ReadSettings
 
 _CRC_FROM = 21
 _SMALLEST_RECORD = 7
@@ -39,7 +39,7 @@ class _Fault(Exception):  # noqa: N818 (never leaves this file)
 class _Section:
     """The records of one batch, uncompressed, and how far they were read."""
 
-    fetched: Fetched
+    fetched: PartitionBatches
     header: BatchHeader
     data: bytes
     left: int
@@ -62,7 +62,7 @@ __all__ = ["Decoder", "Packer"]
 class Decoder:
     """Turn batches into columns; see `_columns.pyi` for what each call promises."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: ReadSettings) -> None:
         self._reading = reading
         self._wants = frozenset(reading.columns)
         self._sections: list[_Section] = []
@@ -71,7 +71,7 @@ class Decoder:
         self._fault: Exception | None = None
         self._topics: dict[str, int] = {}
 
-    def open(self, fetched: Fetched) -> None:
+    def open(self, fetched: PartitionBatches) -> None:
         self._fetched = fetched
         self._data = memoryview(fetched.data).cast("B")
         self._position = 0
@@ -200,7 +200,7 @@ class Decoder:
         records = None if section.position else many.read(section.data, section.left)
         if records is None:
             return False
-        columns = many.Columns(section.data, section.header, section.fetched, records)
+        columns = many.ColumnBuilder(section.data, section.header, section.fetched, records)
         room, rows_left = columns.room(self._wants), self._reading.max_rows - found.count
         if room is None or room > found.room or columns.count > rows_left:
             return False

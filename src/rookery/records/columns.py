@@ -6,7 +6,8 @@ without the interpreter's lock (`_columns.pyx`), or else in plain Python (`_colu
 
     >>> rows = pa.record_batch({"key": [b"a", None], "value": [b"1", b""]})
     >>> [batch] = encode(rows)
-    >>> [back] = decode([Fetched("orders", 0, batch)], Reading(columns=("key", "value")))
+    >>> chosen = ReadSettings(columns=("key", "value"))
+    >>> [back] = decode([PartitionBatches("orders", 0, batch)], chosen)
     >>> back.equals(rows)
     True
 """
@@ -21,18 +22,20 @@ import pyarrow as pa
 from rookery.errors import ApiError, ErrorCode
 from rookery.native import load
 from rookery.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader, seal
-from rookery.records.reading import INT32_MAX, Fetched, Reading
-from rookery.records.writing import Writing, prepare
+from rookery.records.reading import INT32_MAX, PartitionBatches, ReadSettings
+from rookery.records.writing import WriteSettings, prepare
 
 if TYPE_CHECKING:
     from rookery.records import _columns
 else:
     _columns = load("rookery.records._columns", "rookery.records._columns_twin")
 
-_READ_ALL = Reading()
+_READ_ALL = ReadSettings()
 
 
-def decode(fetched: Iterable[Fetched], reading: Reading | None = None) -> Iterator[pa.RecordBatch]:
+def decode(
+    fetched: Iterable[PartitionBatches], reading: ReadSettings | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of fetched batches as columns, in the order given.
 
     Everything goes into one RecordBatch until a limit of `reading` is reached. Rows before a
@@ -52,7 +55,9 @@ def decode(fetched: Iterable[Fetched], reading: Reading | None = None) -> Iterat
         yield rows
 
 
-def encode(rows: pa.RecordBatch | pa.Table, writing: Writing | None = None) -> Iterator[bytearray]:
+def encode(
+    rows: pa.RecordBatch | pa.Table, writing: WriteSettings | None = None
+) -> Iterator[bytearray]:
     """Yield the rows as record batches: columns key, value, headers, timestamp, offset.
 
     Missing columns and nulls mean no key, no value, no headers, the default timestamp. Other
@@ -62,7 +67,7 @@ def encode(rows: pa.RecordBatch | pa.Table, writing: Writing | None = None) -> I
         ApiError: a row cannot be a record (too large, timestamp, offsets, header); it is named.
         ConfigError: a setting or a missing column makes the whole impossible.
     """
-    chosen = writing or Writing()
+    chosen = writing or WriteSettings()
     done = 0
     for part in _parts(rows):
         ready = prepare(part, chosen)
@@ -86,18 +91,18 @@ def _parts(rows: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
     return [rows] if isinstance(rows, pa.RecordBatch) else rows.combine_chunks().to_batches()
 
 
-def _may_be_alone(error: ApiError, writing: Writing) -> bool:
+def _may_be_alone(error: ApiError, writing: WriteSettings) -> bool:
     is_large = error.code is ErrorCode.MESSAGE_TOO_LARGE
     return is_large and writing.max_record_bytes > writing.max_batch_bytes
 
 
-def _alone(ready: pa.RecordBatch, row: int, offset: int, writing: Writing) -> _columns.Packed:
+def _alone(ready: pa.RecordBatch, row: int, offset: int, writing: WriteSettings) -> _columns.Packed:
     # The rows end with this one, so that no other joins it, and a refusal has its number.
     packer = _columns.Packer(ready.slice(0, row + 1), writing.timestamp_ms)
     return packer.pack(row, offset, writing.max_record_bytes - HEADER_SIZE)
 
 
-def _finish(packed: _columns.Packed, writing: Writing, done: int) -> bytearray:
+def _finish(packed: _columns.Packed, writing: WriteSettings, done: int) -> bytearray:
     batch, count, base_offset, last_delta, base_timestamp, max_timestamp = packed
     batch, codec = _compress(batch, writing)
     header = BatchHeader(
@@ -119,7 +124,7 @@ def _finish(packed: _columns.Packed, writing: Writing, done: int) -> bytearray:
     return batch
 
 
-def _compress(batch: bytearray, writing: Writing) -> tuple[bytearray, int]:
+def _compress(batch: bytearray, writing: WriteSettings) -> tuple[bytearray, int]:
     if not writing.codec.id:
         return batch, 0
     small = writing.codec.compress(memoryview(batch)[HEADER_SIZE:])

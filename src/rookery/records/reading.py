@@ -44,7 +44,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class PartitionBatches:
     """Record batches of one topic-partition, one after another, as a fetch or a segment has them.
 
     A fetch returns whole batches: only records with `from_offset` <= offset < `until_offset` are
@@ -63,7 +63,7 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadSettings:
     """Which columns are wanted, and the bounds of reading them.
 
     Attributes:
@@ -168,7 +168,7 @@ def too_big(topic: str, partition: int, offset: int, size: int, limit: int) -> C
 
 
 def inflate(
-    fetched: Fetched, offset: int, codec: int, packed: Buffer, limit: int
+    fetched: PartitionBatches, offset: int, codec: int, packed: Buffer, limit: int
 ) -> bytes | bytearray:
     """Decompress the records of a batch; errors name it."""
     where = _where(fetched.topic, fetched.partition, offset)

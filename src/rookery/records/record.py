@@ -26,7 +26,7 @@ class Record(NamedTuple):
     offset: int = -1
 
 
-class Contents(NamedTuple):
+class BatchContents(NamedTuple):
     """What a walk over a batch's records found, without making any.
 
     Records without a time (-1) do not count as the earliest.
@@ -103,14 +103,14 @@ def read_all(records: Buffer, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
             yield from read(records, header, limit)
 
 
-def inspect(batch: Buffer, header: BatchHeader, limit: int = DEFAULT_LIMIT) -> Contents:
+def inspect(batch: Buffer, header: BatchHeader, limit: int = DEFAULT_LIMIT) -> BatchContents:
     """Check every record that a producer sent, down to its headers.
 
     Raises:
         ApiError: INVALID_RECORD if one is broken, MESSAGE_TOO_LARGE if they pass the limit.
     """
     try:
-        return Contents(*kernel.walk(payload(batch, header, limit), header))
+        return BatchContents(*kernel.walk(payload(batch, header, limit), header))
     except Corrupt as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
 

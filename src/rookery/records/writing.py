@@ -18,7 +18,7 @@ LAST_TIMESTAMP = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class WriteSettings:
     """How rows become batches.
 
     Attributes:
@@ -62,7 +62,7 @@ class Writing:
             raise ConfigError(f"timestamp_ms={self.timestamp_ms}: must be from -1 to 2**62")
 
 
-def prepare(rows: pa.RecordBatch, writing: Writing) -> pa.RecordBatch:
+def prepare(rows: pa.RecordBatch, writing: WriteSettings) -> pa.RecordBatch:
     """Bring the columns that records have into the types that the packer reads; check them."""
     taken = [name for name in _TAKEN if name in rows.schema.names]
     if "key" not in taken and "value" not in taken:

@@ -15,7 +15,7 @@ _SKIPPABLE = range(0x184D2A50, 0x184D2A60)
 _RAW, _RLE, _COMPRESSED = 0, 1, 2
 
 
-class Step(NamedTuple):
+class FrameStep(NamedTuple):
     """A stretch of input that ends with a block, and at most how much comes out of it."""
 
     end: int
@@ -64,7 +64,7 @@ def frame(data: memoryview, at: int) -> Frame:
     return Frame(begin, at, window, content_size, bool(flags & 4))
 
 
-def steps(data: memoryview, found: Frame, limit: int) -> Iterator[Step]:
+def steps(data: memoryview, found: Frame, limit: int) -> Iterator[FrameStep]:
     """Yield the blocks of a frame; the checksum belongs to the last."""
     at = found.blocks
     is_last = 0
@@ -83,7 +83,7 @@ def steps(data: memoryview, found: Frame, limit: int) -> Iterator[Step]:
             at += 4
         if at > len(data):
             raise ValueError("a block is cut off")
-        yield Step(at, MAX_BLOCK if kind == _COMPRESSED else size)
+        yield FrameStep(at, MAX_BLOCK if kind == _COMPRESSED else size)
 
 
 def _window(descriptor: int) -> int:

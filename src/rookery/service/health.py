@@ -12,7 +12,7 @@ from typing import Protocol
 
 from rookery.metrics import MetricReading
 from rookery.net.http import Checks, Routes, health_route, metrics_route
-from rookery.net.httptext import Request, Response
+from rookery.net.httptext import HttpRequest, Response
 from rookery.service.process import Service
 from rookery.service.processmetrics import process_numbers
 
@@ -111,12 +111,12 @@ class HealthEndpoints:
     def _start_problem(self) -> str:
         return f"the {self.source.name} is still starting: {self.source.waits_for()}"
 
-    async def _answer_metrics(self, request: Request) -> Response:
+    async def _answer_metrics(self, request: HttpRequest) -> Response:
         if self.is_started:
             await self.source.refresh()
         return await self._metrics(request)
 
-    async def _answer_ready(self, request: Request) -> Response:
+    async def _answer_ready(self, request: HttpRequest) -> Response:
         if not self.is_started:
             return await self._start(request)
         await self.source.probe()

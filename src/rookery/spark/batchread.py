@@ -13,16 +13,16 @@ from rookery.direct import latest, ordered
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.latest import KeyShare
 from rookery.direct.log import DirectLog
-from rookery.direct.offsets import Subject
+from rookery.direct.offsets import SubscribedPartition
 from rookery.direct.ordered import SpanShare
 from rookery.direct.pins import Pins
 from rookery.direct.place import check_host, host_mark
-from rookery.direct.plan import Cutting, OffsetRange, PlannedRange, Planner
+from rookery.direct.plan import OffsetRange, PlannedRange, ReadPlanner, TaskSize
 from rookery.direct.read import plan_again, reader
 from rookery.errors import ConfigError
-from rookery.records.reading import Reading
+from rookery.records.reading import ReadSettings
 from rookery.spark import schema
-from rookery.spark.filters import Bounds
+from rookery.spark.filters import FilterBounds
 from rookery.spark.gaps import handle_gaps
 from rookery.spark.options import ReadOptions
 from rookery.spark.settling import settle, settled
@@ -46,7 +46,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._bounds = Bounds()
+        self._bounds = FilterBounds()
 
     def partitions(self) -> Sequence[Share]:
         """Plan the tasks: once for a DataFrame.
@@ -77,7 +77,7 @@ class BatchReader(DataSourceReader):
 
     async def _plan(self, log: DirectLog) -> list[Share]:
         options = self._options
-        planner = Planner(log, is_committed=options.is_committed)
+        planner = ReadPlanner(log, is_committed=options.is_committed)
         wanted = await self._wanted(log)
         await self._pin(log, wanted)
         ranges = await planner.plan(wanted, self._bounds.time_ms)
@@ -109,7 +109,7 @@ class BatchReader(DataSourceReader):
             for key in map(_key, subjects)
         ]
 
-    def _check_start(self, subject: Subject, begin: int, end: int) -> None:
+    def _check_start(self, subject: SubscribedPartition, begin: int, end: int) -> None:
         """Refuse a start after the end, as Spark's Kafka source does.
 
         Raises:
@@ -130,7 +130,7 @@ class FilteringReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Leave out what filters surely leave out; Spark looks at every row again."""
-        bounds = Bounds.of(filters)
+        bounds = FilterBounds.of(filters)
         # Which record of a key is the last is not known before all of them were read.
         self._bounds = bounds.whole_partitions() if self._options.is_latest_per_key else bounds
         return filters
@@ -174,22 +174,22 @@ def read_ordered(options: ReadOptions, share: SpanShare) -> Iterator[pa.RecordBa
 
 
 def _decoded(
-    options: ReadOptions, ranges: Sequence[PlannedRange], reading: Reading
+    options: ReadOptions, ranges: Sequence[PlannedRange], reading: ReadSettings
 ) -> Iterator[pa.RecordBatch]:
     return reader(options.place).columns(ranges, reading, lambda gaps: handle_gaps(options, gaps))
 
 
-def cutting(options: ReadOptions) -> Cutting:
+def cutting(options: ReadOptions) -> TaskSize:
     """Return how much one task reads.
 
     The planner does not know the cluster's cores, only this host's; minPartitions tells it.
     """
-    return Cutting(
+    return TaskSize(
         cores=os.cpu_count() or 2,
         min_tasks=options.min_partitions,
         max_records=options.max_records,
     )
 
 
-def _key(subject: Subject) -> tuple[bytes, int]:
+def _key(subject: SubscribedPartition) -> tuple[bytes, int]:
     return subject.topic.id, subject.partition.index

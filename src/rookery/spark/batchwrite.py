@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from rookery.clock import SystemRandom
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.blocking import shared
 from rookery.direct.commit import last_commit
 from rookery.direct.place import host_mark
@@ -100,7 +100,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Give up what tasks have staged."""
         writing.abort_all(self._options, messages)
 
-    def _batch(self) -> Batch:
+    def _batch(self) -> SinkBatch:
         """Return what the rows are known by.
 
         Raises:
@@ -108,7 +108,7 @@ class BatchWriter(DataSourceArrowWriter):
         """
         sink_id, number = self._options.sink_id, self._options.batch_id
         if not sink_id:
-            return Batch("", self._run_id, 0)
+            return SinkBatch("", self._run_id, 0)
         stream = writing.streaming_batch()
         if stream is None and number is None:
             raise Conflict(
@@ -117,11 +117,11 @@ class BatchWriter(DataSourceArrowWriter):
                 "by every run"
             )
         if stream is None:
-            return Batch(sink_id, "", number or 0)
+            return SinkBatch(sink_id, "", number or 0)
         query_id, batch_id = stream
         if number not in (None, batch_id):
             raise Conflict(f"batchId={number}, but this is batch {batch_id} of its stream")
-        return Batch(sink_id, query_id, batch_id)
+        return SinkBatch(sink_id, query_id, batch_id)
 
 
 def _topic_in(kept: str) -> str:

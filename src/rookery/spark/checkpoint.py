@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.store.open import store_traits
 
@@ -107,7 +107,7 @@ def check_stream(location: str) -> None:
         check_checkpoint(location, master=remote_master() or "local")
 
 
-def check_reachable(place: Place) -> None:
+def check_reachable(place: ClusterAddress) -> None:
     """Refuse a log in a folder of this host if tasks run on others.
 
     Raises:

@@ -26,7 +26,7 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class ArchiveContents:
     """The packages and modules of a packed environment; nothing of it is copied yet."""
 
     packages: Mapping[str, metadata.Distribution]
@@ -42,7 +42,7 @@ class Contents:
         also: Iterable[str] = (),
         provided: Collection[str] = (),
         without: Collection[str] = (),
-    ) -> Contents:
+    ) -> ArchiveContents:
         """Choose what to pack.
 
         Args:

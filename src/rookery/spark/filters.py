@@ -21,12 +21,12 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from rookery.direct.offsets import Subject
+from rookery.direct.offsets import SubscribedPartition
 from rookery.direct.plan import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class FilterBounds:
     """What may be wanted; None: all."""
 
     topics: frozenset[str] | None = None
@@ -39,18 +39,18 @@ class Bounds:
     """The lowest time."""
 
     @classmethod
-    def of(cls, filters: Iterable[Filter]) -> Bounds:
+    def of(cls, filters: Iterable[Filter]) -> FilterBounds:
         """Return what is left by filters that must all hold; those that are not known are kept."""
         bounds = cls()
         for one in filters:
             bounds = bounds._and(one)
         return bounds
 
-    def whole_partitions(self) -> Bounds:
+    def whole_partitions(self) -> FilterBounds:
         """Return the bounds that leave no record out of a partition that is read."""
-        return Bounds(topics=self.topics, partitions=self.partitions)
+        return FilterBounds(topics=self.topics, partitions=self.partitions)
 
-    def admits(self, subject: Subject) -> bool:
+    def admits(self, subject: SubscribedPartition) -> bool:
         """Whether a partition may have wanted records."""
         is_topic = self.topics is None or subject.topic.name in self.topics
         return is_topic and (self.partitions is None or subject.partition.index in self.partitions)
@@ -60,7 +60,7 @@ class Bounds:
         end = one.end if self.last is None else min(one.end, self.last + 1)
         return one._replace(begin=max(one.begin, min(self.first, one.end)), end=end)
 
-    def _and(self, one: Filter) -> Bounds:
+    def _and(self, one: Filter) -> FilterBounds:
         name = ".".join(getattr(one, "attribute", ()))
         value: Any = getattr(one, "value", None)
         if name == "topic":
@@ -73,7 +73,7 @@ class Bounds:
             return replace(self, time_ms=max(self.time_ms, _milliseconds(value)))
         return self
 
-    def _offset(self, one: Filter, value: Any) -> Bounds:
+    def _offset(self, one: Filter, value: Any) -> FilterBounds:
         first, last = self.first, self.last
         if isinstance(one, EqualTo | GreaterThanOrEqual):
             first = max(first, value)

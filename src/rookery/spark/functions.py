@@ -19,7 +19,7 @@ import pyarrow as pa
 from rookery.decode import variant
 from rookery.decode.open import open_decoder
 from rookery.decode.port import Array, Decoder, DecoderSettings, Function
-from rookery.decode.registry import Registry, RegistrySettings, UnknownSchema
+from rookery.decode.registry import RegistrySettings, SchemaRegistry, UnknownSchema
 from rookery.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def decode(  # noqa: PLR0913 (each is a setting of some decoder)
     from pyspark.sql import functions  # noqa: PLC0415 (commands that use no Spark start faster)
     from pyspark.sql.pandas.types import from_arrow_type  # noqa: PLC0415
 
-    asked = None if registry is None else Registry(registry)
+    asked = None if registry is None else SchemaRegistry(registry)
     settings = DecoderSettings(schema, asked, subject, version, message, function)
     task = _Task(decoder, _pinned(settings))
     kind = from_arrow_type(task.type)

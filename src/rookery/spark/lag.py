@@ -24,7 +24,7 @@ from pyspark.sql.streaming.listener import (
 
 from rookery.direct.blocking import BlockingLog
 from rookery.direct.grouped import publish as publish_offsets
-from rookery.direct.place import Place
+from rookery.direct.place import ClusterAddress
 from rookery.errors import Corrupt, Error
 from rookery.spark.offset import Key, StreamOffset
 
@@ -46,7 +46,7 @@ def publish(spark: SparkSession, *, group: str = "", query: str = "", **place: s
     Raises:
         ConfigError, Unavailable: there is no log at the place.
     """
-    listener = LagListener(spark, Place.of(place), group, query)
+    listener = LagListener(spark, ClusterAddress.of(place), group, query)
     spark.streams.addListener(listener)
     return listener
 
@@ -54,7 +54,7 @@ def publish(spark: SparkSession, *, group: str = "", query: str = "", **place: s
 class LagListener(StreamingQueryListener):
     """Publishes what each batch has read."""
 
-    def __init__(self, spark: SparkSession, place: Place, group: str, query: str) -> None:
+    def __init__(self, spark: SparkSession, place: ClusterAddress, group: str, query: str) -> None:
         self._spark = spark
         self._group = group
         self._query = query

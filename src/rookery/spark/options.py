@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final, Literal
 
-from rookery.direct.offsets import EARLIEST, LATEST, PerPartition, Position, Subscription
-from rookery.direct.place import Place
+from rookery.direct.offsets import EARLIEST, LATEST, DirectSubscription, PerPartition, Position
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.spark.checkpoint import check_gaps, check_reachable
 from rookery.spark.rawoptions import (
@@ -40,7 +40,7 @@ OnDataLoss = Literal["fail", "skip", "report"]
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class StreamPace:
     """How much a stream reads at a time; None: no bound."""
 
     max_offsets: int | None = None
@@ -58,8 +58,8 @@ class Pace:
 class ReadOptions:
     """What is read, from where, and how."""
 
-    place: Place
-    subscription: Subscription
+    place: ClusterAddress
+    subscription: DirectSubscription
     start: Position
     end: Position
     columns: tuple[str, ...] = COLUMNS
@@ -68,7 +68,7 @@ class ReadOptions:
     gaps_to: str = ""
     min_partitions: int = 0
     max_records: int = 0
-    pace: Pace = field(default_factory=Pace)
+    pace: StreamPace = field(default_factory=StreamPace)
     is_ordered: bool = False
     is_latest_per_key: bool = False
     is_pushed: bool = False
@@ -100,7 +100,7 @@ class ReadOptions:
         _check_kind(given, is_stream=is_stream)
         on_data_loss = _on_data_loss(given)
         made = cls(
-            place=Place.of(given.values),
+            place=ClusterAddress.of(given.values),
             subscription=_subscription(given),
             start=_start(given, is_stream=is_stream),
             end=_end(given),
@@ -187,7 +187,7 @@ def _check_kind(given: RawOptions, *, is_stream: bool) -> None:
             raise ConfigError(f"{name}: for batches alone, not for streams; leave it out")
 
 
-def _subscription(given: RawOptions) -> Subscription:
+def _subscription(given: RawOptions) -> DirectSubscription:
     named = [name for name in SUBSCRIBE if given.text(name)]
     if len(named) != 1:
         raise ConfigError(
@@ -200,14 +200,14 @@ def _subscription(given: RawOptions) -> Subscription:
         topics = tuple(one.strip() for one in value.split(",") if one.strip())
         if not topics:
             raise ConfigError("subscribe: name topics, with commas between them")
-        return Subscription(topics=topics)
+        return DirectSubscription(topics=topics)
     if name == "subscribePattern":
         try:
             re.compile(value)
         except re.error as error:
             raise ConfigError(f"subscribePattern={value!r}: {error}") from None
-        return Subscription(pattern=value)
-    return Subscription(assigned=_assigned(value))
+        return DirectSubscription(pattern=value)
+    return DirectSubscription(assigned=_assigned(value))
 
 
 def _assigned(value: str) -> dict[str, tuple[int, ...]]:
@@ -305,8 +305,8 @@ def _group_id(given: RawOptions) -> str:
     return f"{prefix}-{blake2b(what.encode(), digest_size=4).hexdigest()}"
 
 
-def _pace(given: RawOptions) -> Pace:
-    return Pace(
+def _pace(given: RawOptions) -> StreamPace:
+    return StreamPace(
         max_offsets=given.number("maxOffsetsPerTrigger"),
         min_offsets=given.number("minOffsetsPerTrigger"),
         max_delay_ms=given.duration("maxTriggerDelay", _TRIGGER_DELAY_MS),

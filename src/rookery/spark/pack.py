@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from rookery.errors import ConfigError
-from rookery.spark.contents import Contents
+from rookery.spark.contents import ArchiveContents
 from rookery.spark.packages import files_of
 
 FOLDER: Final = "environment"
@@ -64,7 +64,7 @@ exec "$python" "$@"
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedArchive:
     """An archive that was made, and what is in it."""
 
     path: Path
@@ -75,7 +75,7 @@ class Packed:
     """Likewise, of those that all hosts must have."""
 
 
-def pack(target: Path, contents: Contents, *, with_python: bool = False) -> Packed:
+def pack(target: Path, contents: ArchiveContents, *, with_python: bool = False) -> PackedArchive:
     """Write the archive.
 
     Args:
@@ -100,14 +100,14 @@ def pack(target: Path, contents: Contents, *, with_python: bool = False) -> Pack
             archive.add(stage, arcname=".")
         whole.replace(target)
     versions = _versions(contents.packages)
-    return Packed(target, target.stat().st_size, versions, _versions(contents.provided))
+    return PackedArchive(target, target.stat().st_size, versions, _versions(contents.provided))
 
 
 def _versions(found: Mapping[str, metadata.Distribution]) -> dict[str, str]:
     return {name: one.version for name, one in sorted(found.items())}
 
 
-def _stage_packages(lib: Path, contents: Contents) -> None:
+def _stage_packages(lib: Path, contents: ArchiveContents) -> None:
     for file, place in contents.files():
         _copy(place, lib / file)
     # An executor starts in an empty folder each time: compiling there would take seconds.

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from rookery.errors import ConfigError
-from rookery.records.reading import Reading
+from rookery.records.reading import ReadSettings
 
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: Final[dict[str, DataType]] = {
@@ -83,10 +83,10 @@ def _is_same(one: DataType, other: DataType) -> bool:
     return one.simpleString() == other.simpleString()
 
 
-def reading(names: Iterable[str]) -> Reading:
+def reading(names: Iterable[str]) -> ReadSettings:
     """Return what the decoder shall decode for some columns."""
     wanted = tuple(_DECODED.get(name, name) for name in names)
-    return Reading(columns=wanted, max_rows=_MAX_ROWS, max_bytes=_MAX_BYTES)
+    return ReadSettings(columns=wanted, max_rows=_MAX_ROWS, max_bytes=_MAX_BYTES)
 
 
 def to_spark(batches: Iterable[pa.RecordBatch], names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

@@ -10,9 +10,9 @@ from rookery.cluster.state.partition import Partition
 from rookery.direct import pace
 from rookery.direct.grouped import publish
 from rookery.direct.log import DirectLog
-from rookery.direct.offsets import Subject, check_reached, end_of
+from rookery.direct.offsets import SubscribedPartition, check_reached, end_of
 from rookery.direct.pins import Pins, compacted_since
-from rookery.direct.plan import Gap, OffsetRange, PlannedRange, Planner
+from rookery.direct.plan import Gap, OffsetRange, PlannedRange, ReadPlanner
 from rookery.errors import Error
 from rookery.model.uuid import uuid_text
 from rookery.spark.batchread import cutting
@@ -119,7 +119,7 @@ class StreamPlan:
     async def _shares(
         self, wanted: list[OffsetRange], end: StreamOffset
     ) -> list[list[PlannedRange]]:
-        planner = Planner(self._log, is_committed=self._options.is_committed)
+        planner = ReadPlanner(self._log, is_committed=self._options.is_committed)
         ranges = await planner.plan(wanted)
         handle_gaps(self._options, [*planner.gaps, *self._compacted(wanted, end)])
         return await planner.tasks(ranges, cutting(self._options))
@@ -147,7 +147,7 @@ class StreamPlan:
             log.warning("the offsets of group %s are not published: %s", group, error)
         self._published = offsets
 
-    def _subjects(self) -> list[Subject]:
+    def _subjects(self) -> list[SubscribedPartition]:
         return self._options.subscription.find(self._log.state, is_strict=False)
 
     def _knows(self, wanted: list[OffsetRange]) -> bool:
@@ -222,7 +222,7 @@ class StreamPlan:
         return {key: one for key, one in found.items() if one is not None}
 
 
-def _key(subject: Subject) -> Key:
+def _key(subject: SubscribedPartition) -> Key:
     return subject.topic.id, subject.partition.index
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.place import host_mark
 from rookery.errors import ConfigError, Conflict
 from rookery.spark import writing
@@ -67,7 +67,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f" and {writing.BATCH_PROPERTY} are not set), so rows could be written twice: this "
                 "Spark is not supported"
             )
-        batch = Batch(self._options.sink_id, *stream)
+        batch = SinkBatch(self._options.sink_id, *stream)
         return writing.stage(self._options, batch, iterator, self._host)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -89,14 +89,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         if self._options.checkpoint:
             return self._options.checkpoint
-        found = {one.checkpoints for one in messages if isinstance(one, writing.Written)} - {""}
+        found = {one.checkpoints for one in messages if isinstance(one, writing.TaskOutput)} - {""}
         if len(found) != 1 or not self._options.query_name:
             return ""
         return f"{found.pop().rstrip('/')}/{self._options.query_name}"
 
     def _check(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         for one in messages:
-            if isinstance(one, writing.Written) and one.batch.batch_id != batch_id:
+            if isinstance(one, writing.TaskOutput) and one.batch.batch_id != batch_id:
                 raise Conflict(
                     f"a task has written batch {one.batch.batch_id}, but batch {batch_id} is to be "
                     "committed; nothing was: run the query again"

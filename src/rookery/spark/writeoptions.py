@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.commit import check_batch
-from rookery.direct.layout import Packing
-from rookery.direct.place import Place
+from rookery.direct.layout import PackSettings
+from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.spark.checkpoint import check_reachable
 from rookery.spark.rawoptions import NOT_WRITTEN, WRITE_NAMES, shown
@@ -39,8 +39,8 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 class WriteOptions:
     """Where rows go, and how."""
 
-    place: Place
-    packing: Packing
+    place: ClusterAddress
+    packing: PackSettings
     create_partitions: int = 0
     sink_id: str = ""
     batch_id: int | None = None
@@ -58,10 +58,10 @@ class WriteOptions:
             ConfigError: one is not known, or cannot be used; the text names it.
         """
         given = _known(options)
-        defaults = Packing()
+        defaults = PackSettings()
         made = cls(
-            place=Place.of(given),
-            packing=Packing(
+            place=ClusterAddress.of(given),
+            packing=PackSettings(
                 topic=given.get("topic", ""),
                 compression=given.get("compression", defaults.compression).lower(),
                 batch_bytes=_number(given, "batchBytes", defaults.batch_bytes),
@@ -97,7 +97,7 @@ class WriteOptions:
             raise ConfigError("batchId needs sinkId: numbers are counted under its name")
         if self.takes_over and not self.sink_id:
             raise ConfigError("takeOver needs sinkId: it says what is taken over")
-        check_batch(Batch(self.sink_id, "", self.batch_id or 0))
+        check_batch(SinkBatch(self.sink_id, "", self.batch_id or 0))
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:

@@ -29,11 +29,11 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.blocking import BlockingLog, shared
 from rookery.direct.commit import Commit, commit
 from rookery.direct.place import check_host
-from rookery.direct.staging import StagedObject, Staging, abort
+from rookery.direct.staging import RowStager, UploadedObject, abort
 from rookery.direct.targets import find_target
 from rookery.direct.writable import check_columns
 from rookery.errors import ConfigError, Conflict, Error
@@ -59,12 +59,12 @@ BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class TaskOutput(WriterCommitMessage):
     """What a task has staged, and for which batch."""
 
-    batch: Batch
+    batch: SinkBatch
     partition: int
-    objects: tuple[StagedObject, ...]
+    objects: tuple[UploadedObject, ...]
     checkpoints: str = ""
     """Where the session's streams keep their checkpoints by default; only tasks are told that."""
 
@@ -136,8 +136,8 @@ def streaming_batch() -> tuple[str, int] | None:
 
 
 def stage(
-    options: WriteOptions, batch: Batch, rows: Iterator[pa.RecordBatch], host: str
-) -> Written:
+    options: WriteOptions, batch: SinkBatch, rows: Iterator[pa.RecordBatch], host: str
+) -> TaskOutput:
     """Stage a task's rows; the host is the only one where that can be done, empty if all can.
 
     Raises:
@@ -147,7 +147,9 @@ def stage(
     log = shared(options.place)
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
-    staging = Staging(log.log, batch, options.packing, create_partitions=options.create_partitions)
+    staging = RowStager(
+        log.log, batch, options.packing, create_partitions=options.create_partitions
+    )
     log.run(staging.start())
     try:
         for some in rows:
@@ -158,10 +160,10 @@ def stage(
         raise
     settle()
     checkpoints = context.getLocalProperty(DEFAULT_LOCATION) if context else None
-    return Written(batch, partition, tuple(objects), checkpoints or "")
+    return TaskOutput(batch, partition, tuple(objects), checkpoints or "")
 
 
-def _give_up(log: BlockingLog, staging: Staging) -> None:
+def _give_up(log: BlockingLog, staging: RowStager) -> None:
     """Have what a failed task has written deleted; else the sink's next commit lets it go."""
     with suppress(Error):
         log.run(staging.abort())
@@ -199,6 +201,6 @@ def abort_all(options: WriteOptions, messages: Sequence[WriterCommitMessage | No
     log.run(abort(log.log, objects))
 
 
-def _written(messages: Iterable[WriterCommitMessage | None]) -> Iterator[Written]:
+def _written(messages: Iterable[WriterCommitMessage | None]) -> Iterator[TaskOutput]:
     """Leave out tasks that failed: they have no message."""
-    return (one for one in messages if isinstance(one, Written))
+    return (one for one in messages if isinstance(one, TaskOutput))

@@ -36,7 +36,7 @@ class Patience(NamedTuple):
         return asyncio.timeout((self.timeout_ms + size // BYTES_PER_MS) / 1000)
 
 
-class Address(NamedTuple):
+class StoreAddress(NamedTuple):
     """Where a store is and how it is reached."""
 
     name: str
@@ -48,7 +48,7 @@ class Address(NamedTuple):
     patience: Patience
 
 
-def parse(url: str) -> Address:
+def parse(url: str) -> StoreAddress:
     """Take a URL such as `s3://bucket/prefix?region=eu-west-1&timeout_ms=5000` apart.
 
     Raises:
@@ -66,7 +66,7 @@ def parse(url: str) -> Address:
         _milliseconds(name, options, "timeout_ms", TIMEOUT_MS),
         _milliseconds(name, options, "deadline_ms", DEADLINE_MS),
     )
-    return Address(name, bucket, prefix, options, patience)
+    return StoreAddress(name, bucket, prefix, options, patience)
 
 
 def _check_prefix(name: str, prefix: str) -> None:

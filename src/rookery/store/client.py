@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from obstore.exceptions import BaseError
 
 from rookery.errors import ConfigError
-from rookery.store.address import Address
+from rookery.store.address import StoreAddress
 from rookery.store.clienterror import summary
 
 if TYPE_CHECKING:  # The library has these names for type checkers alone.
@@ -20,7 +20,7 @@ NO_RETRIES: Final[RetryConfig] = {"max_retries": 0}
 """Attempts are made by `rookery.store.retry`."""
 
 
-def client_options(address: Address) -> ClientConfig:
+def client_options(address: StoreAddress) -> ClientConfig:
     """Return how connections are made."""
     options: ClientConfig = {
         "connect_timeout": timedelta(milliseconds=address.patience.timeout_ms),
@@ -39,7 +39,7 @@ def client_options(address: Address) -> ClientConfig:
 
 
 @contextmanager
-def wrong_options(address: Address) -> Iterator[None]:
+def wrong_options(address: StoreAddress) -> Iterator[None]:
     """Translate what a client says about its options when it is made."""
     try:
         yield

@@ -21,10 +21,10 @@ from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionErr
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from rookery.errors import Conflict, Unavailable
-from rookery.store.address import Address
+from rookery.store.address import StoreAddress
 from rookery.store.clienterror import lacks_bucket, status_of
-from rookery.store.port import Buffer, NotFound, Stored, check_key, check_range
-from rookery.store.retry import Again, Retrier
+from rookery.store.port import Buffer, NotFound, StoredObject, check_key, check_range
+from rookery.store.retry import Again, StoreRetrier
 
 if TYPE_CHECKING:  # The library has these names for type checkers alone.
     from obstore import GetOptions, ObjectMeta, PutMode, PutResult, UpdateVersion
@@ -47,13 +47,13 @@ class ObjectStore:
     """A store that is a bucket, or what lies below a prefix in one."""
 
     def __init__(
-        self, address: Address, client: Client, version_name: VersionName = "e_tag"
+        self, address: StoreAddress, client: Client, version_name: VersionName = "e_tag"
     ) -> None:
         """Take the client; `version_name` is what its store compares before it replaces."""
         self._name = address.name
         self._client = client
         self._version_name: VersionName = version_name
-        self._retrier = Retrier(address)
+        self._retrier = StoreRetrier(address)
         self._limit = address.patience.limit
         _end_in_peace()
 
@@ -99,14 +99,14 @@ class ObjectStore:
 
         return await self._retrier.run("size", key, attempt)
 
-    async def list(self, prefix: str = "") -> List[Stored]:
+    async def list(self, prefix: str = "") -> List[StoredObject]:
         """Return the objects whose keys begin with the prefix."""
         # The client knows whole parts of a path alone.
         whole, slash, _ = prefix.rpartition("/")
         if slash:
             check_key(whole)
 
-        async def attempt(_: int) -> List[Stored]:
+        async def attempt(_: int) -> List[StoredObject]:
             found = [stored async for stored in self._pages(whole)]
             return sorted(stored for stored in found if stored.key.startswith(prefix))
 
@@ -203,7 +203,7 @@ class ObjectStore:
                 raise
             return None
 
-    async def _pages(self, folder: str) -> AsyncIterator[Stored]:
+    async def _pages(self, folder: str) -> AsyncIterator[StoredObject]:
         pages = aiter(obstore.list(self._client, folder or None, chunk_size=_PAGE))
         while True:
             # Each page gets a request's time: a large bucket has thousands.
@@ -213,7 +213,7 @@ class ObjectStore:
                 except StopAsyncIteration:
                     return
             for meta in page:
-                yield Stored(meta["path"], meta["size"])
+                yield StoredObject(meta["path"], meta["size"])
 
     async def _settle(self, key: str, parts: Sequence[Buffer], failed: int) -> None:
         """Return if the object of that key is what was sent, else raise what follows."""

@@ -16,7 +16,7 @@ from rookery.store.port import Store, StoreTraits
 _BACKENDS: Final = "rookery.store.backends"
 
 
-class Backend(Protocol):
+class StoreBackend(Protocol):
     """What a module in `store/backends` offers."""
 
     def traits(self, url: str) -> StoreTraits:
@@ -47,7 +47,7 @@ def store_traits(url: str) -> StoreTraits:
     return _backend(url).traits(url)
 
 
-def _backend(url: Location) -> Backend:
+def _backend(url: Location) -> StoreBackend:
     scheme = url.partition(":")[0]
     # Only letters: the scheme becomes part of a module's name.
     if re.fullmatch(r"[a-z][a-z0-9]*", scheme) is None:
@@ -56,7 +56,7 @@ def _backend(url: Location) -> Backend:
         )
     if find_spec(f"{_BACKENDS}.{scheme}") is None:
         raise ConfigError(f"store {name_of(url)!r}: there is no backend called {scheme!r}")
-    return cast("Backend", import_module(f"{_BACKENDS}.{scheme}"))
+    return cast("StoreBackend", import_module(f"{_BACKENDS}.{scheme}"))
 
 
 def is_url(location: str) -> bool:

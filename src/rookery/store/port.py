@@ -36,7 +36,7 @@ class StoreTraits:
         return self.path is not None
 
 
-class Stored(NamedTuple):
+class StoredObject(NamedTuple):
     """An object, as listed."""
 
     key: str
@@ -91,7 +91,7 @@ class Store(Protocol):
     async def size(self, key: str) -> int | None:
         """Return the object's size in bytes, None if there is no such object."""
 
-    async def list(self, prefix: str = "") -> list[Stored]:
+    async def list(self, prefix: str = "") -> list[StoredObject]:
         """Return all objects whose keys begin with the prefix, in the order of their keys.
 
         The prefix is text, not a folder: "a/b" finds "a/bc". Objects that are created or

@@ -14,7 +14,7 @@ from obstore.exceptions import BaseError
 
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.errors import Unavailable
-from rookery.store.address import Address
+from rookery.store.address import StoreAddress
 from rookery.store.clienterror import BAD_ENDPOINT, is_panic, permanent_reason, summary
 from rookery.store.meter import RETRIES
 from rookery.store.pending import note
@@ -31,11 +31,11 @@ class Again(Exception):  # noqa: N818 (it is no error of its own: the attempt is
     """The store answered, but not to the point: ask again."""
 
 
-class Retrier:
+class StoreRetrier:
     """Makes the attempts at requests to one store."""
 
     def __init__(
-        self, address: Address, clock: Clock | None = None, random: Random | None = None
+        self, address: StoreAddress, clock: Clock | None = None, random: Random | None = None
     ) -> None:
         self._name = address.name
         self._patience = address.patience

@@ -31,7 +31,7 @@ from rookery.store.meter import (
     WRITTEN_BYTES,
 )
 from rookery.store.pending import PendingCalls
-from rookery.store.port import Buffer, NotFound, Store, Stored
+from rookery.store.port import Buffer, NotFound, Store, StoredObject
 from rookery.store.prices import Prices
 
 _GB: Final = 1e9
@@ -111,7 +111,7 @@ class CountedStore:
         """Count and pass on."""
         return await self._count("size", key, self._store.size(key))
 
-    async def list(self, prefix: str = "") -> List[Stored]:
+    async def list(self, prefix: str = "") -> List[StoredObject]:
         """Count and pass on; every thousand keys are a request."""
         found = await self._count("list", prefix, self._store.list(prefix))
         REQUESTS.labels("list").inc(max(0, len(found) - 1) // _PAGE)
@@ -191,7 +191,7 @@ class NamespacedStore:
         """Return the object's size in bytes."""
         return await self._store.size(self._full(key))
 
-    async def list(self, prefix: str = "") -> List[Stored]:
+    async def list(self, prefix: str = "") -> List[StoredObject]:
         """Return all objects whose keys begin with the prefix, without other namespaces' own."""
         if prefix.startswith(ROOT):
             found = await self._store.list(self._full(prefix))
@@ -201,7 +201,7 @@ class NamespacedStore:
                 for one in await self._store.list(prefix)
                 if not one.key.startswith(ROOT) or one.key.startswith(self._own)
             ]
-        return sorted(Stored(self._short(one.key), one.size) for one in found)
+        return sorted(StoredObject(self._short(one.key), one.size) for one in found)
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:
         """Return an object whole with the name of its version."""

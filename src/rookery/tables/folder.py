@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from rookery.store.open import as_url, name_of, open_store, store_traits
-from rookery.store.port import Store, Stored, check_key
+from rookery.store.port import Store, StoredObject, check_key
 
 T = TypeVar("T")
 
@@ -26,14 +26,14 @@ _FILE: Final = re.compile(r"^file:")
 _S3: Final = re.compile(r"^s3[an]://")
 
 
-class Folder:
+class TableFolder:
     """A location: pickles as its URL, and opens the store where it is used."""
 
     def __init__(self, location: str) -> None:
         self.url = as_url(location)
 
     def __repr__(self) -> str:
-        return f"Folder({self.name!r})"
+        return f"TableFolder({self.name!r})"
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ class Folder:
         """Return a file's size, None if there is none."""
         return self._run(lambda store: store.size(path))
 
-    def list(self, prefix: str) -> List[Stored]:
+    def list(self, prefix: str) -> List[StoredObject]:
         """Return the files whose paths begin so, in order."""
         return self._run(lambda store: store.list(prefix))
 

@@ -22,7 +22,7 @@ from pyiceberg.typedef import Record
 from rookery.clock import SystemRandom
 from rookery.errors import ConfigError
 from rookery.tables import staging, upserting
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.port import DataFile, Run, Upsert
 from rookery.tables.schemas import merged, named
 from rookery.tables.upserting import Swap
@@ -32,7 +32,7 @@ from rookery.tables.upserting import Swap
 class IcebergFiles:
     """The files of a table, named below its folder."""
 
-    folder: Folder
+    folder: TableFolder
     table: Table
     """As it was loaded: a later commit does not show."""
 

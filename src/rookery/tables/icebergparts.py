@@ -30,11 +30,11 @@ from pyiceberg.typedef import Record
 
 from rookery.clock import SystemRandom
 from rookery.tables import staging
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.port import DataFile, Run
 
 
-class Part(NamedTuple):
+class PartitionFile(NamedTuple):
     """A file, and the values of the partition that its rows are of."""
 
     file: DataFile
@@ -42,16 +42,16 @@ class Part(NamedTuple):
 
 
 @dataclass(slots=True)
-class Partitioner:
+class FilePartitioner:
     """Splits files for one commit; what an attempt has split, the next one finds."""
 
-    folder: Folder
+    folder: TableFolder
     run: Run
-    _parts: dict[tuple[int, str], list[Part]] = field(default_factory=dict)
+    _parts: dict[tuple[int, str], list[PartitionFile]] = field(default_factory=dict)
 
     def parts(
         self, metadata: TableMetadata, columns: pa.Schema, files: Sequence[DataFile]
-    ) -> list[Part]:
+    ) -> list[PartitionFile]:
         """Return files that hold the same rows, each of one partition.
 
         Args:
@@ -67,7 +67,9 @@ class Partitioner:
         return [part for one in files for part in self._parts[spec.spec_id, one.path]]
 
 
-def data_file(io: FileIO, metadata: TableMetadata, address: str, part: Part) -> IcebergFile:
+def data_file(
+    io: FileIO, metadata: TableMetadata, address: str, part: PartitionFile
+) -> IcebergFile:
     """Describe a file of one partition, as manifests have it."""
     source, schema = io.new_input(address), metadata.schema()
     with source.open() as stream:
@@ -93,7 +95,7 @@ def data_file(io: FileIO, metadata: TableMetadata, address: str, part: Part) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    folder: Folder
+    folder: TableFolder
     file: DataFile
     columns: pa.Schema
     schema: Schema
@@ -103,16 +105,20 @@ class _Split:
     def bytes(self) -> int:
         return self.file.bytes
 
-    def __call__(self) -> list[Part]:
+    def __call__(self) -> list[PartitionFile]:
         data = self.folder.read(self.file.path)
         found = staging.columns(self.folder, self.file, data, self._sources())
         values, numbers = _grouped(found, self.schema, self.spec)
         if len(values) == 1:
-            return [Part(self.file, values[0])]
+            return [PartitionFile(self.file, values[0])]
         rows = staging.decoded(self.folder, self.file, data, self.columns)
         attempt = f"partition-{SystemRandom().token(8).hex()}"
         staged = staging.stage_parted(self.folder, _parted(rows, numbers), self.columns, attempt)
-        return [Part(file, values[number]) for number, files in staged.items() for file in files]
+        return [
+            PartitionFile(file, values[number])
+            for number, files in staged.items()
+            for file in files
+        ]
 
     def _sources(self) -> pa.Schema:
         """Return the columns that the partitions are made of, whole if they are nested."""

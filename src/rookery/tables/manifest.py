@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from rookery.errors import Conflict, Corrupt
 from rookery.store.port import NotFound
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.port import DataFile
 
 _LOG: Final = "_rookery/log/"
@@ -29,7 +29,7 @@ _GONE_AGAIN: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TableVersion:
     """One version: what changed."""
 
     version: int
@@ -55,7 +55,7 @@ class Version:
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Files that are no part of it any more but may still exist, and since when."""
 
-    def after(self, entry: Entry) -> Version:
+    def after(self, entry: TableVersion) -> Version:
         """Return what this is after one more entry."""
         files = {path: file for path, file in self.files.items() if path not in entry.removed}
         files.update({file.path: file for file in entry.added})
@@ -73,7 +73,7 @@ class Version:
         return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(self.schema))) if self.schema else None
 
 
-def current(folder: Folder) -> Version:
+def current(folder: TableFolder) -> Version:
     """Return the newest version: two LISTs, a checkpoint, and the entries since."""
     for _ in range(_GONE_AGAIN):
         checkpoints = [stored.key for stored in folder.list(_CHECKPOINTS)]
@@ -85,7 +85,7 @@ def current(folder: Folder) -> Version:
     raise Conflict(f"table {folder.name!r}: its log changes faster than it can be read; try again")
 
 
-def append(folder: Folder, version: Version, entry: Entry) -> Version:
+def append(folder: TableFolder, version: Version, entry: TableVersion) -> Version:
     """Add the next version.
 
     Raises:
@@ -100,7 +100,7 @@ def append(folder: Folder, version: Version, entry: Entry) -> Version:
     return after
 
 
-def checkpoint(folder: Folder, version: Version) -> None:
+def checkpoint(folder: TableFolder, version: Version) -> None:
     """Write down all of a version, if nobody has yet."""
     value = asdict(version)
     value["files"] = list(value["files"].values())
@@ -110,7 +110,7 @@ def checkpoint(folder: Folder, version: Version) -> None:
         return
 
 
-def forget(folder: Folder, version: Version, gone: Iterable[str], before: int) -> int:
+def forget(folder: TableFolder, version: Version, gone: Iterable[str], before: int) -> int:
     """Checkpoint a version without files that are deleted, and delete what came before it.
 
     Returns how many old entries were deleted. Only entries up to `before` are.
@@ -125,7 +125,7 @@ def forget(folder: Folder, version: Version, gone: Iterable[str], before: int) -
     return len(old)
 
 
-def entry_times(folder: Folder, version: Version) -> list[tuple[int, int]]:
+def entry_times(folder: TableFolder, version: Version) -> list[tuple[int, int]]:
     """Return the entries that are still there, each with its number and when it was written."""
     keys = [one.key for one in folder.list(_LOG) if _number(one.key) <= version.version]
     entries = [
@@ -134,7 +134,7 @@ def entry_times(folder: Folder, version: Version) -> list[tuple[int, int]]:
     return [(entry.version, entry.at) for entry in entries]
 
 
-def _followed(folder: Folder, version: Version) -> Version:
+def _followed(folder: TableFolder, version: Version) -> Version:
     keys = [one.key for one in folder.list(_LOG) if _number(one.key) > version.version]
     for key, data in zip(keys, folder.read_all(keys), strict=True):
         entry = _read_entry(key, data)
@@ -144,13 +144,13 @@ def _followed(folder: Folder, version: Version) -> Version:
     return version
 
 
-def _read_entry(key: str, data: bytes) -> Entry:
+def _read_entry(key: str, data: bytes) -> TableVersion:
     value = _from_bytes(key, data)
     value["added"] = [DataFile(**file) for file in value["added"]]
-    return Entry(**value)
+    return TableVersion(**value)
 
 
-def _read_checkpoint(folder: Folder, key: str) -> Version:
+def _read_checkpoint(folder: TableFolder, key: str) -> Version:
     value = _from_bytes(key, folder.read(key))
     value["files"] = {file["path"]: DataFile(**file) for file in value["files"]}
     return Version(**value)

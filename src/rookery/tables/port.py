@@ -19,7 +19,7 @@ from rookery.model.location import Location, hide_options
 MIB: Final = 1 << 20
 
 
-class Task(Protocol):
+class TableTask(Protocol):
     """A piece of work that can travel; it returns values that can, too."""
 
     @property
@@ -30,11 +30,11 @@ class Task(Protocol):
         """Do it."""
 
 
-Run = Callable[[Sequence[Task]], list[Any]]
+Run = Callable[[Sequence[TableTask]], list[Any]]
 """Runs tasks somewhere, in any order, and returns what each returned, in theirs."""
 
 
-def here(tasks: Sequence[Task]) -> list[Any]:
+def here(tasks: Sequence[TableTask]) -> list[Any]:
     """Run tasks in this process, one after the other."""
     return [task() for task in tasks]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rookery.clock import SystemRandom
 from rookery.tables import staging
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.port import DataFile, UpkeepPolicy
 from rookery.tables.upserting import Swap
 
@@ -33,7 +33,7 @@ def compactions(live: Sequence[DataFile], policy: UpkeepPolicy) -> Iterator[list
 
 
 def compacted(
-    folder: Folder,
+    folder: TableFolder,
     group: Sequence[DataFile],
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema,
@@ -49,7 +49,7 @@ def renamed_schema(schema: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
 
 
 def renamed(
-    folder: Folder,
+    folder: TableFolder,
     live: Iterable[DataFile],
     schema: pa.Schema,
     columns: Mapping[str, str],

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError, Corrupt
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.port import MIB, DataFile, UpkeepPolicy, Upkept
 from rookery.tables.schemas import fit, index_of, plain_names
 
@@ -30,7 +30,7 @@ _NAME: Final = re.compile(rf"{DATA}(\d{{13}})-[A-Za-z0-9._-]+\.parquet")
 
 
 def stage(
-    folder: Folder,
+    folder: TableFolder,
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema,
     attempt: str,
@@ -52,7 +52,7 @@ def stage(
 
 
 def stage_parted(
-    folder: Folder,
+    folder: TableFolder,
     parted: Iterable[tuple[int, pa.RecordBatch]],
     schema: pa.Schema,
     attempt: str,
@@ -94,7 +94,7 @@ class _Writer:
         if self._group_bytes >= _GROUP_BYTES or self._group_rows >= _GROUP_ROWS:
             self._flush()
 
-    def close(self, folder: Folder, name: str) -> DataFile:
+    def close(self, folder: TableFolder, name: str) -> DataFile:
         self._flush()
         self._writer.close()
         data = self._sink.getvalue()
@@ -127,7 +127,7 @@ def written_at(path: str) -> Time | None:
 
 
 def sweep(
-    folder: Folder, known: Collection[str], policy: UpkeepPolicy, now: Time, done: Upkept
+    folder: TableFolder, known: Collection[str], policy: UpkeepPolicy, now: Time, done: Upkept
 ) -> None:
     """Delete staged files that are no part of the table and that nobody will commit any more."""
     until = now - max(policy.keep_ms, policy.orphan_ms)
@@ -139,13 +139,13 @@ def sweep(
             done.bytes_deleted += stored.size
 
 
-def rows(folder: Folder, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows(folder: TableFolder, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield a file's rows, with the columns of a table that may have grown since."""
     yield from decoded(folder, file, folder.read(file.path), schema)
 
 
 def rows_of(
-    folder: Folder, files: Iterable[DataFile], schema: pa.Schema
+    folder: TableFolder, files: Iterable[DataFile], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of several files, one after the other."""
     for file in files:
@@ -153,7 +153,7 @@ def rows_of(
 
 
 def decoded(
-    folder: Folder, file: DataFile, data: bytes, schema: pa.Schema
+    folder: TableFolder, file: DataFile, data: bytes, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows in a file's bytes."""
     with _translated(folder, file), pq.ParquetFile(pa.BufferReader(data)) as parquet:
@@ -161,7 +161,7 @@ def decoded(
             yield fit(batch, schema)
 
 
-def columns(folder: Folder, file: DataFile, data: bytes, schema: pa.Schema) -> pa.Table:
+def columns(folder: TableFolder, file: DataFile, data: bytes, schema: pa.Schema) -> pa.Table:
     """Return some columns of a file's bytes."""
     with _translated(folder, file), pq.ParquetFile(pa.BufferReader(data)) as parquet:
         there = parquet.schema_arrow
@@ -171,7 +171,7 @@ def columns(folder: Folder, file: DataFile, data: bytes, schema: pa.Schema) -> p
 
 
 @contextmanager
-def _translated(folder: Folder, file: DataFile) -> Iterator[None]:
+def _translated(folder: TableFolder, file: DataFile) -> Iterator[None]:
     try:
         yield
     except pa.ArrowInvalid as error:

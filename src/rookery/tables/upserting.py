@@ -25,7 +25,7 @@ from rookery.clock import SystemRandom
 from rookery.errors import Error
 from rookery.records import murmur
 from rookery.tables import staging
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.latest import change_schema, kept, latest
 from rookery.tables.port import DataFile, Run, Upsert
 
@@ -43,7 +43,7 @@ class Swap(NamedTuple):
 
 
 def upserted(
-    folder: Folder,
+    folder: TableFolder,
     live: Sequence[DataFile],
     changes: Sequence[DataFile],
     schema: pa.Schema,
@@ -71,7 +71,7 @@ def upserted(
 
 
 def last_changes(
-    folder: Folder, changes: Sequence[DataFile], schema: pa.Schema, upsert: Upsert, run: Run
+    folder: TableFolder, changes: Sequence[DataFile], schema: pa.Schema, upsert: Upsert, run: Run
 ) -> Iterator[pa.Table]:
     """Yield the last change of every key, some keys at a time."""
     work = _Work(folder, schema, upsert.keys, upsert.order, upsert.deleted)
@@ -84,7 +84,7 @@ def last_changes(
 class _Work:
     """What all tasks of an upsert know."""
 
-    folder: Folder
+    folder: TableFolder
     schema: pa.Schema
     keys: tuple[str, ...]
     order: tuple[str, ...]
@@ -245,7 +245,7 @@ def _text(column: pa.Array[Any]) -> pa.Array[Any]:
     return found
 
 
-def _forget(folder: Folder, files: Sequence[DataFile]) -> None:
+def _forget(folder: TableFolder, files: Sequence[DataFile]) -> None:
     for file in files:
         with suppress(Error):  # upkeep sweeps what stays
             folder.delete(file.path)

@@ -1,6 +1,6 @@
 """What brokers on many hosts need: a real S3 server, a proxy that harms it, perhaps an etcd.
 
-with Backend("etcd+s3") as backend:
+with ServerBackend("etcd+s3") as backend:
     hosts = Hosts(3, store=backend.store("mine"), cluster=backend.cluster("mine"), ...)
 """
 
@@ -28,7 +28,7 @@ _PATIENCE: Final = 60.0
 _LOOK_SECONDS: Final = 0.01
 
 
-class Backend:
+class ServerBackend:
     """The servers behind brokers; each cluster takes a name of its own in them."""
 
     def __init__(self, kind: str, *, members: int = 1) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from rookery.testing.ports import HOST, free_port
-from rookery.testing.process import Process
+from rookery.testing.process import LoggedProcess
 
 _START_SECONDS: Final = 90.0
 _LOOK_SECONDS: Final = 0.01
@@ -34,7 +34,7 @@ class BrokerProcess:
         self.ready: dict[str, Any] = {}
         """What it said when it was ready: `bootstrap`, and of each of `brokers` node, port, pid."""
         self._flags = list(flags)
-        self._process: Process | None = None
+        self._process: LoggedProcess | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -77,7 +77,7 @@ class BrokerProcess:
     def start(self) -> dict[str, Any]:
         """Start it and return what it says when it is ready."""
         said = self.log.stat().st_size if self.log.exists() else 0
-        self._process = Process(self.command(), self.log)
+        self._process = LoggedProcess(self.command(), self.log)
         deadline = monotonic() + _START_SECONDS
         while monotonic() < deadline:
             for line in self.words(said).splitlines(keepends=True):
@@ -130,7 +130,7 @@ class BrokerProcess:
         for pid in (*workers, *caretakers):
             wait_gone(pid)
 
-    def _running(self) -> Process:
+    def _running(self) -> LoggedProcess:
         if self._process is None:
             raise RuntimeError("the broker does not run")
         return self._process

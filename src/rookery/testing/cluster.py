@@ -6,11 +6,11 @@ import asyncio
 from collections import deque
 from enum import Enum, auto
 
-from rookery.cluster.port import READ_BYTES, ClusterLog, Entry
+from rookery.cluster.port import READ_BYTES, ClusterLog, LogEntry
 from rookery.errors import Unavailable
 
 
-class Fault(Enum):
+class AppendFault(Enum):
     """What happens to an append."""
 
     NONE = auto()
@@ -25,7 +25,7 @@ class FaultyLog:
 
     def __init__(self, log: ClusterLog) -> None:
         self._log = log
-        self._faults: deque[Fault] = deque()
+        self._faults: deque[AppendFault] = deque()
         self._passable = asyncio.Event()
         self._passable.set()
         self._reachable = True
@@ -34,7 +34,7 @@ class FaultyLog:
         self.arrived = 0
         """How many appends have come this far, held back or not."""
 
-    def order(self, *faults: Fault) -> None:
+    def order(self, *faults: AppendFault) -> None:
         """Say what happens to the next appends, one after the other; then all is well again."""
         self._faults.extend(faults)
 
@@ -57,18 +57,18 @@ class FaultyLog:
     async def append(self, data: bytes) -> int:
         """Append, with the fault that is next in order."""
         self.arrived += 1
-        fault = self._faults.popleft() if self._faults else Fault.NONE
+        fault = self._faults.popleft() if self._faults else AppendFault.NONE
         await self._passable.wait()
         self._check()
-        if fault is Fault.NOT_SENT:
+        if fault is AppendFault.NOT_SENT:
             raise Unavailable("ordered by the test: not sent")
         number = await self._log.append(data)
-        if fault is Fault.LOST_ANSWER:
+        if fault is AppendFault.LOST_ANSWER:
             raise Unavailable("ordered by the test: the answer is lost")
         self._check()
         return number
 
-    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
         """Read, if the log is in reach."""
         self._check()
         if self.failing_reads:

@@ -21,9 +21,9 @@ from typing import Any, Final
 from rookery.errors import Unavailable
 from rookery.testing.certificates import Certificates
 from rookery.testing.etcdpeers import PeerGate
-from rookery.testing.folder import Folder
+from rookery.testing.folder import WorkFolder
 from rookery.testing.ports import HOST, free_port
-from rookery.testing.server import Server, Servers
+from rookery.testing.server import Servers, TestServer
 
 _ELECTION_POLLS: Final = 3000
 _CALL_SECONDS: Final = 10.0
@@ -56,11 +56,11 @@ class EtcdSettings:
         return flags
 
 
-class EtcdMember(Server):
+class EtcdMember(TestServer):
     """One member: start, stop, kill, pause, cut off; start again with the same data."""
 
     def __init__(self, name: str, folder: Path, settings: EtcdSettings) -> None:
-        super().__init__(f"etcd {name}", folder / "etcd.log", Folder(folder))
+        super().__init__(f"etcd {name}", folder / "etcd.log", WorkFolder(folder))
         self.name = name
         self.port = free_port()
         self.gate = PeerGate()
@@ -171,7 +171,7 @@ class EtcdCluster(Servers[EtcdMember]):
             folder: where to keep everything; if not given, a new one that `close` removes.
         """
         self.settings = settings or EtcdSettings()
-        home = Folder(folder, "etcd-")
+        home = WorkFolder(folder, "etcd-")
         names = [f"member-{number}" for number in range(1, count + 1)]
         self.members = [EtcdMember(name, home.path / name, self.settings) for name in names]
         for member in self.members:

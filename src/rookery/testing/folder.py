@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 
-class Folder:
+class WorkFolder:
     """A folder that was given, or a new one that is removed after use."""
 
     def __init__(self, given: Path | None, prefix: str = "") -> None:

@@ -16,20 +16,22 @@ from pathlib import Path
 from rookery.errors import Unavailable
 from rookery.testing import probe
 from rookery.testing.certificates import Certificates
-from rookery.testing.folder import Folder
+from rookery.testing.folder import WorkFolder
 from rookery.testing.java import Java
-from rookery.testing.properties import PLAINTEXT, KafkaSettings, Node, Plan, write
-from rookery.testing.server import Server, Servers
+from rookery.testing.properties import PLAINTEXT, ClusterPlan, KafkaSettings, ServerNode, write
+from rookery.testing.server import Servers, TestServer
 
 
-class KafkaNode(Server):
+class KafkaNode(TestServer):
     """One server: format its folder, start, stop, kill, start again with the same data."""
 
     STOP_SECONDS = 30.0
 
-    def __init__(self, plan: Plan, node: Node, java: Java, home: Folder | None = None) -> None:
+    def __init__(
+        self, plan: ClusterPlan, node: ServerNode, java: Java, home: WorkFolder | None = None
+    ) -> None:
         log = node.folder / "kafka.log"
-        super().__init__(f"Kafka node {node.id}", log, home or Folder(node.folder))
+        super().__init__(f"Kafka node {node.id}", log, home or WorkFolder(node.folder))
         self._plan = plan
         self._node = node
         self._java = java
@@ -158,8 +160,8 @@ class KafkaServer(KafkaNode):
             java: what to run it with; if not given, the machine's Java with fetched jars.
         """
         java = java or Java.find()
-        home = Folder(folder, "kafka-")
-        plan = Plan.make(home.path, 1, settings or KafkaSettings())
+        home = WorkFolder(folder, "kafka-")
+        plan = ClusterPlan.make(home.path, 1, settings or KafkaSettings())
         super().__init__(plan, plan.nodes[0], java, home)
 
     def close(self) -> None:
@@ -188,8 +190,8 @@ class KafkaCluster(Servers[KafkaNode]):
         The arguments are those of `KafkaServer`.
         """
         java = java or Java.find()
-        home = Folder(folder, "kafka-")
-        plan = Plan.make(home.path, count, settings or KafkaSettings())
+        home = WorkFolder(folder, "kafka-")
+        plan = ClusterPlan.make(home.path, count, settings or KafkaSettings())
         self.nodes = [KafkaNode(plan, node, java) for node in plan.nodes]
         """The servers; their ids are 1, 2, 3…"""
         super().__init__(self.nodes, home)

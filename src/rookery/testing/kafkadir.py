@@ -99,7 +99,7 @@ class SeenTopic:
 
 
 @dataclass(slots=True)
-class Seen:
+class ClusterSight:
     """A cluster as clients saw it, and the folder it left."""
 
     folder: Path
@@ -110,14 +110,14 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Made:
+class MadeDirectory:
     """The same directory at two moments."""
 
-    killed: Seen
-    stopped: Seen
+    killed: ClusterSight
+    stopped: ClusterSight
 
 
-def make(home: Path) -> Made:
+def make(home: Path) -> MadeDirectory:
     """Run a Kafka in a folder through all that is listed above; takes about a minute."""
     server = KafkaServer(KafkaSettings(properties=_PROPERTIES), folder=home / "kafka")
     try:
@@ -135,7 +135,7 @@ def make(home: Path) -> Made:
         copy_folder(server.data, home / "stopped")
     finally:
         server.close()
-    return Made(seen, again)
+    return MadeDirectory(seen, again)
 
 
 class _Maker:
@@ -389,10 +389,10 @@ class _Flushing:
 # Looking.
 
 
-def look(server: Any, folder: Path, cluster_id: str | None = None) -> Seen:
+def look(server: Any, folder: Path, cluster_id: str | None = None) -> ClusterSight:
     """Ask a server for all that clients can see; `server` has a `bootstrap`."""
     admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
-    seen = Seen(folder, cluster_id or server.cluster_id)
+    seen = ClusterSight(folder, cluster_id or server.cluster_id)
     listing = admin.list_topics(timeout=SECONDS)
     places = [
         (name, number)
@@ -458,7 +458,7 @@ def _first_at(admin: Any, spec: dict[Any, Any]) -> Any:
     return asked.result()
 
 
-def _group(bootstrap: str, name: str, seen: Seen) -> dict[tuple[str, int], tuple[int, str]]:
+def _group(bootstrap: str, name: str, seen: ClusterSight) -> dict[tuple[str, int], tuple[int, str]]:
     consumer = _consumer(bootstrap, **{"group.id": name})
     places = [
         TopicPartition(topic, number)

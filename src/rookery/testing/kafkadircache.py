@@ -19,13 +19,13 @@ from typing import Final
 from rookery.testing import kafkadir, properties
 from rookery.testing.folder import copy_folder
 from rookery.testing.jars import VERSION, locked
-from rookery.testing.kafkadir import Made, Seen, make
+from rookery.testing.kafkadir import ClusterSight, MadeDirectory, make
 
 MAX_AGE_SECONDS: Final = 3 * 24 * 3600
 _SEEN: Final = "seen.pickle"
 
 
-def make_cached(home: Path, cache: Path | None = None) -> Made:
+def make_cached(home: Path, cache: Path | None = None) -> MadeDirectory:
     """Return a copy of the directory in the new folder `home`.
 
     It is made first if no recent one is kept. Any number of processes may ask at once: one
@@ -39,8 +39,8 @@ def make_cached(home: Path, cache: Path | None = None) -> Made:
             _keep(kept)
     copy_folder(kept, home)
     # We wrote this file ourselves.
-    made: Made = pickle.loads((home / _SEEN).read_bytes())  # noqa: S301
-    return Made(_moved(made.killed, home), _moved(made.stopped, home))
+    made: MadeDirectory = pickle.loads((home / _SEEN).read_bytes())  # noqa: S301
+    return MadeDirectory(_moved(made.killed, home), _moved(made.stopped, home))
 
 
 def _hash() -> str:
@@ -67,5 +67,5 @@ def _keep(kept: Path) -> None:
         work.rename(kept)
 
 
-def _moved(seen: Seen, home: Path) -> Seen:
+def _moved(seen: ClusterSight, home: Path) -> ClusterSight:
     return replace(seen, folder=home / seen.folder.name)

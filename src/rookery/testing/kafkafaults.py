@@ -26,7 +26,7 @@ Row: TypeAlias = PartitionData | ListOffsetsPartitionResponse
 
 
 @dataclass
-class Fault:
+class KafkaFault:
     """Changes answers: all conditions hold."""
 
     change: Callable[[Row], bool]

@@ -2,7 +2,7 @@
 
     with KafkaProxy(kafka.bootstrap) as proxy:
         proxy.rtt_ms[1] = 300
-        proxy.add(Fault(flip, "birds", partition=0))
+        proxy.add(KafkaFault(flip, "birds", partition=0))
         Client(proxy.bootstrap)
 
 Clients stay with it: the addresses in every answer are those of the proxy. It runs in a thread of
@@ -22,14 +22,14 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from rookery.model.address import Address, parse_addresses
 from rookery.net.loop import loop_factory
-from rookery.testing.kafkafaults import Fault, Names
+from rookery.testing.kafkafaults import KafkaFault, Names
 from rookery.testing.ports import HOST, free_port
 from rookery.testing.served import ask
 from rookery.wire.buffer import Buffer
 from rookery.wire.catalog import apis
 from rookery.wire.codec import is_one_way, peek, read_response, response_frame
 from rookery.wire.endpoints import has_endpoints, rewrite_endpoints
-from rookery.wire.frame import RESPONSE_MINIMUM, Frame, Splitter
+from rookery.wire.frame import RESPONSE_MINIMUM, Frame, FrameSplitter
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.list_offsets import LIST_OFFSETS
 from rookery.wire.messages.metadata import METADATA, MetadataRequest, MetadataResponse
@@ -52,7 +52,7 @@ class KafkaProxy:
         """How many requests there were, by API."""
         self.connections = 0
         self.random = Random(seed)
-        self.faults: list[Fault] = []
+        self.faults: list[KafkaFault] = []
         self.names: Names = {}
         self._upstream = parse_addresses(bootstrap)
         self._ways: dict[int, _Way] = {}
@@ -69,7 +69,7 @@ class KafkaProxy:
         """The brokers' ids."""
         return list(self._ways)
 
-    def add(self, fault: Fault) -> Fault:
+    def add(self, fault: KafkaFault) -> KafkaFault:
         """Let a fault strike from now on."""
         self.faults.append(fault)
         return fault
@@ -171,7 +171,7 @@ class _Client(asyncio.Protocol):
     def __init__(self, way: _Way) -> None:
         self._way = way
         self._loop = asyncio.get_running_loop()
-        self._requests = Splitter(_LARGEST)
+        self._requests = FrameSplitter(_LARGEST)
         self._asked: deque[_Asked] = deque()
         self._waiting: list[Buffer] = []
         self._upstream: asyncio.Transport | None = None
@@ -274,7 +274,7 @@ class _Upstream(asyncio.Protocol):
 
     def __init__(self, client: _Client) -> None:
         self._client = client
-        self._answers = Splitter(_LARGEST, minimum=RESPONSE_MINIMUM)
+        self._answers = FrameSplitter(_LARGEST, minimum=RESPONSE_MINIMUM)
 
     def data_received(self, data: bytes) -> None:
         for frame in self._answers.feed(data):

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from rookery.errors import ErrorCode
 from rookery.wire.codec import table_of
 from rookery.wire.message import Message, Type
-from rookery.wire.table import Step, Table
+from rookery.wire.table import FieldStep, WireTable
 
 M = TypeVar("M", bound=Message)
 
@@ -27,7 +27,7 @@ def random_message(message: type[M], version: int, seed: int | Random) -> M:
     return _struct(table_of(message, version), random)  # type: ignore[return-value] # the table makes this very class
 
 
-def _struct(table: Table, random: Random) -> Message:
+def _struct(table: WireTable, random: Random) -> Message:
     values: dict[str, Any] = {step.name: _value(step, random) for step in table.steps}
     for step in table.tagged.values():
         if random.random() < 0.6:
@@ -42,7 +42,7 @@ def _struct(table: Table, random: Random) -> Message:
     return made
 
 
-def _value(step: Step, random: Random) -> Any:
+def _value(step: FieldStep, random: Random) -> Any:
     if step.nullable and random.random() < 0.2:
         return None
     if step.type is Type.STRUCT and step.table is not None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-class Process:
+class LoggedProcess:
     """A running program whose output goes to a log file.
 
     It does not outlive the process that started it, not even when that one is killed: a small

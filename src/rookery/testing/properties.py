@@ -66,7 +66,7 @@ class KafkaSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ServerNode:
     """One server of a cluster: who it is, where it listens, where its files are."""
 
     id: int
@@ -85,20 +85,22 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ClusterPlan:
     """All servers of a cluster, before any of them runs."""
 
     settings: KafkaSettings
     cluster_id: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[ServerNode, ...]
     certificates: Certificates | None
 
     @classmethod
-    def make(cls, folder: Path, count: int, settings: KafkaSettings) -> Plan:
+    def make(cls, folder: Path, count: int, settings: KafkaSettings) -> ClusterPlan:
         """Choose ids and ports for that many servers, and write certificates if TLS is used."""
         names = dict.fromkeys((PLAINTEXT, *settings.listeners, CONTROLLER))
         nodes = tuple(
-            Node(number, folder / f"node-{number}", _uuid(), {name: free_port() for name in names})
+            ServerNode(
+                number, folder / f"node-{number}", _uuid(), {name: free_port() for name in names}
+            )
             for number in range(1, count + 1)
         )
         secure = any(name.endswith("SSL") for name in names)
@@ -114,7 +116,7 @@ class Plan:
                 args += ["--add-scram", f'{mechanism}=[name="{name}",password="{password}"]']
         return args
 
-    def properties(self, node: Node) -> dict[str, str]:
+    def properties(self, node: ServerNode) -> dict[str, str]:
         """Return the settings of a node under Kafka's names."""
         return {
             **_COMMON,
@@ -125,7 +127,7 @@ class Plan:
             **self.settings.properties,
         }
 
-    def _place(self, node: Node) -> dict[str, str]:
+    def _place(self, node: ServerNode) -> dict[str, str]:
         ends = {name: f"{name}://{node.address(name)}" for name in node.ports}
         protocols = [f"{name}:{name}" for name in LISTENERS]
         return {
@@ -162,7 +164,7 @@ class Plan:
             "listener.name.ssl.ssl.client.auth": "requested",
         }
 
-    def _sasl(self, node: Node) -> dict[str, str]:
+    def _sasl(self, node: ServerNode) -> dict[str, str]:
         found = {}
         for listener in node.ports:
             if listener.startswith("SASL"):

@@ -29,7 +29,7 @@ _LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length:[ \t]*(\d{1,15})")
 _BODY: Final = b"<Error><Code>%s</Code><Message>This is a drill.</Message></Error>"
 
 
-class Fault(Enum):
+class S3Fault(Enum):
     """What can happen to a request."""
 
     DELAY = "delay"
@@ -46,7 +46,7 @@ class Fault(Enum):
 class Rule:
     """Which requests a fault befalls: all conditions hold."""
 
-    fault: Fault
+    fault: S3Fault
     method: str = ""
     """As in HTTP, and LIST for the listing of a bucket; empty for all."""
     path: str = ""
@@ -100,7 +100,7 @@ class S3Proxy:
         self.delays = delays or Delays()
         self.requests: Counter[str] = Counter()
         """How many there were, by method; LIST is one."""
-        self.faults: Counter[Fault] = Counter()
+        self.faults: Counter[S3Fault] = Counter()
         self._rules: list[Rule] = []
         self._random = Random(seed)
         self._server: asyncio.Server | None = None
@@ -208,7 +208,7 @@ class _Client(asyncio.Protocol):
         request = self._request
         if request is None or request.is_answered:
             self._transport.write(data)
-        elif request.rule is not None and request.rule.fault is Fault.SWALLOW:
+        elif request.rule is not None and request.rule.fault is S3Fault.SWALLOW:
             self.end()
         else:
             request.held.append(data)
@@ -268,17 +268,17 @@ class _Client(asyncio.Protocol):
         method, path, _ = head.split(b" ", 2)
         length = _LENGTH.search(head)
         delay_ms, rule = self._proxy.judge(method.decode(), path.decode())
-        if rule is not None and rule.fault is Fault.DROP:
+        if rule is not None and rule.fault is S3Fault.DROP:
             self.end()
             return
         self._request = _Request(delay_ms, rule, int(length[1]) if length else 0)
-        if rule is None or rule.fault is not Fault.ERROR:
+        if rule is None or rule.fault is not S3Fault.ERROR:
             self._send(head + end)
         self._take_body(self._request, rest)
 
     def _take_body(self, request: _Request, body: bytes) -> None:
         request.left -= len(body)
-        if request.rule is None or request.rule.fault is not Fault.ERROR:
+        if request.rule is None or request.rule.fault is not S3Fault.ERROR:
             if body:
                 self._send(body)
         elif not request.left:

@@ -21,9 +21,9 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from rookery.testing.folder import Folder
+from rookery.testing.folder import WorkFolder
 from rookery.testing.ports import HOST, free_port
-from rookery.testing.server import Server
+from rookery.testing.server import TestServer
 
 _ACCESS_KEY: Final = "rookery"
 # It makes some there whatever it is told, and leaves them when it is killed.
@@ -31,7 +31,7 @@ _SOCKETS: Final = Path("/tmp")  # noqa: S108
 _REGION: Final = "us-east-1"
 
 
-class SeaweedServer(Server):
+class SeaweedServer(TestServer):
     """One process with all of SeaweedFS in it: start, stop, kill, pause, start again."""
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -40,7 +40,7 @@ class SeaweedServer(Server):
         Args:
             folder: where to keep the objects; if not given, a new one that `close` removes.
         """
-        home = Folder(folder, "seaweed-")
+        home = WorkFolder(folder, "seaweed-")
         super().__init__("SeaweedFS", home.path / "seaweed.log", home)
         self._folder = home.path
         self._secret_key = secrets.token_hex(16)

@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from rookery.errors import Unavailable
-from rookery.testing.folder import Folder
-from rookery.testing.process import Process
+from rookery.testing.folder import WorkFolder
+from rookery.testing.process import LoggedProcess
 
 _POLL: Final = 0.05
 _START_POLLS: Final = 1800  # at least 90 s: three servers may share one busy core
@@ -28,7 +28,7 @@ _START_POLLS: Final = 1800  # at least 90 s: three servers may share one busy co
 class Lifetime(ABC):
     """What a `with` block starts, kills and removes."""
 
-    def __init__(self, home: Folder) -> None:
+    def __init__(self, home: WorkFolder) -> None:
         self._home = home
 
     @abstractmethod
@@ -78,13 +78,13 @@ class Lifetime(ABC):
         self.close()
 
 
-class Server(Lifetime):
+class TestServer(Lifetime):
     """One server: start, stop, kill, pause; start again with the same data."""
 
     STOP_SECONDS = 10.0
     """How long it may take to shut down in order."""
 
-    def __init__(self, title: str, log: Path, home: Folder) -> None:
+    def __init__(self, title: str, log: Path, home: WorkFolder) -> None:
         """Make the folder of the log; start nothing.
 
         Args:
@@ -96,7 +96,7 @@ class Server(Lifetime):
         self.log = log
         """What the server said, over all its starts."""
         self._title = title
-        self._process: Process | None = None
+        self._process: LoggedProcess | None = None
         self._is_paused = False
         log.parent.mkdir(parents=True, exist_ok=True)
 
@@ -127,7 +127,7 @@ class Server(Lifetime):
         """Start the process without waiting for it."""
         if self.is_running:
             raise RuntimeError(f"{self._title} runs already, as process {self.pid}")
-        self._process = Process(self._command(), self.log)
+        self._process = LoggedProcess(self._command(), self.log)
 
     def wait_ready(self) -> None:
         """Return when the server serves clients."""
@@ -183,7 +183,7 @@ class Server(Lifetime):
                 raise self._failed(f"ended with status {status} before it was ready")
         raise self._failed("was not ready in time")
 
-    def _started(self) -> Process:
+    def _started(self) -> LoggedProcess:
         if self._process is None:
             raise RuntimeError(f"{self._title} is not running: start it first")
         return self._process
@@ -192,13 +192,13 @@ class Server(Lifetime):
         return Unavailable(f"{self._title} {what}; the end of {self.log}:\n{self.last_words()}")
 
 
-AnyServer = TypeVar("AnyServer", bound=Server)
+AnyServer = TypeVar("AnyServer", bound=TestServer)
 
 
 class Servers(Lifetime, Generic[AnyServer]):
     """Several servers that know each other."""
 
-    def __init__(self, members: Sequence[AnyServer], home: Folder) -> None:
+    def __init__(self, members: Sequence[AnyServer], home: WorkFolder) -> None:
         super().__init__(home)
         self._members = members
 

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable
 
 from rookery.wire.buffer import Buffer
-from rookery.wire.frame import PREFIX_BYTES, Splitter
+from rookery.wire.frame import PREFIX_BYTES, FrameSplitter
 
 _LARGEST = 2**31 - 1
 
@@ -99,7 +99,7 @@ class MemoryTransport(asyncio.Transport):
     def frames(self) -> list[bytes]:
         """Return the frames that were written so far."""
         written = b"".join(part for call in self.calls for part in call)
-        return [bytes(frame) for frame in Splitter(_LARGEST, minimum=0).feed(written)]
+        return [bytes(frame) for frame in FrameSplitter(_LARGEST, minimum=0).feed(written)]
 
     def write(self, data: Buffer) -> None:
         """Keep bytes."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rookery.errors import ErrorCode, ProtocolError
 from rookery.wire.buffer import (
     Buffer,
-    Reader,
+    FrameReader,
     write_f64,
     write_i16,
     write_i32,
@@ -21,26 +21,28 @@ from rookery.wire.buffer import (
     write_uvarint,
 )
 from rookery.wire.message import Message, Parts, Type
-from rookery.wire.table import FIXED_SIZES, MAX_TAGS, NO_LIMIT, PART_BYTES, Step, Table
+from rookery.wire.table import FIXED_SIZES, MAX_TAGS, NO_LIMIT, PART_BYTES, FieldStep, WireTable
 
 
 def read(
-    table: Table, buffer: Buffer, position: int, max_elements: int = NO_LIMIT
+    table: WireTable, buffer: Buffer, position: int, max_elements: int = NO_LIMIT
 ) -> tuple[Message, int]:
     """Read one message that begins at `position`; return it and where it ends."""
-    reader = Reader(buffer, position)
+    reader = FrameReader(buffer, position)
     reader.elements = max_elements
     return _read_struct(table, reader), reader.position
 
 
-def write(table: Table, message: Message) -> list[Buffer]:
+def write(table: WireTable, message: Message) -> list[Buffer]:
     """Write one message as a list of parts."""
     writer = _Writer()
     _write_struct(table, message, writer)
     return writer.finish()
 
 
-def write_frame(head: Table, header: Message, table: Table, message: Message) -> list[Buffer]:
+def write_frame(
+    head: WireTable, header: Message, table: WireTable, message: Message
+) -> list[Buffer]:
     """Write a header and a message behind their common length, as a list of parts."""
     writer = _Writer()
     writer.out += bytes(4)
@@ -56,7 +58,7 @@ def write_frame(head: Table, header: Message, table: Table, message: Message) ->
     return parts
 
 
-def _read_struct(table: Table, reader: Reader) -> Message:
+def _read_struct(table: WireTable, reader: FrameReader) -> Message:
     message = table.message.__new__(table.message)
     message.unknown_tags = None
     for step in table.steps:
@@ -79,7 +81,7 @@ class _Named(ProtocolError):  # noqa: N818 (never leaves this module under that 
     """An error that says already which field it was."""
 
 
-def _named(error: ProtocolError, table: Table, step: Step | None = None) -> ProtocolError:
+def _named(error: ProtocolError, table: WireTable, step: FieldStep | None = None) -> ProtocolError:
     """Say which field it was, once, at the innermost structure."""
     if isinstance(error, _Named):
         return error
@@ -87,7 +89,7 @@ def _named(error: ProtocolError, table: Table, step: Step | None = None) -> Prot
     return _Named(f"{place}: {error}")
 
 
-def _read_tags(table: Table, message: Message, reader: Reader) -> None:
+def _read_tags(table: WireTable, message: Message, reader: FrameReader) -> None:
     for step in table.tagged.values():
         setattr(message, step.name, step.factory() if step.factory else step.default)
     count = reader.uvarint()
@@ -102,7 +104,9 @@ def _read_tags(table: Table, message: Message, reader: Reader) -> None:
         _read_tag(table, message, reader, (tag, size))
 
 
-def _read_tag(table: Table, message: Message, reader: Reader, head: tuple[int, int]) -> None:
+def _read_tag(
+    table: WireTable, message: Message, reader: FrameReader, head: tuple[int, int]
+) -> None:
     tag, size = head
     if size > reader.remaining:
         raise ProtocolError(f"tag {tag} has {size} bytes, {reader.remaining} left")
@@ -113,7 +117,7 @@ def _read_tag(table: Table, message: Message, reader: Reader, head: tuple[int, i
         message.unknown_tags[tag] = bytes(reader.take(size))
         return
     end = reader.position + size
-    inner = Reader(reader.view[:end], reader.position)
+    inner = FrameReader(reader.view[:end], reader.position)
     inner.elements = reader.elements
     try:
         setattr(message, step.name, _READ[step.type](step, inner))
@@ -125,7 +129,7 @@ def _read_tag(table: Table, message: Message, reader: Reader, head: tuple[int, i
     reader.position = end
 
 
-def _length(step: Step, reader: Reader, *, short: bool, what: str) -> int:
+def _length(step: FieldStep, reader: FrameReader, *, short: bool, what: str) -> int:
     """Read a length or count; -1 is null."""
     if step.compact:
         size = reader.uvarint() - 1
@@ -140,7 +144,7 @@ def _length(step: Step, reader: Reader, *, short: bool, what: str) -> int:
     return size
 
 
-def _sized(step: Step, reader: Reader, *, short: bool, what: str) -> memoryview | None:
+def _sized(step: FieldStep, reader: FrameReader, *, short: bool, what: str) -> memoryview | None:
     size = _length(step, reader, short=short, what=what)
     if size < 0:
         return None
@@ -149,15 +153,15 @@ def _sized(step: Step, reader: Reader, *, short: bool, what: str) -> memoryview 
     return reader.take(size)
 
 
-def _read_bool(_: Step, reader: Reader) -> bool:
+def _read_bool(_: FieldStep, reader: FrameReader) -> bool:
     return reader.i8() != 0
 
 
-def _read_uuid(_: Step, reader: Reader) -> bytes:
+def _read_uuid(_: FieldStep, reader: FrameReader) -> bytes:
     return bytes(reader.take(16))
 
 
-def _read_error(_: Step, reader: Reader) -> ErrorCode:
+def _read_error(_: FieldStep, reader: FrameReader) -> ErrorCode:
     return ErrorCode(reader.i16())
 
 
@@ -168,21 +172,21 @@ def _text(view: memoryview) -> str:
         raise ProtocolError("a string that is not UTF-8") from None
 
 
-def _read_string(step: Step, reader: Reader) -> str | None:
+def _read_string(step: FieldStep, reader: FrameReader) -> str | None:
     view = _sized(step, reader, short=True, what="string")
     return None if view is None else _text(view)
 
 
-def _read_bytes(step: Step, reader: Reader) -> bytes | None:
+def _read_bytes(step: FieldStep, reader: FrameReader) -> bytes | None:
     view = _sized(step, reader, short=False, what="byte string")
     return None if view is None else bytes(view)
 
 
-def _read_records(step: Step, reader: Reader) -> memoryview | None:
+def _read_records(step: FieldStep, reader: FrameReader) -> memoryview | None:
     return _sized(step, reader, short=False, what="byte string")
 
 
-def _read_inner(step: Step, reader: Reader) -> Message | None:
+def _read_inner(step: FieldStep, reader: FrameReader) -> Message | None:
     assert step.table is not None  # noqa: S101 (a STRUCT step has a table)
     # Behind a tag Kafka writes 0 and 1 for null and not null; elsewhere -1 and 1.
     if step.nullable and (reader.uvarint() == 0 if step.tag >= 0 else reader.i8() < 0):
@@ -190,7 +194,7 @@ def _read_inner(step: Step, reader: Reader) -> Message | None:
     return _read_struct(step.table, reader)
 
 
-def _read_array(step: Step, reader: Reader) -> list[Any] | None:
+def _read_array(step: FieldStep, reader: FrameReader) -> list[Any] | None:
     count = _length(step, reader, short=False, what="array")
     if count < 0:
         return None
@@ -208,7 +212,7 @@ def _read_array(step: Step, reader: Reader) -> list[Any] | None:
     return [function(element, reader) for _ in range(count)]  # type: ignore[arg-type] # has a Step's attributes
 
 
-def _element_min(step: Step) -> int:
+def _element_min(step: FieldStep) -> int:
     if step.table is not None:
         return step.table.min_size
     return FIXED_SIZES.get(step.element, 1 if step.compact else 2)  # type: ignore[arg-type]
@@ -219,7 +223,7 @@ class _Element:
 
     __slots__ = ("compact", "name", "nullable", "type")
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: FieldStep) -> None:
         assert step.element is not None  # noqa: S101 (only arrays come here)
         self.name = step.name
         self.type = step.element
@@ -227,7 +231,7 @@ class _Element:
         self.nullable = False
 
 
-_READ: Final[dict[Type, Callable[[Step, Reader], Any]]] = {
+_READ: Final[dict[Type, Callable[[FieldStep, FrameReader], Any]]] = {
     Type.BOOL: _read_bool,
     Type.I8: lambda _, reader: reader.i8(),
     Type.I16: lambda _, reader: reader.i16(),
@@ -273,7 +277,7 @@ class _Writer:
         return self.parts
 
 
-def _write_struct(table: Table, message: Message, writer: _Writer) -> None:
+def _write_struct(table: WireTable, message: Message, writer: _Writer) -> None:
     if type(message) is not table.message:
         raise TypeError(f"a {type(message).__name__} where a {table.message.__name__} belongs")
     for step in table.steps:
@@ -285,7 +289,7 @@ def _write_struct(table: Table, message: Message, writer: _Writer) -> None:
         _write_tags(table, message, writer)
 
 
-def _write_tags(table: Table, message: Message, writer: _Writer) -> None:
+def _write_tags(table: WireTable, message: Message, writer: _Writer) -> None:
     found: dict[int, bytes] = dict(message.unknown_tags or ())
     for tag, step in table.tagged.items():
         value = getattr(message, step.name)
@@ -298,7 +302,7 @@ def _write_tags(table: Table, message: Message, writer: _Writer) -> None:
         writer.out += found[tag]
 
 
-def _tag_bytes(table: Table, step: Step, value: Any) -> bytes:
+def _tag_bytes(table: WireTable, step: FieldStep, value: Any) -> bytes:
     inner = _Writer()
     try:
         _WRITE[step.type](step, value, inner)
@@ -307,7 +311,7 @@ def _tag_bytes(table: Table, step: Step, value: Any) -> bytes:
     return b"".join(inner.finish())
 
 
-def is_default(step: Step, value: Any) -> bool:
+def is_default(step: FieldStep, value: Any) -> bool:
     """Whether a tagged field holds what a reader would assume anyway."""
     return bool(value == step.default)
 
@@ -317,7 +321,7 @@ class _Misfit(Exception):  # noqa: N818 (never leaves this module)
 
 
 def _integer(low: int, high: int, put: Callable[[bytearray, int], None]) -> Callable[..., None]:
-    def write_integer(_: Step, value: Any, writer: _Writer) -> None:
+    def write_integer(_: FieldStep, value: Any, writer: _Writer) -> None:
         if not isinstance(value, int):
             raise _Misfit(f"{type(value).__name__}, where a number belongs")
         if not low <= value <= high:
@@ -327,7 +331,7 @@ def _integer(low: int, high: int, put: Callable[[bytearray, int], None]) -> Call
     return write_integer
 
 
-def _write_length(step: Step, size: int, writer: _Writer, *, short: bool) -> None:
+def _write_length(step: FieldStep, size: int, writer: _Writer, *, short: bool) -> None:
     if step.compact:
         write_uvarint(writer.out, size + 1)
     elif short:
@@ -338,29 +342,29 @@ def _write_length(step: Step, size: int, writer: _Writer, *, short: bool) -> Non
         write_i32(writer.out, size)
 
 
-def _write_null(step: Step, writer: _Writer, *, short: bool) -> None:
+def _write_null(step: FieldStep, writer: _Writer, *, short: bool) -> None:
     if not step.nullable:
         raise _Misfit("None, but it cannot be null in this version")
     _write_length(step, -1, writer, short=short)
 
 
-def _write_bool(_: Step, value: Any, writer: _Writer) -> None:
+def _write_bool(_: FieldStep, value: Any, writer: _Writer) -> None:
     writer.out.append(1 if value else 0)
 
 
-def _write_f64(_: Step, value: Any, writer: _Writer) -> None:
+def _write_f64(_: FieldStep, value: Any, writer: _Writer) -> None:
     if not isinstance(value, int | float):
         raise _Misfit(f"{type(value).__name__}, where a number belongs")
     write_f64(writer.out, value)
 
 
-def _write_uuid(_: Step, value: Any, writer: _Writer) -> None:
+def _write_uuid(_: FieldStep, value: Any, writer: _Writer) -> None:
     if not isinstance(value, bytes) or len(value) != 16:
         raise _Misfit("not the 16 bytes of a uuid")
     writer.out += value
 
 
-def _write_string(step: Step, value: Any, writer: _Writer) -> None:
+def _write_string(step: FieldStep, value: Any, writer: _Writer) -> None:
     if value is None:
         return _write_null(step, writer, short=True)
     if not isinstance(value, str):
@@ -374,7 +378,7 @@ def _write_string(step: Step, value: Any, writer: _Writer) -> None:
     return None
 
 
-def _write_bytes(step: Step, value: Any, writer: _Writer) -> None:
+def _write_bytes(step: FieldStep, value: Any, writer: _Writer) -> None:
     if value is None:
         return _write_null(step, writer, short=False)
     if isinstance(value, Parts):
@@ -399,7 +403,7 @@ def _flat(value: Any) -> Buffer:
     return value if value.format == "B" and value.ndim == 1 else value.cast("B")
 
 
-def _write_inner(step: Step, value: Any, writer: _Writer) -> None:
+def _write_inner(step: FieldStep, value: Any, writer: _Writer) -> None:
     assert step.table is not None  # noqa: S101 (a STRUCT step has a table)
     if step.nullable:
         null = 0 if step.tag >= 0 else 0xFF
@@ -411,7 +415,7 @@ def _write_inner(step: Step, value: Any, writer: _Writer) -> None:
     _write_struct(step.table, value, writer)
 
 
-def _write_array(step: Step, value: Any, writer: _Writer) -> None:
+def _write_array(step: FieldStep, value: Any, writer: _Writer) -> None:
     if value is None:
         return _write_null(step, writer, short=False)
     if not isinstance(value, list | tuple):

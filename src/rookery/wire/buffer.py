@@ -1,6 +1,6 @@
 """Read and write Kafka's primitive values: fixed integers, varints, lengths.
 
-`Reader` is the pure-Python cursor that the codec's twin, the headers and the record framings use.
+`FrameReader` is the pure-Python cursor of the codec's twin, the headers and the record framings.
 Every length is checked against what is left before anything is allocated.
 """
 
@@ -21,7 +21,7 @@ _F64: Final = struct.Struct(">d")
 Buffer = bytes | bytearray | memoryview
 
 
-class Reader:
+class FrameReader:
     """A cursor over a frame that never reads past its end."""
 
     __slots__ = ("elements", "end", "position", "view")

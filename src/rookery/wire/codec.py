@@ -17,7 +17,7 @@ from rookery import native
 from rookery.errors import ApiError, ErrorCode, ProtocolError
 from rookery.wire.buffer import Buffer
 from rookery.wire.message import Api, Message, Request, Response, field, i16, i32
-from rookery.wire.table import NO_LIMIT, Table, table
+from rookery.wire.table import NO_LIMIT, WireTable, table
 
 if TYPE_CHECKING:
     from rookery.wire import _codec as _engine
@@ -26,10 +26,10 @@ else:
 
 M = TypeVar("M", bound=Message)
 
-_tables: dict[tuple[type[Message], int], Table] = {}
+_tables: dict[tuple[type[Message], int], WireTable] = {}
 
 
-def table_of(message: type[Message], version: int) -> Table:
+def table_of(message: type[Message], version: int) -> WireTable:
     """Return the table for one version of a message that stands alone.
 
     Raises:
@@ -90,7 +90,7 @@ def encode_frame(header: Message, header_version: int, body: Message, version: i
     return _engine.write_frame(head, header, table_of(type(body), version), body)
 
 
-def _make_table(message: type[Message], version: int) -> Table:
+def _make_table(message: type[Message], version: int) -> WireTable:
     if message.VERSIONS is None or version not in message.VERSIONS:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,

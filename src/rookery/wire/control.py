@@ -11,7 +11,7 @@ from typing import Final
 
 from rookery.errors import Corrupt, ProtocolError
 from rookery.model.control import ControlRecordType
-from rookery.wire.buffer import Buffer, Reader
+from rookery.wire.buffer import Buffer, FrameReader
 from rookery.wire.codec import encode_bytes
 from rookery.wire.message import BrokerId, Host, Message, ShortPort, Uuid, field, i16, i32, i64
 from rookery.wire.protocols import prefixed
@@ -121,7 +121,7 @@ def read_key(key: Buffer) -> ControlRecordType | None:
     """
     if len(key) < KEY_BYTES:
         raise Corrupt(f"a control record's key has {len(key)} bytes; it needs {KEY_BYTES}")
-    reader = Reader(key)
+    reader = FrameReader(key)
     version, number = reader.i16(), reader.i16()
     if version < 0:
         raise Corrupt(f"a control record's key has version {version}; versions start at 0")

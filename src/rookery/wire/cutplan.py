@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from rookery.wire.items import Items, Level, levels
-from rookery.wire.message import Api, Kind, Message
+from rookery.wire.message import Api, FieldKind, Message
 from rookery.wire.neighbour import KindByNeighbour
 from rookery.wire.table import shape_of
 
@@ -22,11 +22,11 @@ Decision = Callable[[Chain], bool]
 class ValueSource(NamedTuple):
     """Where on a chain the value of a kind is found."""
 
-    kind: Kind
+    kind: FieldKind
     place: int
     """The structure with the field; for an element of a plain list, that element."""
     field: str | None
-    mark: Kind | KindByNeighbour | None
+    mark: FieldKind | KindByNeighbour | None
 
     def read(self, chain: Chain) -> Any:
         """Return the value, or None if the field is of another kind here."""
@@ -63,7 +63,7 @@ class CutPlan(NamedTuple):
 
 
 @cache
-def plan_cut(api: Api[Any, Any], version: int, kinds: tuple[Kind, ...]) -> CutPlan:
+def plan_cut(api: Api[Any, Any], version: int, kinds: tuple[FieldKind, ...]) -> CutPlan:
     """Find the lists of a version that name something of these kinds; all lists for no kinds."""
     fields = api.request.__fields__
     paths = [
@@ -77,7 +77,9 @@ def plan_cut(api: Api[Any, Any], version: int, kinds: tuple[Kind, ...]) -> CutPl
     return CutPlan(tuple(paths), whole)
 
 
-def _path(request: type[Message], items: Items, version: int, kinds: tuple[Kind, ...]) -> CutPath:
+def _path(
+    request: type[Message], items: Items, version: int, kinds: tuple[FieldKind, ...]
+) -> CutPath:
     steps = levels(items.asked)
     sources = tuple(_source(request, steps, version, kind) for kind in kinds)
     depth = max((source.place for source in sources if source), default=0)
@@ -85,7 +87,7 @@ def _path(request: type[Message], items: Items, version: int, kinds: tuple[Kind,
 
 
 def _source(
-    request: type[Message], steps: Sequence[Level], version: int, kind: Kind
+    request: type[Message], steps: Sequence[Level], version: int, kind: FieldKind
 ) -> ValueSource | None:
     """Find the innermost field of a kind on the way to the items."""
     owner, found = request, _field(request, 0, version, kind)
@@ -98,7 +100,7 @@ def _source(
     return found
 
 
-def _field(owner: type[Message], place: int, version: int, kind: Kind) -> ValueSource | None:
+def _field(owner: type[Message], place: int, version: int, kind: FieldKind) -> ValueSource | None:
     for name, entry in owner.__fields__.items():
         shape = shape_of(owner, entry)
         if kind in shape.kinds and not shape.is_array and entry.is_in(version):

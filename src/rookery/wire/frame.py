@@ -1,9 +1,9 @@
 """Bytes to frames, without any I/O.
 
 On the wire a request or response is a length of four bytes (big-endian, signed) and then that many
-bytes: the frame. A `Splitter` hands out the memory that the next bytes shall be received into, is
-told how many came, and gives the frames one at a time, so that a connection which may start no
-more work leaves the rest where it is.
+bytes: the frame. A `FrameSplitter` provides the buffer that the next bytes are received into, is
+told their number, and returns frames one at a time. A connection that may start no more work
+leaves the rest in the buffer.
 
 Who owns the memory:
 
@@ -110,7 +110,7 @@ class Chunks:
             self._large_bytes -= len(self._large.pop(0))
 
 
-class Splitter:
+class FrameSplitter:
     """Cuts the bytes of one connection into frames."""
 
     __slots__ = (

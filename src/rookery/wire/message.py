@@ -52,16 +52,16 @@ class Type(IntEnum):
     ARRAY = 14
 
 
-class Kind(NamedTuple):
+class FieldKind(NamedTuple):
     """What a field means, whatever message it stands in: the handle for `wire.walk`."""
 
     name: str
 
 
-def kind_of(mark: object) -> Kind:
+def kind_of(mark: object) -> FieldKind:
     """Return the kind that an annotation such as `TopicName` carries, or the kind itself."""
     for entry in (mark, *getattr(mark, "__metadata__", ())):
-        if isinstance(entry, Kind):
+        if isinstance(entry, FieldKind):
             return entry
     raise TypeError(f"{mark!r} marks no kind; see the list in rookery.wire.message")
 
@@ -84,40 +84,40 @@ Uuid = Annotated[bytes, Type.UUID]
 # Bytes that are read as a view into the frame and written without a copy.
 Records: TypeAlias = Annotated[bytes | bytearray | memoryview | Parts, Type.RECORDS]
 
-TopicName = Annotated[str, Type.STRING, Kind("topic name")]
-TopicId = Annotated[bytes, Type.UUID, Kind("topic id")]
+TopicName = Annotated[str, Type.STRING, FieldKind("topic name")]
+TopicId = Annotated[bytes, Type.UUID, FieldKind("topic id")]
 # RE2 syntax; the whole name must match.
-TopicRegex = Annotated[str, Type.STRING, Kind("topic regex")]
-PartitionId = Annotated[int, Type.I32, Kind("partition")]
-PartitionCount = Annotated[int, Type.I32, Kind("partition count")]
-BrokerId = Annotated[int, Type.I32, Kind("broker id")]
-Host = Annotated[str, Type.STRING, Kind("host")]
-Port = Annotated[int, Type.I32, Kind("port")]
+TopicRegex = Annotated[str, Type.STRING, FieldKind("topic regex")]
+PartitionId = Annotated[int, Type.I32, FieldKind("partition")]
+PartitionCount = Annotated[int, Type.I32, FieldKind("partition count")]
+BrokerId = Annotated[int, Type.I32, FieldKind("broker id")]
+Host = Annotated[str, Type.STRING, FieldKind("host")]
+Port = Annotated[int, Type.I32, FieldKind("port")]
 # The controllers' APIs write the same thing in two bytes.
-ShortPort = Annotated[int, Type.U16, Kind("port")]
-RackId = Annotated[str, Type.STRING, Kind("rack")]
-ClusterId = Annotated[str, Type.STRING, Kind("cluster id")]
-GroupId = Annotated[str, Type.STRING, Kind("group id")]
-MemberId = Annotated[str, Type.STRING, Kind("member id")]
-InstanceId = Annotated[str, Type.STRING, Kind("group instance id")]
-TransactionalId = Annotated[str, Type.STRING, Kind("transactional id")]
-TransactionalIdRegex = Annotated[str, Type.STRING, Kind("transactional id regex")]
-ProducerId = Annotated[int, Type.I64, Kind("producer id")]
-ProducerEpoch = Annotated[int, Type.I16, Kind("producer epoch")]
+ShortPort = Annotated[int, Type.U16, FieldKind("port")]
+RackId = Annotated[str, Type.STRING, FieldKind("rack")]
+ClusterId = Annotated[str, Type.STRING, FieldKind("cluster id")]
+GroupId = Annotated[str, Type.STRING, FieldKind("group id")]
+MemberId = Annotated[str, Type.STRING, FieldKind("member id")]
+InstanceId = Annotated[str, Type.STRING, FieldKind("group instance id")]
+TransactionalId = Annotated[str, Type.STRING, FieldKind("transactional id")]
+TransactionalIdRegex = Annotated[str, Type.STRING, FieldKind("transactional id regex")]
+ProducerId = Annotated[int, Type.I64, FieldKind("producer id")]
+ProducerEpoch = Annotated[int, Type.I16, FieldKind("producer epoch")]
 # DescribeProducers writes it in four bytes.
-WideProducerEpoch = Annotated[int, Type.I32, Kind("producer epoch")]
-Offset = Annotated[int, Type.I64, Kind("offset")]
-LeaderEpoch = Annotated[int, Type.I32, Kind("leader epoch")]
+WideProducerEpoch = Annotated[int, Type.I32, FieldKind("producer epoch")]
+Offset = Annotated[int, Type.I64, FieldKind("offset")]
+LeaderEpoch = Annotated[int, Type.I32, FieldKind("leader epoch")]
 # Type and name, as in "User:alice".
-Principal = Annotated[str, Type.STRING, Kind("principal")]
+Principal = Annotated[str, Type.STRING, FieldKind("principal")]
 # The name alone, as in "alice".
-User = Annotated[str, Type.STRING, Kind("user")]
-TokenId = Annotated[str, Type.STRING, Kind("delegation token id")]
-ClientId = Annotated[str, Type.STRING, Kind("client id")]
+User = Annotated[str, Type.STRING, FieldKind("user")]
+TokenId = Annotated[str, Type.STRING, FieldKind("delegation token id")]
+ClientId = Annotated[str, Type.STRING, FieldKind("client id")]
 # The address that a client connects from, never one that a client connects to.
-ClientHost = Annotated[str, Type.STRING, Kind("client host")]
+ClientHost = Annotated[str, Type.STRING, FieldKind("client host")]
 # What FindCoordinator's answer repeats: the request says whether it is a group's id or another.
-CoordinatorKey = Annotated[str, Type.STRING, Kind("coordinator key")]
+CoordinatorKey = Annotated[str, Type.STRING, FieldKind("coordinator key")]
 
 ZERO_UUID = bytes(16)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rookery.wire.message import Kind, Message, Type, kind_of
+from rookery.wire.message import FieldKind, Message, Type, kind_of
 
 # The name in an ACL that stands for all resources of a type.
 WILDCARD = "*"
@@ -43,15 +43,15 @@ class KindByNeighbour:
         )
         """Kinds that are numbers elsewhere: the field holds them as decimal text."""
 
-    def values_for(self, kind: Kind) -> frozenset[tuple[object, ...]]:
+    def values_for(self, kind: FieldKind) -> frozenset[tuple[object, ...]]:
         """Return the values of the neighbours for which the field is of `kind`."""
         return frozenset(near for near, given in self.kinds.items() if given == kind)
 
-    def wildcards_for(self, kind: Kind) -> frozenset[tuple[object, ...]]:
+    def wildcards_for(self, kind: FieldKind) -> frozenset[tuple[object, ...]]:
         """Return the values of the neighbours for which a `*` is of `kind`."""
         return frozenset(near for near, given in self.wildcards.items() if given == kind)
 
-    def read(self, owner: Message, value: Any, kind: Kind) -> Any:
+    def read(self, owner: Message, value: Any, kind: FieldKind) -> Any:
         """Return a field's value if it is of `kind` where it stands, else None."""
         near = tuple(getattr(owner, name) for name in self.neighbours)
         known = self.wildcards if self.wildcards and value == WILDCARD else self.kinds
@@ -65,7 +65,7 @@ def number_in(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdecimal() else None
 
 
-def _by_tuple(marks: Mapping[Any, object]) -> dict[tuple[object, ...], Kind]:
+def _by_tuple(marks: Mapping[Any, object]) -> dict[tuple[object, ...], FieldKind]:
     return {
         near if isinstance(near, tuple) else (near,): kind_of(mark) for near, mark in marks.items()
     }

@@ -13,8 +13,8 @@ from rookery.wire.message import (
     BrokerId,
     ClientHost,
     ClientId,
+    FieldKind,
     GroupId,
-    Kind,
     Principal,
     TokenId,
     TopicName,
@@ -25,13 +25,13 @@ from rookery.wire.message import (
 from rookery.wire.neighbour import KindByNeighbour
 
 # Names in ACLs that stand for more than one resource: prefixes, and the wildcard.
-TopicPattern = Annotated[str, Type.STRING, Kind("topic pattern")]
-GroupPattern = Annotated[str, Type.STRING, Kind("group pattern")]
-TransactionalIdPattern = Annotated[str, Type.STRING, Kind("transactional id pattern")]
+TopicPattern = Annotated[str, Type.STRING, FieldKind("topic pattern")]
+GroupPattern = Annotated[str, Type.STRING, FieldKind("group pattern")]
+TransactionalIdPattern = Annotated[str, Type.STRING, FieldKind("transactional id pattern")]
 # The same for resources of other types, or of any type.
-ResourcePattern = Annotated[str, Type.STRING, Kind("resource pattern")]
+ResourcePattern = Annotated[str, Type.STRING, FieldKind("resource pattern")]
 # A group id, a topic id and a partition, with colons between them.
-ShareKey = Annotated[str, Type.STRING, Kind("share key")]
+ShareKey = Annotated[str, Type.STRING, FieldKind("share key")]
 
 _CONFIG_TYPES: Final = {2: TopicName, 4: BrokerId, 8: BrokerId, 32: GroupId}
 ConfigResourceName = Annotated[

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from rookery.errors import ErrorCode
-from rookery.wire.message import BARE_TYPES, ZERO_UUID, Field, Kind, Message, Type
+from rookery.wire.message import BARE_TYPES, ZERO_UUID, Field, FieldKind, Message, Type
 from rookery.wire.neighbour import KindByNeighbour
 
 # More tagged fields than this in one structure are no extension but an attack on memory.
@@ -35,24 +35,24 @@ _ZEROES: Final[dict[Type, object]] = {
 }  # fmt: skip
 
 
-class Shape(typing.NamedTuple):
+class FieldShape(typing.NamedTuple):
     """What an annotation says, whatever the version."""
 
     wire: Type
-    mark: Kind | KindByNeighbour | None
+    mark: FieldKind | KindByNeighbour | None
     is_optional: bool
     is_array: bool
     message: type[Message] | None
 
     @property
-    def kinds(self) -> Set[Kind]:
+    def kinds(self) -> Set[FieldKind]:
         """The kinds that the field can have."""
         if isinstance(self.mark, KindByNeighbour):
             return {*self.mark.kinds.values(), *self.mark.wildcards.values()}
         return set() if self.mark is None else {self.mark}
 
 
-class Step:
+class FieldStep:
     """How one field is read and written in one version."""
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Step:
         "type",
     )  # fmt: skip
 
-    def __init__(self, entry: Field, shape: Shape, version: int, *, flexible: bool) -> None:
+    def __init__(self, entry: Field, shape: FieldShape, version: int, *, flexible: bool) -> None:
         self.name = entry.name
         self.element = shape.wire if shape.is_array else None
         self.type = Type.ARRAY if shape.is_array else shape.wire
@@ -76,7 +76,7 @@ class Step:
         self.min_size = _min_size(self)
 
 
-class Table:
+class WireTable:
     """One message in one version: its steps, in the order of the wire."""
 
     __slots__ = (
@@ -89,16 +89,16 @@ class Table:
         self.flexible = flexible
         self.program: object = None
         """The compiled codec's own form of this table, once it has made one."""
-        self.steps: list[Step] = []
-        self.tagged: dict[int, Step] = {}
-        self.absent: list[Step] = []
+        self.steps: list[FieldStep] = []
+        self.tagged: dict[int, FieldStep] = {}
+        self.absent: list[FieldStep] = []
         """Fields that this version does not have; a reader gives them their default."""
         for entry in message.__fields__.values():
-            self._add(entry, Step(entry, shape_of(message, entry), version, flexible=flexible))
+            self._add(entry, FieldStep(entry, shape_of(message, entry), version, flexible=flexible))
         self.tagged = dict(sorted(self.tagged.items()))
         self.min_size = sum(step.min_size for step in self.steps) + flexible
 
-    def _add(self, entry: Field, step: Step) -> None:
+    def _add(self, entry: Field, step: FieldStep) -> None:
         if not entry.is_in(self.version):
             self.absent.append(step)
         elif step.tag < 0:
@@ -110,13 +110,13 @@ class Table:
 
 
 @cache
-def table(message: type[Message], version: int, flexible: bool) -> Table:  # noqa: FBT001 (cache key)
+def table(message: type[Message], version: int, flexible: bool) -> WireTable:  # noqa: FBT001 (cache key)
     """Return the table of a message or structure; made on first use, then kept."""
-    return Table(message, version, flexible=flexible)
+    return WireTable(message, version, flexible=flexible)
 
 
 @cache
-def shape_of(message: type[Message], entry: Field) -> Shape:
+def shape_of(message: type[Message], entry: Field) -> FieldShape:
     """Resolve an annotation, which is text, in the module that wrote it."""
     names = vars(sys.modules[message.__module__])
     annotation: object = _resolve(entry.annotation, names)
@@ -144,7 +144,7 @@ def structures(cls: type[Message]) -> Iterator[type[Message]]:
             yield from structures(inner)
 
 
-def default_of(entry: Field, shape: Shape) -> object:
+def default_of(entry: Field, shape: FieldShape) -> object:
     """Return what a field holds in a version that does not have it."""
     if not entry.is_required:
         return entry.default
@@ -157,19 +157,19 @@ def _resolve(text: str, names: dict[str, object]) -> object:
     return names[text] if text in names else eval(text, names)  # noqa: S307 (our own annotations)
 
 
-def _shape(annotation: object, *, is_optional: bool, is_array: bool) -> Shape:
+def _shape(annotation: object, *, is_optional: bool, is_array: bool) -> FieldShape:
     if isinstance(annotation, type) and issubclass(annotation, Message):
-        return Shape(Type.STRUCT, None, is_optional, is_array, annotation)
+        return FieldShape(Type.STRUCT, None, is_optional, is_array, annotation)
     if typing.get_origin(annotation) is typing.Annotated:
         marks = annotation.__metadata__  # type: ignore[attr-defined] # what Annotated keeps
-        kind = next((mark for mark in marks if isinstance(mark, Kind | KindByNeighbour)), None)
-        return Shape(marks[0], kind, is_optional, is_array, None)
+        kind = next((mark for mark in marks if isinstance(mark, FieldKind | KindByNeighbour)), None)
+        return FieldShape(marks[0], kind, is_optional, is_array, None)
     if annotation in BARE_TYPES:
-        return Shape(BARE_TYPES[annotation], None, is_optional, is_array, None)
+        return FieldShape(BARE_TYPES[annotation], None, is_optional, is_array, None)
     raise TypeError(f"{annotation!r} is no wire type; see the list in rookery.wire.message")
 
 
-def _min_size(step: Step) -> int:
+def _min_size(step: FieldStep) -> int:
     if step.type in FIXED_SIZES:
         return FIXED_SIZES[step.type]
     if step.type is Type.STRUCT and not step.nullable:

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from rookery.wire.message import Kind, Message, kind_of
+from rookery.wire.message import FieldKind, Message, kind_of
 from rookery.wire.neighbour import WILDCARD, KindByNeighbour, number_in
-from rookery.wire.table import Shape, shape_of
+from rookery.wire.table import FieldShape, shape_of
 
 M = TypeVar("M", bound=Message)
 
@@ -47,7 +47,7 @@ def has_kind(cls: type[Message], kind: object) -> bool:
 
 
 @cache
-def _has_kind(cls: type[Message], kind: Kind) -> bool:
+def _has_kind(cls: type[Message], kind: FieldKind) -> bool:
     shapes = [shape_of(cls, entry) for entry in cls.__fields__.values()]
     return any(
         kind in shape.kinds or (shape.message is not None and _has_kind(shape.message, kind))
@@ -112,7 +112,7 @@ REWRITE = WalkTemplate(
 
 @cache
 def _function(
-    cls: type[Message], kind: Kind, template: WalkTemplate
+    cls: type[Message], kind: FieldKind, template: WalkTemplate
 ) -> Callable[[Message, Any], None]:
     source, scope = write_source(cls, kind, template)
     exec(source, scope)  # noqa: S102 (the text is made of our own field names only)
@@ -120,7 +120,7 @@ def _function(
 
 
 def write_source(
-    cls: type[Message], kind: Kind, template: WalkTemplate
+    cls: type[Message], kind: FieldKind, template: WalkTemplate
 ) -> tuple[str, dict[str, Any]]:
     """Write the function that walks a class for a kind, and the names that its text refers to."""
     scope: dict[str, Any] = {"number": number_in, "WILDCARD": WILDCARD}
@@ -130,7 +130,7 @@ def write_source(
 
 
 def _lines(
-    cls: type[Message], kind: Kind, template: WalkTemplate, owner: str, scope: dict[str, Any]
+    cls: type[Message], kind: FieldKind, template: WalkTemplate, owner: str, scope: dict[str, Any]
 ) -> Iterator[str]:
     depth = 1 if owner == "message" else int(owner.removeprefix("item")) + 1
     for entry in cls.__fields__.values():
@@ -148,7 +148,7 @@ def _lines(
 
 
 def _leaf(
-    shape: Shape, kind: Kind, template: WalkTemplate, at: str, scope: dict[str, Any]
+    shape: FieldShape, kind: FieldKind, template: WalkTemplate, at: str, scope: dict[str, Any]
 ) -> Iterator[str]:
     if shape.is_array:
         text = template.array
@@ -164,7 +164,7 @@ def _leaf(
         yield indent + line.format(at=at)
 
 
-def _condition(mark: KindByNeighbour, kind: Kind, at: str, scope: dict[str, Any]) -> str:
+def _condition(mark: KindByNeighbour, kind: FieldKind, at: str, scope: dict[str, Any]) -> str:
     owner = at.rpartition(".")[0]
     near = ", ".join(f"{owner}.{name}" for name in mark.neighbours)
     known = f"known{len(scope)}"

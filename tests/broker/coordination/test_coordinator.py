@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from rookery.broker.coordination.coordinator import Coordinator
-from rookery.broker.coordination.machine import Effect, Event, Persist, Reply, Request, Tick
-from rookery.broker.coordination.seats import Held, Seat
+from rookery.broker.coordination.machine import Effect, Event, MachineRequest, Persist, Reply, Tick
+from rookery.broker.coordination.seats import HeldRequest, Seat
 from rookery.cluster.entry import EVENTS, Entry
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import coordinator_of
-from rookery.cluster.state.outcome import Applied, Outcome
+from rookery.cluster.state.outcome import EntryOutcome, Outcome
 from rookery.cluster.state.state import State
 from rookery.errors import ApiError, ErrorCode
 from rookery.testing.clock import ManualClock
@@ -76,7 +76,7 @@ def key_of(event: ShareClaimed | ShareStored) -> SharePartition:
     return SharePartition(event.group_id, event.topic_id, event.partition)
 
 
-def claimed(state: State, entry: Entry, event: ShareClaimed, done: Applied) -> Outcome:
+def claimed(state: State, entry: Entry, event: ShareClaimed, done: EntryOutcome) -> Outcome:
     share = shares_of(state).setdefault(key_of(event), ShareState())
     share.owner = entry.incarnation
     share.epoch += 1
@@ -84,7 +84,7 @@ def claimed(state: State, entry: Entry, event: ShareClaimed, done: Applied) -> O
     return Outcome(ErrorCode.NONE, share.epoch)
 
 
-def stored(state: State, entry: Entry, event: ShareStored, _done: Applied) -> Outcome:
+def stored(state: State, entry: Entry, event: ShareStored, _done: EntryOutcome) -> Outcome:
     share = shares_of(state)[key_of(event)]
     is_current = share.version == event.version
     if not is_current or not share.is_led_by(entry.incarnation, event.epoch):
@@ -109,7 +109,7 @@ class ShareMachine:
         if isinstance(event, Tick):
             self.deadline_ms = None
             self.expired += 1
-        if not isinstance(event, Request) or not isinstance(event.message, HeartbeatRequest):
+        if not isinstance(event, MachineRequest) or not isinstance(event.message, HeartbeatRequest):
             return []
         answer = Reply(event.token, HeartbeatResponse(error_code=ErrorCode.NONE))
         if event.message.generation_id == 1:
@@ -176,7 +176,7 @@ class Site:
 
     async def ask(self, key: SharePartition, step: int, *, creates: bool = False) -> ErrorCode:
         message = HeartbeatRequest(group_id=key.group_id, generation_id=step, member_id="m")
-        request = Request(Held(HEARTBEAT, message), message, 3, "client", "/host", "")
+        request = MachineRequest(HeldRequest(HEARTBEAT, message), message, 3, "client", "/host", "")
         answer: Any = self.coordinator.ask(key, request, lambda _: lambda: None, creates=creates)
         code: ErrorCode = (await answer if asyncio.isfuture(answer) else answer).error_code
         return code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, Protocol
 
-from rookery.broker.coordination.machine import Event, Persist, Reply, Request, TopicInfo
+from rookery.broker.coordination.machine import Event, MachineRequest, Persist, Reply, TopicInfo
 from rookery.broker.groups.assign import Places
 from rookery.broker.groups.consumer import Consumer
 from rookery.broker.groups.consumerbody import read_body
@@ -85,7 +85,9 @@ class Group:
         """Send a heartbeat; return the one answer."""
         message = ConsumerGroupHeartbeatRequest(**{"group_id": "readers", **fields})
         token = next(self._tokens)
-        request = Request(token, message, version, "app", "/127.0.0.1", f"id-{token}", self.cluster)
+        request = MachineRequest(
+            token, message, version, "app", "/127.0.0.1", f"id-{token}", self.cluster
+        )
         [reply] = self.on(request)
         assert reply.token == token
         assert isinstance(reply.response, ConsumerGroupHeartbeatResponse)

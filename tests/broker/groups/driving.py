@@ -5,7 +5,14 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, NamedTuple
 
-from rookery.broker.coordination.machine import Effect, Gone, Persist, Reply, Request, Tick
+from rookery.broker.coordination.machine import (
+    ClientGone,
+    Effect,
+    MachineRequest,
+    Persist,
+    Reply,
+    Tick,
+)
 from rookery.broker.groups.classic import Classic
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ErrorCode
@@ -55,7 +62,7 @@ class Driver:
         token = Token(next(self._numbers))
         self.versions[token] = version
         read = decode(type(message), version, encode_bytes(message, version))
-        request = Request(token, read, version, "client", "/127.0.0.1", f"m{token.number}")
+        request = MachineRequest(token, read, version, "client", "/127.0.0.1", f"m{token.number}")
         self.take(self.group.on(request, self.now_ms))
         return token
 
@@ -84,7 +91,7 @@ class Driver:
 
     def lose(self, token: Token) -> None:
         """Let the client of a request be gone."""
-        self.take(self.group.on(Gone(token), self.now_ms))
+        self.take(self.group.on(ClientGone(token), self.now_ms))
 
     def restart(self) -> None:
         """Let another coordinator take over what was kept; held requests die with the old one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from rookery.broker.coordination.machine import Event, Persist, Reply, Request, Tick
+from rookery.broker.coordination.machine import Event, MachineRequest, Persist, Reply, Tick
 from rookery.broker.groups.assign import Places
 from rookery.broker.groups.consumer import Consumer
 from rookery.broker.groups.kind import GroupSettings
@@ -32,9 +32,9 @@ from rookery.wire.messages.sync_group import (
     SyncGroupResponse,
 )
 from rookery.wire.protocols.consumer import (
+    AssignedTopic,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
     read_assignment,
     read_subscription,
     write_assignment,
@@ -95,7 +95,7 @@ class Mixed:
         self._versions[token] = version
         read = decode(type(message), version, encode_bytes(message, version))
         new_id = f"m{token}"
-        self._on(Request(token, read, version, "app", "/127.0.0.1", new_id, self.cluster))
+        self._on(MachineRequest(token, read, version, "app", "/127.0.0.1", new_id, self.cluster))
         return token
 
     def ask(self, message: Message, version: int) -> Any:
@@ -330,10 +330,10 @@ def _assign(joined: JoinGroupResponse, cluster: Cluster, assignor: str) -> dict[
     }
 
 
-def _as_parts(owned: Owned) -> list[TopicPartition]:
+def _as_parts(owned: Owned) -> list[AssignedTopic]:
     names = sorted({name for name, _ in owned})
     return [
-        TopicPartition(topic=name, partitions=[at for one, at in sorted(owned) if one == name])
+        AssignedTopic(topic=name, partitions=[at for one, at in sorted(owned) if one == name])
         for name in names
     ]
 

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.broker.groups.assign import ASSIGNORS, Assignor, Places, Subscriber, ranges, uniform
+from rookery.broker.groups.assign import (
+    ASSIGNORS,
+    AssignedMember,
+    Assignor,
+    Places,
+    ranges,
+    uniform,
+)
 
 Topics = dict[bytes, int]
 Plan = dict[str, Places]
@@ -18,15 +25,17 @@ topic_ids = st.integers(0, 4).map(lambda number: bytes([number]) * 16)
 counts = st.dictionaries(topic_ids, st.integers(1, 12), max_size=5)
 names = st.integers(0, 7).map(lambda number: f"member-{number}")
 places = st.frozensets(st.tuples(topic_ids, st.integers(0, 12)), max_size=12)
-subscribers = st.builds(Subscriber, st.frozensets(topic_ids, max_size=5), places)
+subscribers = st.builds(AssignedMember, st.frozensets(topic_ids, max_size=5), places)
 groups = st.dictionaries(names, subscribers, max_size=7)
 each = pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
 
 
-def alike(topics: Topics, members: list[str], plan: Plan | None = None) -> dict[str, Subscriber]:
+def alike(
+    topics: Topics, members: list[str], plan: Plan | None = None
+) -> dict[str, AssignedMember]:
     """Let all members subscribe to all topics."""
     known = frozenset(topics)
-    return {name: Subscriber(known, (plan or {}).get(name, frozenset())) for name in members}
+    return {name: AssignedMember(known, (plan or {}).get(name, frozenset())) for name in members}
 
 
 def moved(before: Plan, after: Plan) -> int:
@@ -38,7 +47,7 @@ def moved(before: Plan, after: Plan) -> int:
 @each
 @given(topics=counts, members=groups)
 def test_every_partition_that_somebody_wants_is_given_once(
-    assign: Assignor, topics: Topics, members: dict[str, Subscriber]
+    assign: Assignor, topics: Topics, members: dict[str, AssignedMember]
 ) -> None:
     plan = assign(topics, members)
     assert plan.keys() == members.keys()
@@ -54,10 +63,10 @@ def test_every_partition_that_somebody_wants_is_given_once(
 @each
 @given(topics=counts, members=groups)
 def test_what_was_assigned_stays_as_it_is(
-    assign: Assignor, topics: Topics, members: dict[str, Subscriber]
+    assign: Assignor, topics: Topics, members: dict[str, AssignedMember]
 ) -> None:
     plan = assign(topics, members)
-    again = {name: Subscriber(one.topics, plan[name]) for name, one in members.items()}
+    again = {name: AssignedMember(one.topics, plan[name]) for name, one in members.items()}
     assert assign(topics, again) == plan
 
 
@@ -65,14 +74,14 @@ def test_what_was_assigned_stays_as_it_is(
 def test_uniform_gives_equal_members_as_many_or_one_more(
     topics: Topics, size: int, held: list[Places]
 ) -> None:
-    members = {f"m{at}": Subscriber(frozenset(topics), held[at]) for at in range(size)}
+    members = {f"m{at}": AssignedMember(frozenset(topics), held[at]) for at in range(size)}
     loads = [len(some) for some in uniform(topics, members).values()]
     assert max(loads) - min(loads) <= 1
 
 
 @given(topics=counts, members=groups)
 def test_uniform_leaves_nobody_who_could_get_more(
-    topics: Topics, members: dict[str, Subscriber]
+    topics: Topics, members: dict[str, AssignedMember]
 ) -> None:
     plan = uniform(topics, members)
     for name in members:
@@ -80,7 +89,7 @@ def test_uniform_leaves_nobody_who_could_get_more(
         assert all(len(plan[giver]) <= len(plan[name]) + 1 for giver in reached)
 
 
-def _givers(plan: Plan, members: dict[str, Subscriber], taker: str) -> set[str]:
+def _givers(plan: Plan, members: dict[str, AssignedMember], taker: str) -> set[str]:
     """Return everybody who could pass a partition on to the taker, over others or not."""
     reached = {taker}
     while True:
@@ -115,7 +124,7 @@ def test_range_cuts_topics_that_are_alike_in_the_same_places() -> None:
 
 @given(topics=counts, members=groups)
 def test_range_gives_neighbours_and_equal_shares(
-    topics: Topics, members: dict[str, Subscriber]
+    topics: Topics, members: dict[str, AssignedMember]
 ) -> None:
     plan = ranges(topics, members)
     for topic in topics:

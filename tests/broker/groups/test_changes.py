@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rookery.broker.coordination.machine import Persist, Request
-from rookery.broker.coordination.seats import Held
+from rookery.broker.coordination.machine import MachineRequest, Persist
+from rookery.broker.coordination.seats import HeldRequest
 from rookery.broker.groups.classic import Classic
 from rookery.broker.groups.consumer import Consumer
 from rookery.broker.groups.settings import ConsumerSettings
@@ -69,8 +69,8 @@ async def beat(broker: Site, member_id: str, epoch: int, **fields: Any) -> Any:
     message = ConsumerGroupHeartbeatRequest(
         group_id="g", member_id=member_id, member_epoch=epoch, **fields
     )
-    held = Held(CONSUMER_GROUP_HEARTBEAT, message)
-    request = Request(held, message, 1, "client", "/host", "", Cluster(t=4))
+    held = HeldRequest(CONSUMER_GROUP_HEARTBEAT, message)
+    request = MachineRequest(held, message, 1, "client", "/host", "", Cluster(t=4))
     answer = broker.coordinator.ask("g", request, lambda _: lambda: None, creates=epoch == 0)
     return answer if not hasattr(answer, "__await__") else await answer
 
@@ -152,7 +152,7 @@ async def ask_for_id(broker: Site) -> Any:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    request = Request(Held(JOIN_GROUP, message), message, 5, "client", "/host", "new")
+    request = MachineRequest(HeldRequest(JOIN_GROUP, message), message, 5, "client", "/host", "new")
     answer = broker.coordinator.ask("g", request, lambda _: lambda: None, creates=True)
     return answer if not hasattr(answer, "__await__") else await answer
 

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from rookery.broker.coordination.machine import Effect, Persist
 from rookery.broker.groups.classic import Classic
-from rookery.broker.groups.rebalance import Rebalance, State
+from rookery.broker.groups.rebalance import ClassicState, Rebalance
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ErrorCode
 from rookery.testing.clock import SeededRandom
@@ -340,8 +340,8 @@ class Groups(RuleBasedStateMachine):
             assert (roster.leader in members) == bool(members)
             assert roster.static == {m.instance_id: k for k, m in members.items() if m.instance_id}
             assert group.unsynced <= members.keys()
-            assert (group.state is State.EMPTY) <= (not members)
-            assert group.state is State.PREPARING or not roster.joined
+            assert (group.state is ClassicState.EMPTY) <= (not members)
+            assert group.state is ClassicState.PREPARING or not roster.joined
             for member in members.values():
                 is_timed = member.member_id in group.deadlines._due
                 assert is_timed or member.is_held

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rookery.broker.coordination.machine import Gone, Tick
+from rookery.broker.coordination.machine import ClientGone, Tick
 from rookery.broker.groups.consumer import Consumer
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import Corrupt, ErrorCode
@@ -406,7 +406,7 @@ def test_numbers_go_on_where_another_protocol_stopped(cluster: Cluster) -> None:
 
 
 def test_nothing_comes_of_a_client_that_hangs_up(group: Group) -> None:
-    assert group.on(Gone("token")) == []
+    assert group.on(ClientGone("token")) == []
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\x00rubbish", b"\x00\x63"])

@@ -9,7 +9,7 @@ import pytest
 
 from rookery.broker.groups.lag import LAG, OMITTED, GroupLag
 from rookery.cluster.events.groups import GroupDeleted, OffsetCommitted, OffsetsCommitted
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import BatchesCommitted, Extent
 from rookery.cluster.events.topics import TopicCreated
 from rookery.testing.clock import ManualClock
 from tests.broker.groups.upkeep import Site, classic_body, site
@@ -55,7 +55,7 @@ async def fill(broker: Site, records: int) -> None:
         producer_epoch=-1,
         base_sequence=-1,
     )
-    await broker.replica.propose([Committed(object_id=0, extents=[extent])], [bytes(100)])
+    await broker.replica.propose([BatchesCommitted(object_id=0, extents=[extent])], [bytes(100)])
 
 
 async def commit(broker: Site, group_id: str, *offsets: int) -> None:

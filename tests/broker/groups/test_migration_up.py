@@ -11,8 +11,8 @@ from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.errors import ErrorCode
 from rookery.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from rookery.wire.protocols.consumer import (
+    AssignedTopic,
     ConsumerProtocolAssignment,
-    TopicPartition,
     write_assignment,
 )
 from tests.broker.groups.beats import Cluster, Reader
@@ -198,7 +198,7 @@ def test_a_partition_that_the_members_gave_to_two_has_one_owner() -> None:
     ids.append(group.answers[second].member_id)
     both_get = write_assignment(
         ConsumerProtocolAssignment(
-            assigned_partitions=[TopicPartition(topic="t", partitions=[0, 1])]
+            assigned_partitions=[AssignedTopic(topic="t", partitions=[0, 1])]
         )
     )
     for member_id in reversed(ids):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from rookery.broker.coordination.machine import Persist, Request
+from rookery.broker.coordination.machine import MachineRequest, Persist
 from rookery.broker.groups import classicbody
 from rookery.broker.groups.claims import GroupClaims
 from rookery.broker.groups.consumer import Consumer
@@ -14,8 +14,8 @@ from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.machine import GroupMachine
-from rookery.broker.groups.rebalance import Rebalance, State
-from rookery.broker.groups.roster import Member
+from rookery.broker.groups.rebalance import ClassicState, Rebalance
+from rookery.broker.groups.roster import RosterMember
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.groups import GroupClaimed, GroupPersisted
@@ -115,9 +115,9 @@ def classic_body(group_id: str, members: int) -> bytes:
     for number in range(members):
         protocols = {"range": bytes(40)}
         group.roster.add(
-            Member(f"m-{number}", None, "client", "/host", SESSION_MS, 300_000, protocols)
+            RosterMember(f"m-{number}", None, "client", "/host", SESSION_MS, 300_000, protocols)
         )
-    group.state = State.STABLE if members else State.EMPTY
+    group.state = ClassicState.STABLE if members else ClassicState.EMPTY
     group.generation, group.protocol_type = 3, "consumer"
     group.protocol = "range" if members else None
     return classicbody.keep(group)
@@ -133,7 +133,7 @@ def consumer_body(group_id: str) -> bytes:
         subscribed_topic_names=["t"],
         topic_partitions=[],
     )
-    request = Request(None, message, 1, "client", "/host", "", Cluster(t=4))
+    request = MachineRequest(None, message, 1, "client", "/host", "", Cluster(t=4))
     effects = Consumer.new(group_id, ConsumerSettings()).on(request, 0)
     [body] = [effect.body for effect in effects if isinstance(effect, Persist)]
     return body

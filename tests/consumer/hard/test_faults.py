@@ -14,7 +14,7 @@ from rookery.consumer.api import read
 from rookery.consumer.batch import Batch
 from rookery.consumer.faults import CorruptBatch, OffsetTruncated
 from rookery.errors import ErrorCode
-from rookery.testing.kafkafaults import Fault, Row, fail_fetch, fail_offsets, flip
+from rookery.testing.kafkafaults import KafkaFault, Row, fail_fetch, fail_offsets, flip
 from rookery.testing.kafkalogs import NOON, Logs, packed, rows
 from rookery.testing.kafkaproxy import KafkaProxy
 from tests.consumer.hard.offline import dump, of_partition, ordered, plain, values
@@ -94,7 +94,7 @@ def test_brokers_that_are_out_of_reach_for_a_while(logs: Logs, proxy: KafkaProxy
 
 def test_a_flipped_byte_is_never_handed_out(logs: Logs, proxy: KafkaProxy) -> None:
     topic = _topic(logs)
-    fault = proxy.add(Fault(flip, topic, 1, times=None))
+    fault = proxy.add(KafkaFault(flip, topic, 1, times=None))
     batches: list[Batch] = []
     with read(proxy.bootstrap, topic) as stream:
         with pytest.raises(CorruptBatch) as caught:
@@ -116,7 +116,7 @@ def test_batches_that_are_corrupt_for_good_can_be_skipped(logs: Logs, proxy: Kaf
     made = rows([NOON + n for n in range(300)], VALUE)
     for start in (0, 100, 200):
         logs.append(topic, {0: packed(made.slice(start, 100))})
-    proxy.add(Fault(flip, topic, 0, times=1))
+    proxy.add(KafkaFault(flip, topic, 0, times=1))
 
     with read(proxy.bootstrap, topic, on_corrupt="skip") as stream:
         offsets = values(stream.to_table(), "offset")
@@ -142,7 +142,7 @@ def test_refusals_are_tried_again(
     topic = logs.create("refused", 2)
     for partition in range(2):
         logs.write(topic, partition, rows([NOON + n for n in range(3000)]), size=100)
-    fault = proxy.add(Fault(change, topic, 1, times=3))
+    fault = proxy.add(KafkaFault(change, topic, 1, times=3))
 
     with read(proxy.bootstrap, topic) as stream:
         table = stream.to_table()

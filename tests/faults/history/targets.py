@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from rookery.testing.backends import ETCD, Backend
+from rookery.testing.backends import ETCD, ServerBackend
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.brokers import BRISK, Host, Hosts
 from rookery.testing.ports import HOST, free_port
@@ -81,7 +81,7 @@ class Workers:
 class Cluster:
     """Three brokers with `etcd` and `s3`."""
 
-    def __init__(self, folder: Path, backend: Backend, fronts: list[int]) -> None:
+    def __init__(self, folder: Path, backend: ServerBackend, fronts: list[int]) -> None:
         store, cluster = backend.store("history"), backend.cluster("history")
         self.hosts = Hosts(0, store=store, cluster=cluster, folder=folder)
         self.hosts.hosts = [
@@ -126,7 +126,7 @@ def running(kind: str, folder: Path) -> Iterator[Target]:
             target = Workers(folder, _ports_in_a_row(_BROKERS + 1))
             stack.enter_context(target.broker)
         else:
-            backend = stack.enter_context(Backend(kind))
+            backend = stack.enter_context(ServerBackend(kind))
             target = Cluster(folder, backend, [free_port() for _ in range(_BROKERS)])
             stack.enter_context(target.hosts)
         stack.enter_context(target.cables)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.testing.backends import ETCD, STORE, Backend
+from rookery.testing.backends import ETCD, STORE, ServerBackend
 from tests.faults.objects.scene import Scene
 
 
@@ -20,7 +20,7 @@ def kind() -> str:
 
 @pytest.fixture
 def scene(
-    backend: Backend, kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    backend: ServerBackend, kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Scene]:
     """A log of the test's own, and a proxy before its store."""
     assert kind in (ETCD, STORE)

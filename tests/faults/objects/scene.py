@@ -14,7 +14,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.log.settings import RewriteSettings
 from rookery.store.open import open_store
 from rookery.store.port import Store
-from rookery.testing.backends import ETCD, Backend, ProxyThread, stored_keys
+from rookery.testing.backends import ETCD, ProxyThread, ServerBackend, stored_keys
 from rookery.testing.brokers import BRISK, Hosts
 from rookery.testing.caretakers import CaretakerProcess
 from rookery.testing.wait import wait_until
@@ -28,7 +28,7 @@ T = TypeVar("T")
 class Scene:
     """What one test works with."""
 
-    def __init__(self, backend: Backend, kind: str, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, backend: ServerBackend, kind: str, folder: Path, stack: ExitStack) -> None:
         self.backend = backend
         self.kind = kind
         self.folder = folder

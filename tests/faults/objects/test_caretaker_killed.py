@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rookery.testing.backends import ETCD, STORE
-from rookery.testing.s3proxy import Fault, Rule
+from rookery.testing.s3proxy import Rule, S3Fault
 from tests.crash.hosts import wait_until_clean
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
 from tests.crash.load import Load, check, read_all, verify
@@ -35,7 +35,7 @@ LOG_STEPS = {
 # Else a caretaker could be taken for dead on a busy machine, and nobody would start another.
 PATIENT = ("--session-timeout-ms", "20000")
 # Held before it is done, or done and the answer held.
-WHEN = {"before": Fault.ERROR, "after": Fault.DELAY}
+WHEN = {"before": S3Fault.ERROR, "after": S3Fault.DELAY}
 
 
 @pytest.mark.timeout(300)

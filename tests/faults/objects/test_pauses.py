@@ -6,7 +6,7 @@ import pytest
 
 from rookery.testing.backends import ETCD, STORE
 from rookery.testing.probe import brokers_seen
-from rookery.testing.s3proxy import Fault, Rule
+from rookery.testing.s3proxy import Rule, S3Fault
 from rookery.testing.wait import wait_until
 from tests.crash.hosts import wait_until_clean
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
@@ -36,7 +36,7 @@ def test_a_broker_that_sleeps_while_its_upload_is_swept(scene: Scene) -> None:
     addresses = f"{sleepy.bootstrap},{other.bootstrap}"
     with Load(addresses, TOPIC, PARTITIONS, SEED, **IMPATIENT) as load:
         load.wait_for(5)
-        scene.proxy.add(Rule(Fault.DELAY, "PUT", "/objects/", times=1, delay_ms=FOR_EVER_MS))
+        scene.proxy.add(Rule(S3Fault.DELAY, "PUT", "/objects/", times=1, delay_ms=FOR_EVER_MS))
         scene.proxy.wait_for_faults()
         sleepy[0].pause()
         wait_until(lambda: len(brokers_seen(other[0].port)) == 1, "the sleeper's end")
@@ -62,7 +62,7 @@ def test_a_caretaker_that_sleeps_while_another_works(scene: Scene, path: str) ->
     create_topic(hosts.bootstrap)
     sleeper = scene.caretaker(scene.proxied(timeout_ms="3000"))
     with Load(hosts.bootstrap, TOPIC, PARTITIONS, SEED) as load:
-        scene.proxy.add(Rule(Fault.DELAY, "PUT", path, times=1, delay_ms=FOR_EVER_MS))
+        scene.proxy.add(Rule(S3Fault.DELAY, "PUT", path, times=1, delay_ms=FOR_EVER_MS))
         scene.proxy.wait_for_faults()
         sleeper.pause()
         wait_until(lambda: "is expired" in hosts[0].words(), "the sleeper's end")

@@ -9,7 +9,7 @@ import pytest
 
 from rookery.errors import ErrorCode
 from rookery.testing.backends import ETCD, STORE
-from rookery.testing.s3proxy import Fault, Rule
+from rookery.testing.s3proxy import Rule, S3Fault
 from rookery.testing.wait import wait_until
 from tests.crash.hosts import wait_until_clean
 from tests.crash.killing import PARTITIONS, TOPIC, create_topic
@@ -19,11 +19,11 @@ from tests.faults.objects.scene import Scene, load_until
 
 SEED = 22
 BAD_DAY = (
-    Rule(Fault.ERROR, rate=0.1, status=500),
-    Rule(Fault.ERROR, rate=0.1, status=503),
-    Rule(Fault.SWALLOW, method="PUT", rate=0.1),
-    Rule(Fault.DROP, rate=0.05),
-    Rule(Fault.DELAY, rate=0.1, delay_ms=300),
+    Rule(S3Fault.ERROR, rate=0.1, status=500),
+    Rule(S3Fault.ERROR, rate=0.1, status=503),
+    Rule(S3Fault.SWALLOW, method="PUT", rate=0.1),
+    Rule(S3Fault.DROP, rate=0.05),
+    Rule(S3Fault.DELAY, rate=0.1, delay_ms=300),
 )
 
 
@@ -41,7 +41,7 @@ def test_a_bad_day_of_the_store(scene: Scene) -> None:
         load.wait_for(5)
     verify(hosts.bootstrap, load)
     wait_until_clean(hosts)
-    assert all(scene.proxy.proxy.faults[fault] for fault in Fault)
+    assert all(scene.proxy.proxy.faults[fault] for fault in S3Fault)
 
 
 @pytest.mark.timeout(120)
@@ -53,7 +53,7 @@ def test_no_record_of_a_failed_upload_is_acknowledged(scene: Scene) -> None:
     )
     create(hosts.bootstrap, "t")
     sent = [b"%d" % number * 20_000 for number in range(7)]
-    scene.proxy.add(Rule(Fault.ERROR, "PUT", "/objects/", status=500))
+    scene.proxy.add(Rule(S3Fault.ERROR, "PUT", "/objects/", status=500))
     with ThreadPoolExecutor(len(sent)) as pool:
         answers = list(pool.map(lambda value: produce(hosts.bootstrap, "t", value), sent))
     assert {answer.error_code for answer in answers} == {ErrorCode.KAFKA_STORAGE_ERROR}
@@ -75,7 +75,7 @@ def test_a_burst_of_failed_uploads_ends_with_its_cause(scene: Scene) -> None:
     create(hosts.bootstrap, "t")
     assert produce(hosts.bootstrap, "t", b"before").error_code is OK
     since = scene.proxy.befallen
-    scene.proxy.add(Rule(Fault.ERROR, "PUT", "/objects/", status=503))
+    scene.proxy.add(Rule(S3Fault.ERROR, "PUT", "/objects/", status=503))
     with ThreadPoolExecutor(20) as pool:
         waiting = [pool.submit(produce, hosts.bootstrap, "t", b"meanwhile") for _ in range(20)]
         scene.proxy.wait_for_faults(10, since)
@@ -101,7 +101,7 @@ def test_a_caretaker_outlives_a_store_that_fails(scene: Scene) -> None:
     create_topic(hosts.bootstrap)
     caretaker = scene.caretaker(scene.proxied(timeout_ms="300", deadline_ms="500"))
     with Load(hosts.bootstrap, TOPIC, PARTITIONS, SEED) as load:
-        scene.proxy.add(Rule(Fault.ERROR, "PUT", ".kfs", status=503))
+        scene.proxy.add(Rule(S3Fault.ERROR, "PUT", ".kfs", status=503))
         wait_until(lambda: caretaker.reports()[-1:], accepts=has_problem)
         scene.proxy.clear()
         caretaker.wait_for_rounds(2)

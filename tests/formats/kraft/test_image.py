@@ -7,7 +7,7 @@ import pytest
 from rookery.errors import Corrupt
 from rookery.formats.kraft.entries import (
     ControlEntry,
-    Entry,
+    MetadataEntry,
     pack_batch,
     pack_control,
     read_batch,
@@ -216,7 +216,7 @@ def test_a_snapshot_brings_everything_back() -> None:
 
     rows = [(one, version_for(one, LEVEL)) for one in world.image.records()]
     data = memoryview(pack_snapshot(rows, epoch=3, timestamp=77))
-    entries: list[Entry | ControlEntry] = []
+    entries: list[MetadataEntry | ControlEntry] = []
     for header in verify(data):
         entries += read_batch(data[header.position : header.end], header)
     again = MetadataImage()

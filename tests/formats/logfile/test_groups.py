@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.formats.logfile.groups import CommittedOffset, Groups, Transactions
+from rookery.formats.logfile.groups import LoggedGroups, LoggedOffset, LoggedTransactions
 from rookery.model.control import ControlRecordType
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import parse
@@ -22,7 +22,7 @@ def commit(group: str, offset: int | None) -> Record:
     return Record(key, CONSUMER_OFFSETS.write_value(value, 3), (), 1)
 
 
-def feed(groups: Groups | Transactions, *rows: Record, producer_id: int = -1) -> None:
+def feed(groups: LoggedGroups | LoggedTransactions, *rows: Record, producer_id: int = -1) -> None:
     settings = BatchSettings(
         producer_id=producer_id,
         producer_epoch=0 if producer_id >= 0 else -1,
@@ -33,22 +33,22 @@ def feed(groups: Groups | Transactions, *rows: Record, producer_id: int = -1) ->
     groups.apply(data, parse(data))
 
 
-def end(groups: Groups, producer_id: int, outcome: ControlRecordType) -> None:
+def end(groups: LoggedGroups, producer_id: int, outcome: ControlRecordType) -> None:
     settings = BatchSettings(producer_id=producer_id, producer_epoch=0)
     data = build_marker(outcome, 0, settings, 1)
     groups.apply(data, parse(data))
 
 
 def test_the_last_commit_counts_and_a_tombstone_takes_it_back() -> None:
-    groups = Groups()
+    groups = LoggedGroups()
     feed(groups, commit("a", 5), commit("b", 1), commit("a", 7), commit("b", None))
 
-    assert groups.by_name["a"].offsets == {PLACE: CommittedOffset(7, 2, "m", 9)}
+    assert groups.by_name["a"].offsets == {PLACE: LoggedOffset(7, 2, "m", 9)}
     assert list(groups.by_name) == ["a"]
 
 
 def test_commits_in_transactions_count_by_their_marker() -> None:
-    groups = Groups()
+    groups = LoggedGroups()
     feed(groups, commit("a", 5), producer_id=1)
     feed(groups, commit("b", 6), producer_id=2)
     assert groups.by_name == {}
@@ -61,7 +61,7 @@ def test_commits_in_transactions_count_by_their_marker() -> None:
 
 
 def test_what_is_left_open_is_settled() -> None:
-    groups = Groups()
+    groups = LoggedGroups()
     feed(groups, commit("a", 5), producer_id=1)
     feed(groups, commit("b", 6), producer_id=2)
 
@@ -71,7 +71,7 @@ def test_what_is_left_open_is_settled() -> None:
 
 
 def test_unknown_records_are_skipped_and_damaged_ones_named() -> None:
-    groups = Groups()
+    groups = LoggedGroups()
     feed(groups, Record(b"\x7f\xff", b"from the future", (), 1), Record(b"\0\1\xff", b"x", (), 1))
 
     assert groups.skipped == 1
@@ -80,7 +80,7 @@ def test_unknown_records_are_skipped_and_damaged_ones_named() -> None:
 
 
 def test_transactional_ids() -> None:
-    found = Transactions()
+    found = LoggedTransactions()
     key = TRANSACTION_STATE.write_key(TransactionLogKey(transactional_id="x"))
     value = TransactionLogValue(
         producer_id=4,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rookery.errors import Corrupt
 from rookery.formats.logfile.indexes import (
-    AbortedTransaction,
     Indexer,
+    LoggedAbort,
     PositionEntry,
     TimeEntry,
     offset_before,
@@ -38,7 +38,7 @@ def test_entries_come_back_with_and_without_zeros_behind_them() -> None:
 def test_the_bytes_are_kafkas() -> None:
     assert pack_positions(POSITIONS[:1], 1000) == bytes.fromhex("0000000a 00001068")
     assert pack_times(TIMES[:1], 1000) == bytes.fromhex("0000000000001388 0000000a")
-    aborted = pack_aborted([AbortedTransaction(1, 3, 5, 6)])
+    aborted = pack_aborted([LoggedAbort(1, 3, 5, 6)])
     # As Kafka 4.3 wrote them for the same transaction.
     assert aborted == bytes.fromhex(
         "0000 0000000000000001 0000000000000003 0000000000000005 0000000000000006"
@@ -51,14 +51,14 @@ def test_what_does_not_rise_is_the_end() -> None:
 
 
 def test_aborted_transactions_are_checked() -> None:
-    entries = [AbortedTransaction(1, 3, 5, 6), AbortedTransaction(2, 4, 9, 10)]
+    entries = [LoggedAbort(1, 3, 5, 6), LoggedAbort(2, 4, 9, 10)]
     assert parse_aborted(pack_aborted(entries)) == entries
     with pytest.raises(Corrupt, match="x: 33 bytes"):
         parse_aborted(pack_aborted(entries)[:33], "x")
     with pytest.raises(Corrupt, match="entry 0 has version 1"):
         parse_aborted(b"\0\1" + pack_aborted(entries)[2:], "x")
     with pytest.raises(Corrupt, match="before it begins"):
-        parse_aborted(pack_aborted([AbortedTransaction(1, 6, 5, 6)]), "x")
+        parse_aborted(pack_aborted([LoggedAbort(1, 6, 5, 6)]), "x")
 
 
 def test_places_are_found() -> None:

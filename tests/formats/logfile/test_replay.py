@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rookery.formats.logfile.indexes import AbortedTransaction
+from rookery.formats.logfile.indexes import LoggedAbort
 from rookery.formats.logfile.producers import NO_OFFSET, ProducerEntry
-from rookery.formats.logfile.replay import Replay, SequencedBatch
+from rookery.formats.logfile.replay import PartitionReplay, SequencedBatch
 from rookery.model.control import ControlRecordType
 from rookery.records.batch import parse
 from rookery.records.record import BatchSettings, Record, build, build_marker
@@ -14,7 +14,7 @@ class World:
     """A log that grows."""
 
     def __init__(self, *known: ProducerEntry, offset: int = 0) -> None:
-        self.replay = Replay(known)
+        self.replay = PartitionReplay(known)
         self.offset = offset
 
     def write(
@@ -76,11 +76,11 @@ def test_transactions_open_end_and_overlap() -> None:
     world.write(2, 0)  # 1
     world.end(2, commit=False)  # 2
     assert world.replay.open == {1: 0}
-    assert world.replay.aborted == [AbortedTransaction(2, 1, 2, 0)]
+    assert world.replay.aborted == [LoggedAbort(2, 1, 2, 0)]
 
     world.write(2, 1)  # 3
     world.end(1, commit=False)  # 4
-    assert world.replay.aborted[1] == AbortedTransaction(1, 0, 4, 3)
+    assert world.replay.aborted[1] == LoggedAbort(1, 0, 4, 3)
     assert world.replay.first_unstable() == 3
 
     world.end(2, commit=True)  # 5
@@ -106,7 +106,7 @@ def test_a_snapshot_is_where_it_goes_on() -> None:
 
     world.end(1, commit=False, epoch=3)
 
-    assert world.replay.aborted == [AbortedTransaction(1, 15, 20, 21)]
+    assert world.replay.aborted == [LoggedAbort(1, 15, 20, 21)]
     assert world.replay.producers[1] == known._replace(
         timestamp=60, coordinator_epoch=4, first_offset=NO_OFFSET
     )

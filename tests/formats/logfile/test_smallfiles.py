@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rookery.errors import Corrupt
 from rookery.formats.logfile import checkpoints, identity, names, producers
-from rookery.formats.logfile.checkpoints import LeaderEpoch
-from rookery.formats.logfile.names import FileName, FolderName, Kind, Stage
+from rookery.formats.logfile.checkpoints import LoggedEpoch
+from rookery.formats.logfile.names import FileKind, FileName, FolderName, Stage
 from rookery.formats.logfile.producers import ProducerEntry
 from rookery.formats.logfile.properties import format_properties, parse_properties
 from rookery.model.partition import TopicPartition
@@ -18,12 +18,12 @@ from rookery.model.partition import TopicPartition
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
-        ("00000000000000000000.log", FileName(0, Kind.LOG)),
-        ("00000000000000000042.timeindex", FileName(42, Kind.TIMES)),
-        ("00000000000000000042.index.deleted", FileName(42, Kind.INDEX, Stage.DELETED)),
-        ("00000000000000000042.log.swap", FileName(42, Kind.LOG, Stage.SWAP)),
-        ("00000000000000000042.txnindex.cleaned", FileName(42, Kind.ABORTED, Stage.CLEANED)),
-        ("09223372036854775807.snapshot", FileName((1 << 63) - 1, Kind.PRODUCERS)),
+        ("00000000000000000000.log", FileName(0, FileKind.LOG)),
+        ("00000000000000000042.timeindex", FileName(42, FileKind.TIMES)),
+        ("00000000000000000042.index.deleted", FileName(42, FileKind.INDEX, Stage.DELETED)),
+        ("00000000000000000042.log.swap", FileName(42, FileKind.LOG, Stage.SWAP)),
+        ("00000000000000000042.txnindex.cleaned", FileName(42, FileKind.ABORTED, Stage.CLEANED)),
+        ("09223372036854775807.snapshot", FileName((1 << 63) - 1, FileKind.PRODUCERS)),
     ],
 )
 def test_names_of_files(text: str, parsed: FileName) -> None:
@@ -81,20 +81,20 @@ def test_damaged_checkpoints_are_named(text: str) -> None:
 
 
 def test_leader_epochs() -> None:
-    epochs = [LeaderEpoch(0, 0), LeaderEpoch(2, 10), LeaderEpoch(5, 30)]
+    epochs = [LoggedEpoch(0, 0), LoggedEpoch(2, 10), LoggedEpoch(5, 30)]
     assert checkpoints.parse_epochs(checkpoints.format_epochs(epochs), "x") == epochs
     assert [checkpoints.epoch_at(epochs, at) for at in (0, 9, 10, 31)] == [0, 0, 2, 5]
     assert checkpoints.epoch_at([], 0) == -1
-    assert checkpoints.epoch_end(epochs, 1, 50) == LeaderEpoch(0, 10)
-    assert checkpoints.epoch_end(epochs, 2, 50) == LeaderEpoch(2, 30)
-    assert checkpoints.epoch_end(epochs, 9, 50) == LeaderEpoch(5, 50)
+    assert checkpoints.epoch_end(epochs, 1, 50) == LoggedEpoch(0, 10)
+    assert checkpoints.epoch_end(epochs, 2, 50) == LoggedEpoch(2, 30)
+    assert checkpoints.epoch_end(epochs, 9, 50) == LoggedEpoch(5, 50)
     assert checkpoints.epoch_end(epochs[1:], 1, 50) is None
 
 
 def test_of_epochs_that_contradict_each_other_the_later_holds() -> None:
     assert checkpoints.parse_epochs("0\n3\n0 0\n3 20\n1 10\n", "x") == [
-        LeaderEpoch(0, 0),
-        LeaderEpoch(1, 10),
+        LoggedEpoch(0, 0),
+        LoggedEpoch(1, 10),
     ]
 
 

@@ -33,7 +33,7 @@ from rookery.wire.messages import (
     produce,
     write_txn_markers,
 )
-from rookery.wire.table import Table
+from rookery.wire.table import WireTable
 
 CODE: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 TOPIC_ID: Final = bytes(range(16))
@@ -46,7 +46,7 @@ EVERY_VERSION: Final = [
 ]
 
 
-def codes(table: Table, message: Message) -> Iterator[ErrorCode]:
+def codes(table: WireTable, message: Message) -> Iterator[ErrorCode]:
     """Yield the error codes that a message carries in one version, tagged ones left out."""
     for step in table.steps:
         value = getattr(message, step.name)

@@ -12,7 +12,7 @@ from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import reach_head
 from rookery.broker.transactions import check_id, decide, owned, parts, told
 from rookery.cluster.events.txns import PartitionsAddedToTransaction, TransactionPlace
-from rookery.cluster.state.txns import Writer
+from rookery.cluster.state.txns import TransactionOwner
 from rookery.errors import ApiError, Error, ErrorCode, code_of
 from rookery.security.access import AclResource, Denial, Operation, cluster, named
 from rookery.wire.messages.add_partitions_to_txn import (
@@ -118,7 +118,7 @@ async def _add(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
 async def _verify(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
     """Tell which partitions are in the transaction, and add none."""
     await reach_head(call)
-    writer = Writer(asked.producer_id, asked.producer_epoch)
+    writer = TransactionOwner(asked.producer_id, asked.producer_epoch)
     found = owned(call, asked.transactional_id, writer)
     absent = (
         ErrorCode.TRANSACTION_ABORTABLE

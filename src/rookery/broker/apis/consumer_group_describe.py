@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.groups.consumer import Consumer, MemberDescription
+from rookery.broker.groups.consumer import Consumer, ConsumerMemberDescription
 from rookery.broker.groups.requests import find_machine, reach_head
 from rookery.broker.operations import NOT_ASKED
 from rookery.errors import ApiError, ErrorCode
@@ -73,7 +73,7 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
     )
 
 
-def _member(found: MemberDescription, topic_ids: dict[str, bytes]) -> Member:
+def _member(found: ConsumerMemberDescription, topic_ids: dict[str, bytes]) -> Member:
     member = found.member
     return Member(
         member_id=member.member_id,

@@ -8,7 +8,7 @@ from rookery.broker import clientmetrics, configs
 from rookery.broker.alteration import settings_of, unserved
 from rookery.broker.call import Call, handles
 from rookery.broker.configkeys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, BrokerKey, ConfigKey
-from rookery.broker.configs import ALL_BROKERS, Source, Synonym
+from rookery.broker.configs import ALL_BROKERS, ConfigSource, Synonym
 from rookery.broker.topics import check_name
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,
@@ -122,9 +122,9 @@ class _Page:
         return {
             key.name: self._show(
                 key,
-                [Synonym(key.name, own[key.name], Source.CLIENT_METRICS)]
+                [Synonym(key.name, own[key.name], ConfigSource.CLIENT_METRICS)]
                 if key.name in own
-                else [Synonym("", key.default, Source.DEFAULT)],
+                else [Synonym("", key.default, ConfigSource.DEFAULT)],
             )
             for key in clientmetrics.KEYS.values()
         }
@@ -132,7 +132,7 @@ class _Page:
     def _all_brokers(self) -> Shown:
         made = settings_of(self._call, BROKER_RESOURCE, ALL_BROKERS)
         return {
-            key: self._show(BROKER_KEYS[key], [Synonym(key, value, Source.ALL_BROKERS)])
+            key: self._show(BROKER_KEYS[key], [Synonym(key, value, ConfigSource.ALL_BROKERS)])
             for key, value in sorted(made.items())
             if key in BROKER_KEYS
         }

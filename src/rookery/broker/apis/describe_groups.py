@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.groups.classic import Classic, MemberDescription
+from rookery.broker.groups.classic import Classic, ClassicMemberDescription
 from rookery.broker.groups.requests import find_machine, reach_head
 from rookery.broker.operations import NOT_ASKED
 from rookery.errors import ApiError, ErrorCode
@@ -65,7 +65,7 @@ def _describe(call: Call, group_id: str) -> DescribedGroup:
     )
 
 
-def _member(member: MemberDescription) -> DescribedGroupMember:
+def _member(member: ClassicMemberDescription) -> DescribedGroupMember:
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,

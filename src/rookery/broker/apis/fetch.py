@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from rookery.broker.call import Call, handles
 from rookery.broker.fetchservice import FetchWait, WatchedPartition, WatchingSession
-from rookery.broker.looking import Look, Wanted
+from rookery.broker.looking import FetchPlan, WantedPartition
 from rookery.clock import loop_seconds
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
 from rookery.log.traffic import READ
@@ -86,7 +86,7 @@ class _Fetch:
 
     def start(self) -> Answer:
         """Answer at once, if nothing has to be waited for."""
-        found = Look(self.call, self.request, self.session)
+        found = FetchPlan(self.call, self.request, self.session)
         if found.is_doubtful:
             return self._certain()
         if self._is_too_little(found):
@@ -105,7 +105,7 @@ class _Fetch:
     async def _certain(self) -> FetchResponse | None:
         """Look again with everything applied that other brokers have written."""
         await self.call.services.replica.barrier()
-        found = Look(self.call, self.request, self.session)
+        found = FetchPlan(self.call, self.request, self.session)
         if self._is_too_little(found):
             self._park(found)
             return await self.future
@@ -113,7 +113,7 @@ class _Fetch:
 
     # Waiting.
 
-    def _is_too_little(self, found: Look) -> bool:
+    def _is_too_little(self, found: FetchPlan) -> bool:
         request = self.request
         if found.size >= request.min_bytes or found.has_error or request.max_wait_ms <= 0:
             return False
@@ -124,12 +124,12 @@ class _Fetch:
             and not self.call.services.is_draining
         )
 
-    def _may_wait(self, found: Look) -> bool:
+    def _may_wait(self, found: FetchPlan) -> bool:
         """Whether a fetch that has waited already must go on waiting."""
         is_late = loop_seconds() >= self.deadline
         return self._is_too_little(found) and not is_late
 
-    def _park(self, found: Look) -> None:
+    def _park(self, found: FetchPlan) -> None:
         """Wait until enough is there."""
         loop = asyncio.get_running_loop()
         if self.deadline < 0:
@@ -171,7 +171,7 @@ class _Fetch:
         if self.future.done():
             return
         try:
-            found = Look(self.call, self.request, self.session)
+            found = FetchPlan(self.call, self.request, self.session)
             if found.is_doubtful:
                 self.call.services.fetches.spawn(self._look_again())
             elif self._may_wait(found):
@@ -189,7 +189,7 @@ class _Fetch:
             await self.call.services.replica.barrier()
             if self.future.done():
                 return
-            found = Look(self.call, self.request, self.session)
+            found = FetchPlan(self.call, self.request, self.session)
             if self._may_wait(found):
                 self._park(found)
                 return
@@ -216,13 +216,13 @@ class _Fetch:
 
     # Reading and answering.
 
-    def _read(self, found: Look) -> Coroutine[Any, Any, FetchResponse]:
+    def _read(self, found: FetchPlan) -> Coroutine[Any, Any, FetchResponse]:
         """Read what lies on disk; its memory is counted now, before another fetch asks for some."""
         if found.cold:
             self.call.connection.promise(max(found.size, *(wanted.least for wanted in found.cold)))
         return self._read_cold(found)
 
-    async def _read_cold(self, found: Look) -> FetchResponse:
+    async def _read_cold(self, found: FetchPlan) -> FetchResponse:
         """Read several partitions side by side; one's failure is its own."""
         if len(found.cold) == 1:
             await self._fill(found.cold[0])
@@ -230,7 +230,7 @@ class _Fetch:
             await asyncio.gather(*map(self._fill, found.cold))
         return self._answer(found)
 
-    async def _fill(self, cold: Wanted) -> None:
+    async def _fill(self, cold: WantedPartition) -> None:
         _, key, partition, offset, limit, is_first, until, *_ = cold
         shared = self.call.services.fetches
         try:
@@ -255,7 +255,7 @@ class _Fetch:
         if topic is not None:
             READ.add(topic_id, topic.name, records, size)
 
-    def _answer(self, found: Look) -> FetchResponse:
+    def _answer(self, found: FetchPlan) -> FetchResponse:
         for topic_id, records, size in found.sent:
             self._count(topic_id, records, size)
         session = self.session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.cluster.state.brokers import Broker
+from rookery.cluster.state.brokers import LiveBroker
 from rookery.cluster.state.groups import coordinator_of
 from rookery.errors import ErrorCode
 from rookery.security.access import AclResource, Operation, named
@@ -61,7 +61,7 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
     return _found(key, broker)
 
 
-def _found(key: str, broker: Broker) -> Coordinator:
+def _found(key: str, broker: LiveBroker) -> Coordinator:
     return Coordinator(
         key=key,
         node_id=broker.node_id,

@@ -8,7 +8,7 @@ from typing import Final
 
 from rookery.broker.alteration import alter
 from rookery.broker.call import Call, handles
-from rookery.broker.configkeys import BROKER_KEYS, TOPIC_KEYS, Kind, split
+from rookery.broker.configkeys import BROKER_KEYS, TOPIC_KEYS, ConfigKind, split
 from rookery.broker.configs import invalid
 from rookery.cluster.state.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from rookery.errors import ApiError, ErrorCode
@@ -94,7 +94,7 @@ def _change(resource_type: int, config: AlterableConfig, now: str | None) -> str
 
 def _change_list(resource_type: int, config: AlterableConfig, value: str, now: str | None) -> str:
     operation = Change(config.config_operation)
-    keys: Mapping[str, tuple[Kind, str | None]] = (
+    keys: Mapping[str, tuple[ConfigKind, str | None]] = (
         {key.name: (key.kind, key.default) for key in TOPIC_KEYS.values()}
         if resource_type == TOPIC_RESOURCE
         else {key.name: (key.kind, key.default) for key in BROKER_KEYS.values()}
@@ -102,7 +102,7 @@ def _change_list(resource_type: int, config: AlterableConfig, value: str, now: s
         else {}
     )
     kind, default = keys.get(config.name, (None, None))
-    if kind is not Kind.LIST:
+    if kind is not ConfigKind.LIST:
         raise invalid(f"Can't {operation.name} to key {config.name} because its type is not LIST.")
     parts = split(default or "" if now is None else now)
     given = split(value)

@@ -16,7 +16,7 @@ from rookery.cluster.state.partition import Partition
 from rookery.errors import ApiError, Error, ErrorCode, code_of
 from rookery.log import times
 from rookery.log.tail import Key
-from rookery.log.times import Stamped
+from rookery.log.times import TimedRecord
 from rookery.model.offset import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.list_offsets import (
@@ -42,7 +42,7 @@ _SINCE: Final = MappingProxyType(
         _EARLIEST_PENDING: 11,
     }
 )
-_UNKNOWN: Final = Stamped(-1, -1)
+_UNKNOWN: Final = TimedRecord(-1, -1)
 _SEARCHES_AT_ONCE: Final = 8
 
 
@@ -123,11 +123,13 @@ def _epoch(partition: Partition, offset: int) -> int:
     return partition.leader_epoch if offset >= partition.next_offset else partition.epoch_at(offset)
 
 
-async def _look(call: Call, key: Key, partition: Partition, time_ms: int, readable: int) -> Stamped:
+async def _look(
+    call: Call, key: Key, partition: Partition, time_ms: int, readable: int
+) -> TimedRecord:
     if time_ms == LATEST:
-        return Stamped(readable, -1)
+        return TimedRecord(readable, -1)
     if time_ms in {EARLIEST, EARLIEST_LOCAL}:
-        return Stamped(partition.log_start, -1)
+        return TimedRecord(partition.log_start, -1)
     if time_ms in {LATEST_TIERED, _EARLIEST_PENDING}:
         return _UNKNOWN
     reader = call.services.reader

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.groups.offsets import Committer, commit
+from rookery.broker.groups.offsets import CommitAuthor, commit
 from rookery.broker.groups.requests import check_group_id, reach_head
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.state.topics import Topic
@@ -43,7 +43,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     codes = await commit(
         call.services.groups,
         call.services.replica,
-        Committer(
+        CommitAuthor(
             request.group_id,
             request.member_id,
             request.generation_id_or_member_epoch,

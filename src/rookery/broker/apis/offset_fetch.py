@@ -16,7 +16,7 @@ from typing import Final
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.machine import GroupMachine, gate_of
 from rookery.broker.groups.requests import reach_head
-from rookery.cluster.state.groups import CommittedOffset
+from rookery.cluster.state.groups import GroupOffset
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.security.access import AclResource, Operation, listed, named
@@ -151,7 +151,7 @@ class _Look:
 
 
 def _partition(
-    index: int, found: CommittedOffset | None, code: ErrorCode = ErrorCode.NONE
+    index: int, found: GroupOffset | None, code: ErrorCode = ErrorCode.NONE
 ) -> OffsetFetchResponsePartition:
     return OffsetFetchResponsePartition(
         partition_index=index,

@@ -18,10 +18,10 @@ from rookery.broker.call import Call, handles
 from rookery.broker.checks import Rules
 from rookery.broker.configs import TopicConfigs
 from rookery.broker.leaders import other_leader
-from rookery.cluster.state.state import Appended
+from rookery.cluster.state.state import AppendOutcome
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Error, ErrorCode, code_of
-from rookery.log.medium import Batch
+from rookery.log.medium import CheckedBatch
 from rookery.model.topicname import RESERVED_TOPICS
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
@@ -80,7 +80,7 @@ class _Intake:
 
     def take(self) -> None:
         """Check everything that the state and the headers tell."""
-        self.batches: list[Batch] = []
+        self.batches: list[CheckedBatch] = []
         self.placed: list[_Placed] = []
         self.looks: list[_Look] = []
         self.endpoints: dict[int, NodeEndpoint] = {}
@@ -130,7 +130,7 @@ class _Intake:
         except ApiError as error:
             return _refused(index, error.code, error.text)
         position = len(self.batches)
-        self.batches.append(Batch(topic.id, index, data, header, self.joins))
+        self.batches.append(CheckedBatch(topic.id, index, data, header, self.joins))
         answer = PartitionProduceResponse(index=index, error_code=_NONE, base_offset=-1)
         self.placed.append((answer, topic, position))
         if rules.wants_look(header):
@@ -184,7 +184,7 @@ class _Intake:
         if refused:
             self._leave_out(refused)
 
-    async def _adapt(self, batch: Batch, rules: TopicConfigs) -> Batch:
+    async def _adapt(self, batch: CheckedBatch, rules: TopicConfigs) -> CheckedBatch:
         data = batch.data
         if len(data) < _THREAD_FROM_BYTES and not batch.header.attributes & batches.CODEC_MASK:
             adapted = checks.adapt(data, rules, self.now_ms)
@@ -208,7 +208,7 @@ class _Intake:
         written = self.call.services.writer.append(self.batches)
         answer: Future = written.get_loop().create_future()
 
-        def settle(done: asyncio.Future[list[Appended]]) -> None:
+        def settle(done: asyncio.Future[list[AppendOutcome]]) -> None:
             error = asyncio.CancelledError() if done.cancelled() else done.exception()
             if error is None:
                 self._fill(done.result())
@@ -220,7 +220,7 @@ class _Intake:
         written.add_done_callback(settle)
         return answer
 
-    def _fill(self, outcomes: list[Appended]) -> None:
+    def _fill(self, outcomes: list[AppendOutcome]) -> None:
         for answer, topic, position in self.placed:
             outcome = outcomes[position]
             answer.log_start_offset = topic.partitions[answer.index].log_start

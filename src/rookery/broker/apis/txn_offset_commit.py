@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.groups.offsets import Committer
+from rookery.broker.groups.offsets import CommitAuthor
 from rookery.broker.groups.requests import check_group_id, reach_head
 from rookery.broker.transactions import check_id, commit_offsets, told
 from rookery.cluster.events.groups import OffsetCommitted
@@ -59,7 +59,7 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
         offsets=[offset for _, offset in wanted],
         joins=call.version >= _JOINS,
     )
-    who = Committer(
+    who = CommitAuthor(
         request.group_id, request.member_id, request.generation_id, request.group_instance_id
     )
     try:

@@ -1,4 +1,4 @@
-"""Coordinates the keys that this broker has claimed; `Subject` says what a key is.
+"""Coordinates the keys that this broker has claimed; `KeySubject` says what a key is.
 
     request ──► seat free? ──no──► waits: the key is being claimed, or a persist is on its way
                    │ yes
@@ -17,14 +17,14 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from rookery.broker.coordination.driver import Driver
-from rookery.broker.coordination.machine import Request, Tick
-from rookery.broker.coordination.seats import Held, Key, M, Seat, Waiting
-from rookery.broker.coordination.subject import Claim, Subject
+from rookery.broker.coordination.machine import MachineRequest, Tick
+from rookery.broker.coordination.seats import HeldRequest, Key, M, Seat, WaitingWork
+from rookery.broker.coordination.subject import KeyClaim, KeySubject
 from rookery.broker.coordination.timer import DeadlineTimer
 from rookery.clock import Clock
 from rookery.cluster.entry import Entry
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.outcome import Applied
+from rookery.cluster.state.outcome import EntryOutcome
 from rookery.errors import ApiError, ErrorCode
 from rookery.service.looppace import LoopPace
 from rookery.wire.message import Message
@@ -36,7 +36,7 @@ Answer = Message | asyncio.Future[Message | None]
 class Coordinator(Generic[Key, M]):
     """The keys of one broker."""
 
-    def __init__(self, replica: Replica, clock: Clock, subject: Subject[Key, M]) -> None:
+    def __init__(self, replica: Replica, clock: Clock, subject: KeySubject[Key, M]) -> None:
         self._replica = replica
         self._clock = clock
         self._subject = subject
@@ -70,7 +70,7 @@ class Coordinator(Generic[Key, M]):
     def ask(
         self,
         key: Key,
-        request: Request,
+        request: MachineRequest,
         when_lost: Callable[[Callable[[], None]], Callable[[], None]],
         *,
         creates: bool = False,
@@ -79,17 +79,17 @@ class Coordinator(Generic[Key, M]):
 
         Args:
             key: whose machine.
-            request: its token is a `Held`.
+            request: its token is a `HeldRequest`.
             when_lost: calls its argument when the client disconnects, and returns how to undo that.
             creates: whether the request may create the key.
         """
-        held: Held = request.token
+        held: HeldRequest = request.token
         seat = self._seats.get(key)
         if seat is not None and seat.takes_events:
             self._driver.give(seat, request)
         else:
             give = partial(self._driver.give, event=request)
-            self._line_up(key, Waiting(give, held.refuse, is_event=True), creates=creates)
+            self._line_up(key, WaitingWork(give, held.refuse, is_event=True), creates=creates)
         if held.response is not None:
             return held.response
         return held.wait(when_lost, partial(self._lost, key, held))
@@ -121,7 +121,7 @@ class Coordinator(Generic[Key, M]):
         if seat is not None and seat.takes_events and seat.batch is None:
             do(seat)
         else:
-            self._line_up(key, Waiting(do, refuse), creates=creates)
+            self._line_up(key, WaitingWork(do, refuse), creates=creates)
         return future
 
     def drop_all(self) -> None:
@@ -138,7 +138,7 @@ class Coordinator(Generic[Key, M]):
 
     # Claims.
 
-    def _line_up(self, key: Key, waiting: Waiting[Key, M], *, creates: bool) -> None:
+    def _line_up(self, key: Key, waiting: WaitingWork[Key, M], *, creates: bool) -> None:
         if self._is_stopping:
             waiting.refuse(ErrorCode.NOT_COORDINATOR)
             return
@@ -191,14 +191,14 @@ class Coordinator(Generic[Key, M]):
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         seat.version = claim.version
 
-    def _held_claim(self, seat: Seat[Key, M]) -> Claim | None:
+    def _held_claim(self, seat: Seat[Key, M]) -> KeyClaim | None:
         """Return the claim of a seat, if this broker still holds it."""
         claim = self._subject.find(seat.key)
         if claim is None or not claim.is_led_by(self._replica.incarnation, seat.epoch):
             return None
         return claim
 
-    def _applied(self, applied: Applied, _entry: Entry) -> None:
+    def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
         """Drop keys that were removed or claimed by another broker."""
         for key in applied.claims_changed:
             seat = self._seats.get(key)
@@ -230,7 +230,7 @@ class Coordinator(Generic[Key, M]):
 
     # Events that no request brings.
 
-    def _lost(self, key: Key, held: Held) -> None:
+    def _lost(self, key: Key, held: HeldRequest) -> None:
         held.abandon()
         seat = self._seats.get(key)
         if seat is not None:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic
 
-from rookery.broker.coordination.machine import Effect, Event, Gone, Reply, Request
-from rookery.broker.coordination.seats import EventBatch, Held, Key, M, Seat, Waiting
-from rookery.broker.coordination.subject import Subject
+from rookery.broker.coordination.machine import ClientGone, Effect, Event, MachineRequest, Reply
+from rookery.broker.coordination.seats import EventBatch, HeldRequest, Key, M, Seat, WaitingWork
+from rookery.broker.coordination.subject import KeySubject
 from rookery.broker.coordination.timer import DeadlineTimer
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.outcome import Outcome
@@ -28,7 +28,7 @@ class Driver(Generic[Key, M]):
     def __init__(
         self,
         replica: Replica,
-        subject: Subject[Key, M],
+        subject: KeySubject[Key, M],
         timer: DeadlineTimer[Key],
         drop: Callable[[Seat[Key, M], ErrorCode], None],
     ) -> None:
@@ -48,7 +48,7 @@ class Driver(Generic[Key, M]):
     def give(self, seat: Seat[Key, M], event: Event) -> None:
         """Have the machine take an event, and carry out the effects."""
         assert seat.machine is not None  # noqa: S101 (no seat is free without one)
-        if isinstance(event, Request):
+        if isinstance(event, MachineRequest):
             seat.held[event.token] = None
         try:
             seat.machine, effects = self._subject.on(
@@ -58,11 +58,13 @@ class Driver(Generic[Key, M]):
         except Exception as error:  # noqa: BLE001 (one key's fault must not stop the others)
             self.fail(seat, error)
 
-    def lose(self, seat: Seat[Key, M], held: Held) -> None:
+    def lose(self, seat: Seat[Key, M], held: HeldRequest) -> None:
         """Report to the machine that the client of a held request has disconnected."""
         # An answer that waits for its persist is none that the machine holds.
         if not seat.takes_events or seat.batch is not None:
-            seat.waiting.append(Waiting(partial(self._lose, held), _refuse_nothing, is_event=True))
+            seat.waiting.append(
+                WaitingWork(partial(self._lose, held), _refuse_nothing, is_event=True)
+            )
         else:
             self._lose(held, seat)
 
@@ -118,9 +120,9 @@ class Driver(Generic[Key, M]):
         self.schedule(seat)
         seat.go_on()
 
-    def _lose(self, held: Held, seat: Seat[Key, M]) -> None:
+    def _lose(self, held: HeldRequest, seat: Seat[Key, M]) -> None:
         if held in seat.held:
-            self.give(seat, Gone(held))
+            self.give(seat, ClientGone(held))
             seat.held.pop(held, None)
 
 

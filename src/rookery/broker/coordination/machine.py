@@ -22,7 +22,7 @@ class TopicInfo(NamedTuple):
     partitions: int
 
 
-class Topics(Protocol):
+class TopicLookup(Protocol):
     """The cluster's topics as they are when an event happens; a machine looks at no other time."""
 
     @property
@@ -51,7 +51,7 @@ class NoTopics:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class MachineRequest:
     """A client's request."""
 
     token: Any
@@ -62,12 +62,12 @@ class Request:
     client_host: str
     new_member_id: str
     """A member id that is not in use, for a client that joins."""
-    topics: Topics = NoTopics()  # noqa: RUF009 (it has no state)
+    topics: TopicLookup = NoTopics()  # noqa: RUF009 (it has no state)
     """For machines that assign partitions themselves."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class ClientGone:
     """The client of a held request has disconnected."""
 
     token: Any
@@ -78,7 +78,7 @@ class Tick:
     """The deadline of the machine has passed."""
 
 
-Event = Request | Gone | Tick
+Event = MachineRequest | ClientGone | Tick
 
 
 class Reply(NamedTuple):

@@ -19,7 +19,7 @@ M = TypeVar("M", bound=Machine)
 _BATCH: Final = 20
 
 
-class Held:
+class HeldRequest:
     """A request until it is answered; the machine knows it as a token."""
 
     __slots__ = ("_api", "_future", "_request", "_undo", "response")
@@ -60,7 +60,7 @@ class Held:
             self.answer(self._api.refuse(self._request, code))
 
 
-class Waiting(NamedTuple, Generic[Key, M]):
+class WaitingWork(NamedTuple, Generic[Key, M]):
     """Work to be done when the seat is free."""
 
     work: Callable[[Seat[Key, M]], None]
@@ -124,8 +124,8 @@ class Seat(Generic[Key, M]):
         self.is_dropped = False
         self.creates = False
         """Whether one of the waiting requests may create the key."""
-        self.waiting: deque[Waiting[Key, M]] = deque()
-        self.held: dict[Held, None] = {}
+        self.waiting: deque[WaitingWork[Key, M]] = deque()
+        self.held: dict[HeldRequest, None] = {}
         """Requests that the machine has not answered yet."""
         self.batch: EventBatch[M] | None = None
         """What goes into the next proposal: the machine is ahead of the log."""

@@ -1,4 +1,4 @@
-"""What a coordinator must know of the keys that it coordinates: the port `Subject`."""
+"""What a coordinator must know of the keys that it coordinates: the port `KeySubject`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rookery.broker.coordination.seats import Key, M, Seat
 from rookery.wire.message import Message
 
 
-class Claim(Protocol):
+class KeyClaim(Protocol):
     """Who coordinates a key, as the cluster log says."""
 
     @property
@@ -21,7 +21,7 @@ class Claim(Protocol):
         """Whether an incarnation holds the claim, in this epoch."""
 
 
-class Subject(Protocol[Key, M]):
+class KeySubject(Protocol[Key, M]):
     """How keys are claimed, found, loaded and persisted in the cluster log.
 
     `apply` must append a key to `Applied.claims_changed` when its claim changes or it is removed.
@@ -30,7 +30,7 @@ class Subject(Protocol[Key, M]):
     def is_ours(self, key: Key) -> bool:
         """Whether this broker is the one to claim a key, as far as the log is applied here."""
 
-    def find(self, key: Key) -> Claim | None:
+    def find(self, key: Key) -> KeyClaim | None:
         """Return the claim of a key; None if there is no such key."""
 
     def claim(self, key: Key) -> Message:

@@ -19,7 +19,7 @@ Place: TypeAlias = tuple[bytes, int]
 Places: TypeAlias = frozenset[Place]
 
 
-class Subscriber(NamedTuple):
+class AssignedMember(NamedTuple):
     """A member, as an assignor sees it."""
 
     topics: frozenset[bytes]
@@ -28,11 +28,15 @@ class Subscriber(NamedTuple):
     """What it shall read by now; some of it may be gone, or not be wanted any more."""
 
 
-Assignor: TypeAlias = Callable[[Mapping[bytes, int], Mapping[str, Subscriber]], dict[str, Places]]
+Assignor: TypeAlias = Callable[
+    [Mapping[bytes, int], Mapping[str, AssignedMember]], dict[str, Places]
+]
 """Takes the partition count of each topic, and the members; says what each shall read."""
 
 
-def uniform(topics: Mapping[bytes, int], members: Mapping[str, Subscriber]) -> dict[str, Places]:
+def uniform(
+    topics: Mapping[bytes, int], members: Mapping[str, AssignedMember]
+) -> dict[str, Places]:
     """Give every partition to one of its topic's subscribers, all of whom get about as many.
 
     No partition could go, directly or by others making room, from one member to another that has
@@ -48,7 +52,7 @@ def uniform(topics: Mapping[bytes, int], members: Mapping[str, Subscriber]) -> d
 class _Hands:
     """What each member holds while partitions are dealt."""
 
-    def __init__(self, topics: Mapping[bytes, int], members: Mapping[str, Subscriber]) -> None:
+    def __init__(self, topics: Mapping[bytes, int], members: Mapping[str, AssignedMember]) -> None:
         self._counts = topics
         self._members = members
         alike: dict[frozenset[bytes], list[bytes]] = {}
@@ -169,7 +173,7 @@ class _Hands:
         return partition
 
 
-def ranges(topics: Mapping[bytes, int], members: Mapping[str, Subscriber]) -> dict[str, Places]:
+def ranges(topics: Mapping[bytes, int], members: Mapping[str, AssignedMember]) -> dict[str, Places]:
     """Give every subscriber of a topic a range of its partitions, all of them about as long.
 
     Topics with the same subscribers and as many partitions are cut alike. Members stay in the
@@ -187,7 +191,7 @@ def ranges(topics: Mapping[bytes, int], members: Mapping[str, Subscriber]) -> di
 
 
 def _by_subscribers(
-    topics: Iterable[bytes], members: Mapping[str, Subscriber]
+    topics: Iterable[bytes], members: Mapping[str, AssignedMember]
 ) -> list[tuple[list[str], list[bytes]]]:
     """Gather topics that the same members want; members that want the same count as one here."""
     alike: dict[frozenset[bytes], list[str]] = {}

@@ -36,12 +36,19 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from rookery.broker.coordination.machine import Effect, Event, Gone, Persist, Request, Tick
+from rookery.broker.coordination.machine import (
+    ClientGone,
+    Effect,
+    Event,
+    MachineRequest,
+    Persist,
+    Tick,
+)
 from rookery.broker.groups import classicbody
 from rookery.broker.groups.embedded import CONSUMER
 from rookery.broker.groups.joining import join
-from rookery.broker.groups.rebalance import Rebalance, State, refusal
-from rookery.broker.groups.roster import Member
+from rookery.broker.groups.rebalance import ClassicState, Rebalance, refusal
+from rookery.broker.groups.roster import RosterMember
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import Corrupt, ErrorCode, ProtocolError
 from rookery.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -61,7 +68,7 @@ _NAMES_PROTOCOL_SINCE: Final = 5
 _BATCHED_SINCE: Final = 3
 
 
-class MemberDescription(NamedTuple):
+class ClassicMemberDescription(NamedTuple):
     """A member as DescribeGroups shows it."""
 
     member_id: str
@@ -72,14 +79,14 @@ class MemberDescription(NamedTuple):
     assignment: bytes
 
 
-class Description(NamedTuple):
+class ClassicDescription(NamedTuple):
     """A group as DescribeGroups and ListGroups show it."""
 
     state: str
     protocol_type: str
     protocol: str
     generation: int
-    members: list[MemberDescription]
+    members: list[ClassicMemberDescription]
 
 
 class Classic:
@@ -126,7 +133,7 @@ class Classic:
     @property
     def is_empty(self) -> bool:
         """Whether the group has no members."""
-        return self._group.state in (State.EMPTY, State.DEAD)
+        return self._group.state in (ClassicState.EMPTY, ClassicState.DEAD)
 
     @property
     def epoch(self) -> int:
@@ -146,9 +153,9 @@ class Classic:
     def on(self, event: Event, now_ms: int) -> list[Effect]:
         """Take an event; return what is to be done, in this order."""
         match event:
-            case Request():
+            case MachineRequest():
                 self._on_request(event, now_ms)
-            case Gone():
+            case ClientGone():
                 self._on_gone(event, now_ms)
             case Tick():
                 self._group.expire(now_ms)
@@ -176,17 +183,17 @@ class Classic:
         they are.
         """
         group = self._group
-        if group.state is State.DEAD:
+        if group.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and group.state is State.EMPTY:
+        if generation < 0 and group.state is ClassicState.EMPTY:
             return ErrorCode.NONE
         if generation >= 0 or member_id or instance_id is not None:
             code = group.check_member(member_id, instance_id, generation)
             if code is not ErrorCode.NONE:
                 return code
-        elif not is_transactional and group.state is not State.EMPTY:
+        elif not is_transactional and group.state is not ClassicState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if group.state is State.COMPLETING and not is_transactional:
+        if group.state is ClassicState.COMPLETING and not is_transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -201,20 +208,20 @@ class Classic:
         """
         if self.is_empty:
             return False
-        if self._group.state is not State.STABLE:
+        if self._group.state is not ClassicState.STABLE:
             return True
         if self._topics[0] != self._group.revision:
             self._topics = self._group.revision, self._read_topics()
         topics = self._topics[1]
         return topics is None or topic in topics
 
-    def description(self) -> Description:
+    def description(self) -> ClassicDescription:
         """Return what is shown of the group: as in Kafka, protocols only while it is stable."""
         group = self._group
-        is_stable = group.state is State.STABLE
+        is_stable = group.state is ClassicState.STABLE
         protocol = (group.protocol or "") if is_stable else ""
         members = [
-            MemberDescription(
+            ClassicMemberDescription(
                 member.member_id,
                 member.instance_id,
                 member.client_id,
@@ -224,7 +231,7 @@ class Classic:
             )
             for member in group.roster.members.values()
         ]
-        return Description(
+        return ClassicDescription(
             group.state.value, group.protocol_type or "", protocol, group.generation, members
         )
 
@@ -248,7 +255,7 @@ class Classic:
             return None
         return frozenset(topics)
 
-    def _on_request(self, request: Request, now_ms: int) -> None:
+    def _on_request(self, request: MachineRequest, now_ms: int) -> None:
         match request.message:
             case HeartbeatRequest() as message:
                 self._heartbeat(request, message, now_ms)
@@ -261,7 +268,7 @@ class Classic:
             case message:
                 raise TypeError(f"a classic group has no answer to a {type(message).__name__}")
 
-    def _on_gone(self, gone: Gone, now_ms: int) -> None:
+    def _on_gone(self, gone: ClientGone, now_ms: int) -> None:
         """Let a held request go; its member has its session time-out to come again."""
         group = self._group
         for member in group.roster.members.values():
@@ -273,25 +280,25 @@ class Classic:
                 group.touch(member, now_ms)
                 return
 
-    def _join(self, request: Request, message: JoinGroupRequest, now_ms: int) -> None:
-        if self._group.state is State.DEAD:
+    def _join(self, request: MachineRequest, message: JoinGroupRequest, now_ms: int) -> None:
+        if self._group.state is ClassicState.DEAD:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             self._group.reply(request, refusal(request, code, message.member_id))
         else:
             join(self._group, request, message, now_ms)
 
-    def _heartbeat(self, request: Request, message: HeartbeatRequest, now_ms: int) -> None:
+    def _heartbeat(self, request: MachineRequest, message: HeartbeatRequest, now_ms: int) -> None:
         group = self._group
         code = group.check_member(
             message.member_id, message.group_instance_id, message.generation_id
         )
         if code is ErrorCode.NONE:
             group.touch(group.roster.members[message.member_id], now_ms)
-            if group.state is State.PREPARING:
+            if group.state is ClassicState.PREPARING:
                 code = ErrorCode.REBALANCE_IN_PROGRESS
         group.reply(request, HeartbeatResponse(error_code=code))
 
-    def _sync(self, request: Request, message: SyncGroupRequest, now_ms: int) -> None:
+    def _sync(self, request: MachineRequest, message: SyncGroupRequest, now_ms: int) -> None:
         group = self._group
         code = self._check_sync(request, message)
         if code is not ErrorCode.NONE:
@@ -299,7 +306,7 @@ class Classic:
             return
         member = group.roster.members[message.member_id]
         group.unsynced.discard(message.member_id)
-        if group.state is State.STABLE:
+        if group.state is ClassicState.STABLE:
             group.reply(request, group.part(member))
             group.touch(member, now_ms)
             return
@@ -307,7 +314,7 @@ class Classic:
         if message.member_id == group.roster.leader:
             self._settle(member, message, now_ms)
 
-    def _settle(self, leader: Member, message: SyncGroupRequest, now_ms: int) -> None:
+    def _settle(self, leader: RosterMember, message: SyncGroupRequest, now_ms: int) -> None:
         """Take the leader's assignment, unless it is more than can be kept."""
         parts = {part.member_id: part.assignment for part in message.assignments}
         if sum(len(part) for part in parts.values()) > self._group.settings.max_bytes:
@@ -317,14 +324,14 @@ class Classic:
         else:
             self._group.settle(parts, now_ms)
 
-    def _check_sync(self, request: Request, message: SyncGroupRequest) -> ErrorCode:
+    def _check_sync(self, request: MachineRequest, message: SyncGroupRequest) -> ErrorCode:
         group = self._group
         code = group.check_member(
             message.member_id, message.group_instance_id, message.generation_id
         )
         if code is not ErrorCode.NONE:
             return code
-        if group.state is State.PREPARING:
+        if group.state is ClassicState.PREPARING:
             # Whatever it names: it may have joined when this was a consumer group still.
             return ErrorCode.REBALANCE_IN_PROGRESS
         named = (message.protocol_type, message.protocol_name)
@@ -332,9 +339,9 @@ class Classic:
         is_named = request.version < _NAMES_PROTOCOL_SINCE or named == expected
         return ErrorCode.NONE if is_named else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
-    def _leave(self, request: Request, message: LeaveGroupRequest, now_ms: int) -> None:
+    def _leave(self, request: MachineRequest, message: LeaveGroupRequest, now_ms: int) -> None:
         group = self._group
-        if group.state is State.DEAD:
+        if group.state is ClassicState.DEAD:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             group.reply(request, LeaveGroupResponse(error_code=code))
             return

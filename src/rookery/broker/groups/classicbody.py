@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.groups.rebalance import Rebalance, State
-from rookery.broker.groups.roster import Member
+from rookery.broker.groups.rebalance import ClassicState, Rebalance
+from rookery.broker.groups.roster import RosterMember
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ApiError, Corrupt, ProtocolError
 from rookery.wire.message import GroupId, MemberId, Message, i8, i32
 from rookery.wire.protocols import prefixed
 
-_PHASES: Final = {State.EMPTY: 0, State.COMPLETING: 1, State.STABLE: 2, State.PREPARING: 3}
+_PHASES: Final = {
+    ClassicState.EMPTY: 0,
+    ClassicState.COMPLETING: 1,
+    ClassicState.STABLE: 2,
+    ClassicState.PREPARING: 3,
+}
 _STATES: Final = {phase: state for state, phase in _PHASES.items()}
 
 
@@ -99,7 +104,7 @@ def _read(body: bytes) -> ClassicGroup:
     return group
 
 
-def _from_member(member: Member) -> ClassicMember:
+def _from_member(member: RosterMember) -> ClassicMember:
     """Return what is kept of a member."""
     return ClassicMember(
         member_id=member.member_id,
@@ -116,9 +121,9 @@ def _from_member(member: Member) -> ClassicMember:
     )
 
 
-def _to_member(kept: ClassicMember) -> Member:
+def _to_member(kept: ClassicMember) -> RosterMember:
     """Return the member that was kept."""
-    return Member(
+    return RosterMember(
         member_id=kept.member_id,
         instance_id=kept.instance_id,
         client_id=kept.client_id,

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.coordination.machine import Request
+from rookery.broker.coordination.machine import MachineRequest
 from rookery.broker.groups.consumerbody import by_name
 from rookery.broker.groups.consumergroup import ConsumerGroup
-from rookery.broker.groups.consumermember import Member
+from rookery.broker.groups.consumermember import GroupMember
 from rookery.broker.groups.embedded import CONSUMER, assignment_bytes
 from rookery.broker.groups.mixedjoin import join
 from rookery.broker.groups.rebalance import refusal
@@ -40,7 +40,7 @@ from rookery.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 _BATCHED_SINCE: Final = 3
 
 
-def answer(group: ConsumerGroup, request: Request, now_ms: int) -> Message:
+def answer(group: ConsumerGroup, request: MachineRequest, now_ms: int) -> Message:
     """Answer a request of the classic protocol."""
     match request.message:
         case HeartbeatRequest() as message:
@@ -56,7 +56,7 @@ def answer(group: ConsumerGroup, request: Request, now_ms: int) -> Message:
 
 
 def _join(
-    group: ConsumerGroup, request: Request, message: JoinGroupRequest, now_ms: int
+    group: ConsumerGroup, request: MachineRequest, message: JoinGroupRequest, now_ms: int
 ) -> JoinGroupResponse:
     try:
         return join(group, request, message, now_ms)
@@ -67,7 +67,7 @@ def _join(
 
 
 def _heartbeat(
-    group: ConsumerGroup, request: Request, message: HeartbeatRequest, now_ms: int
+    group: ConsumerGroup, request: MachineRequest, message: HeartbeatRequest, now_ms: int
 ) -> ErrorCode:
     try:
         member = _speaker(group, message.member_id, message.group_instance_id)
@@ -83,7 +83,7 @@ def _heartbeat(
     return ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def _has_next_step(group: ConsumerGroup, member: Member) -> bool:
+def _has_next_step(group: ConsumerGroup, member: GroupMember) -> bool:
     """Whether a member would get anywhere by joining again."""
     if member.epoch < group.epoch:
         return True
@@ -105,7 +105,9 @@ def _sync(group: ConsumerGroup, message: SyncGroupRequest, now_ms: int) -> SyncG
     )
 
 
-def _part(group: ConsumerGroup, member: Member, message: SyncGroupRequest, now_ms: int) -> bytes:
+def _part(
+    group: ConsumerGroup, member: GroupMember, message: SyncGroupRequest, now_ms: int
+) -> bytes:
     """Return what a member may own, unless it has to join again first."""
     assert member.classic is not None  # noqa: S101 (`_speaker` saw to it)
     protocol = member.classic.protocol
@@ -122,7 +124,7 @@ def _part(group: ConsumerGroup, member: Member, message: SyncGroupRequest, now_m
     return assignment_bytes(parts, member.classic.protocols[protocol])
 
 
-def _leave(group: ConsumerGroup, request: Request, message: LeaveGroupRequest) -> Message:
+def _leave(group: ConsumerGroup, request: MachineRequest, message: LeaveGroupRequest) -> Message:
     is_batched = request.version >= _BATCHED_SINCE
     leaving = message.members if is_batched else [MemberIdentity(member_id=message.member_id)]
     answers = [_leave_one(group, identity) for identity in leaving]
@@ -147,7 +149,7 @@ def _leave_one(group: ConsumerGroup, identity: MemberIdentity) -> MemberResponse
     return response
 
 
-def _speaker(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+def _speaker(group: ConsumerGroup, member_id: str, instance_id: str | None) -> GroupMember:
     """Return who it is, if it speaks the classic protocol."""
     member = group.identify(member_id, instance_id)
     if member.classic is None:
@@ -157,7 +159,7 @@ def _speaker(group: ConsumerGroup, member_id: str, instance_id: str | None) -> M
     return member
 
 
-def _check_generation(member: Member, generation: int) -> None:
+def _check_generation(member: GroupMember, generation: int) -> None:
     if generation != member.epoch:
         raise ApiError(
             ErrorCode.ILLEGAL_GENERATION,

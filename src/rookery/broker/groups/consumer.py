@@ -39,13 +39,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from rookery.broker.coordination.machine import Effect, Event, Gone, Persist, Reply, Request, Tick
+from rookery.broker.coordination.machine import (
+    ClientGone,
+    Effect,
+    Event,
+    MachineRequest,
+    Persist,
+    Reply,
+    Tick,
+)
 from rookery.broker.groups.assign import Places
 from rookery.broker.groups.classicmembers import answer as answer_classic
 from rookery.broker.groups.consumerbeat import check, invalid, is_full, owned
 from rookery.broker.groups.consumerbody import by_name, by_topic
 from rookery.broker.groups.consumergroup import ConsumerGroup
-from rookery.broker.groups.consumermember import AWAY, JOINING, LEAVING, Member
+from rookery.broker.groups.consumermember import AWAY, JOINING, LEAVING, GroupMember
 from rookery.broker.groups.embedded import CONSUMER
 from rookery.broker.groups.reconcile import NONE
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
@@ -64,23 +72,23 @@ MEMBER_EPOCH_SINCE: Final = 9
 """The version of OffsetCommit that knows of member epochs."""
 
 
-class MemberDescription(NamedTuple):
+class ConsumerMemberDescription(NamedTuple):
     """A member as ConsumerGroupDescribe shows it."""
 
-    member: Member
+    member: GroupMember
     assigned: dict[str, list[int]]
     """Partitions by topic name; also those that it must give up, and has not yet."""
     target: dict[str, list[int]]
 
 
-class Description(NamedTuple):
+class ConsumerDescription(NamedTuple):
     """A group as ConsumerGroupDescribe shows it."""
 
     state: str
     epoch: int
     target_epoch: int
     assignor: str
-    members: list[MemberDescription]
+    members: list[ConsumerMemberDescription]
     topic_ids: dict[str, bytes]
 
 
@@ -158,11 +166,11 @@ class Consumer:
         """Take an event; return what is to be done, in this order."""
         replies: list[Effect] = []
         match event:
-            case Request():
+            case MachineRequest():
                 replies.append(Reply(event.token, self._answer(event, now_ms)))
             case Tick():
                 self._group.expire(now_ms)
-            case Gone():
+            case ClientGone():
                 pass  # no request is held
         if not self._group.is_dirty:
             return replies
@@ -207,25 +215,25 @@ class Consumer:
             topic in group.subscriptions.names_of(member) for member in group.members.values()
         )
 
-    def description(self) -> Description:
+    def description(self) -> ConsumerDescription:
         """Return what ConsumerGroupDescribe shows."""
         group = self._group
         ids = group.topic_ids
         members = [
-            MemberDescription(
+            ConsumerMemberDescription(
                 member,
                 by_name(member.holding.all_places, ids),
                 by_name(group.target.get(member.member_id, NONE), ids),
             )
             for member in group.members.values()
         ]
-        return Description(
+        return ConsumerDescription(
             self.state_name, group.epoch, group.target_epoch, group.assignor, members, ids
         )
 
     # -- requests ----------------------------------------------------------------------------
 
-    def _answer(self, request: Request, now_ms: int) -> Message:
+    def _answer(self, request: MachineRequest, now_ms: int) -> Message:
         message = request.message
         if not isinstance(message, ConsumerGroupHeartbeatRequest):
             return answer_classic(self._group, request, now_ms)
@@ -244,7 +252,7 @@ class Consumer:
             )
 
     def _heartbeat(
-        self, request: Request, message: ConsumerGroupHeartbeatRequest, now_ms: int
+        self, request: MachineRequest, message: ConsumerGroupHeartbeatRequest, now_ms: int
     ) -> ConsumerGroupHeartbeatResponse:
         group = self._group
         member = group.members.get(message.member_id)
@@ -269,7 +277,7 @@ class Consumer:
         return self._response(member, member.holding.assigned if tells else None)
 
     def _is_idle(
-        self, request: Request, message: ConsumerGroupHeartbeatRequest, member: Member
+        self, request: MachineRequest, message: ConsumerGroupHeartbeatRequest, member: GroupMember
     ) -> bool:
         """Whether nothing can come of a heartbeat: nothing is new, and nothing is under way."""
         says_nothing = (
@@ -292,7 +300,7 @@ class Consumer:
         )
 
     def _response(
-        self, member: Member, assigned: Places | None = None
+        self, member: GroupMember, assigned: Places | None = None
     ) -> ConsumerGroupHeartbeatResponse:
         settings, is_waiting = self._group.settings, member.holding.is_waiting
         interval_ms = settings.waiting_interval_ms if is_waiting else settings.heartbeat_interval_ms
@@ -306,7 +314,7 @@ class Consumer:
 
     # -- who is it? --------------------------------------------------------------------------
 
-    def _join(self, request: Request, message: ConsumerGroupHeartbeatRequest) -> Member:
+    def _join(self, request: MachineRequest, message: ConsumerGroupHeartbeatRequest) -> GroupMember:
         """Return a member that comes, or comes again."""
         group = self._group
         member_id = message.member_id or request.new_member_id
@@ -322,11 +330,11 @@ class Consumer:
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"group {group.group_id!r} has {len(group.members)} members and takes no more",
             )
-        member = Member(member_id, instance_id=message.instance_id)
+        member = GroupMember(member_id, instance_id=message.instance_id)
         group.add(member)
         return member
 
-    def _rejoin_static(self, message: ConsumerGroupHeartbeatRequest, member_id: str) -> Member:
+    def _rejoin_static(self, message: ConsumerGroupHeartbeatRequest, member_id: str) -> GroupMember:
         """Return a static member that is back, maybe under another id."""
         group = self._group
         holder = group.members[group.static[message.instance_id or ""]]
@@ -344,7 +352,7 @@ class Consumer:
         group.replace(holder, successor)
         return successor
 
-    def _known(self, message: ConsumerGroupHeartbeatRequest) -> Member:
+    def _known(self, message: ConsumerGroupHeartbeatRequest) -> GroupMember:
         """Return a member that says the right epoch.
 
         Raises:
@@ -375,7 +383,9 @@ class Consumer:
             heartbeat_interval_ms=0,
         )
 
-    def _check_subscription(self, request: Request, message: ConsumerGroupHeartbeatRequest) -> None:
+    def _check_subscription(
+        self, request: MachineRequest, message: ConsumerGroupHeartbeatRequest
+    ) -> None:
         """Refuse an expression that is none, and more than can be kept."""
         group = self._group
         names, regex = message.subscribed_topic_names, message.subscribed_topic_regex
@@ -400,7 +410,7 @@ def _assignment(places: Places) -> Assignment:
     )
 
 
-def _check_epoch(member: Member, epoch: int) -> ErrorCode:
+def _check_epoch(member: GroupMember, epoch: int) -> ErrorCode:
     """Say whether a member is in the epoch it believes in."""
     if epoch == member.epoch:
         return ErrorCode.NONE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rookery.broker.groups.assign import Places
-from rookery.broker.groups.consumermember import ClassicTerms, Member
-from rookery.broker.groups.reconcile import Holding
+from rookery.broker.groups.consumermember import ClassicTerms, GroupMember
+from rookery.broker.groups.reconcile import MemberHolding
 from rookery.errors import ApiError, Corrupt, ProtocolError
 from rookery.wire.message import (
     GroupId,
@@ -122,7 +122,7 @@ def by_name(places: Places, ids: dict[str, bytes]) -> dict[str, list[int]]:
     return {name: gathered[topic_id] for name, topic_id in ids.items() if topic_id in gathered}
 
 
-def from_member(member: Member, target: Places) -> KeptMember:
+def from_member(member: GroupMember, target: Places) -> KeptMember:
     """Return what is kept of a member."""
     return KeptMember(
         member_id=member.member_id,
@@ -144,12 +144,12 @@ def from_member(member: Member, target: Places) -> KeptMember:
     )
 
 
-def to_member(kept: KeptMember) -> Member:
+def to_member(kept: KeptMember) -> GroupMember:
     """Return the member that was kept."""
-    holding = Holding(
+    holding = MemberHolding(
         kept.epoch, to_places(kept.assigned), to_places(kept.revoked), kept.is_waiting
     )
-    return Member(
+    return GroupMember(
         member_id=kept.member_id,
         instance_id=kept.instance_id,
         rack_id=kept.rack_id,

@@ -19,8 +19,8 @@ from rookery.broker.groups.consumerbody import (
     from_member,
     from_places,
 )
-from rookery.broker.groups.consumermember import Member
-from rookery.broker.groups.reconcile import NONE, Holding
+from rookery.broker.groups.consumermember import GroupMember
+from rookery.broker.groups.reconcile import NONE, MemberHolding
 from rookery.errors import ApiError, Corrupt, ProtocolError
 from rookery.wire.message import MemberId, Message, i32
 from rookery.wire.protocols import prefixed
@@ -56,7 +56,7 @@ class _MemberState(NamedTuple):
     """All that is kept of a member, quick to compare."""
 
     said: tuple[object, ...]
-    holding: Holding
+    holding: MemberHolding
     previous_epoch: int
     target: Places
 
@@ -64,7 +64,7 @@ class _MemberState(NamedTuple):
 class GroupParts(NamedTuple):
     """The parts of a group that are compared; they are not copied."""
 
-    members: Mapping[str, Member]
+    members: Mapping[str, GroupMember]
     targets: Mapping[str, Places]
     topics: Mapping[str, TopicInfo]
 
@@ -157,7 +157,7 @@ def _read(change: bytes) -> GroupChange:
     return read
 
 
-def _state(member: Member, target: Places) -> _MemberState:
+def _state(member: GroupMember, target: Places) -> _MemberState:
     terms = member.classic
     # In their order, which says what the member prefers.
     speaks = terms and (terms.session_timeout_ms, *terms.protocols.items())

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rookery.broker.coordination.deadlines import Deadlines
-from rookery.broker.coordination.machine import TopicInfo, Topics
-from rookery.broker.groups.assign import ASSIGNORS, Place, Places, Subscriber
+from rookery.broker.coordination.machine import TopicInfo, TopicLookup
+from rookery.broker.groups.assign import ASSIGNORS, AssignedMember, Place, Places
 from rookery.broker.groups.consumerbody import (
     ConsumerGroupBody,
     KeptTopic,
@@ -24,8 +24,8 @@ from rookery.broker.groups.consumerbody import (
     write_body,
 )
 from rookery.broker.groups.consumerchange import GroupChange, GroupParts, KeptState, merge
-from rookery.broker.groups.consumermember import AWAY, Member
-from rookery.broker.groups.reconcile import NONE, Target, reconcile
+from rookery.broker.groups.consumermember import AWAY, GroupMember
+from rookery.broker.groups.reconcile import NONE, MemberTarget, reconcile
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.broker.groups.subscriptions import Subscriptions
 from rookery.errors import ApiError, ErrorCode
@@ -55,7 +55,7 @@ class ConsumerGroup:
         self.epoch = epoch
         self.target_epoch = epoch
         self.assignor = next(iter(ASSIGNORS))
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, GroupMember] = {}
         self.static: dict[str, str] = {}
         """Member ids by group.instance.id."""
         self.target: dict[str, Places] = {}
@@ -130,7 +130,7 @@ class ConsumerGroup:
     # -- members -----------------------------------------------------------------------------
 
     @property
-    def classic_members(self) -> list[Member]:
+    def classic_members(self) -> list[GroupMember]:
         """The members that speak the classic protocol."""
         return [member for member in self.members.values() if member.classic is not None]
 
@@ -144,43 +144,43 @@ class ConsumerGroup:
         """The ids of the topics that members read, by name."""
         return {name: topic.id for name, topic in self.subscriptions.topics.items()}
 
-    def add(self, member: Member) -> None:
+    def add(self, member: GroupMember) -> None:
         """Take in a new member."""
         self.seat(member)
         self.begin_epoch()
 
-    def seat(self, member: Member) -> None:
+    def seat(self, member: GroupMember) -> None:
         """Have a member, and what it holds; what the group makes of it is the caller's business."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         self._owners.update(dict.fromkeys(member.holding.all_places, member.member_id))
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: GroupMember) -> None:
         """Forget a member; what it had is free, and the others get it."""
         self._unseat(member)
         self.target.pop(member.member_id, None)
         self.begin_epoch()
 
-    def replace(self, member: Member, successor: Member) -> None:
+    def replace(self, member: GroupMember, successor: GroupMember) -> None:
         """Let another member have the place of one that is away, and what was kept for it."""
         self._unseat(member)
         self.seat(successor)
         self.target[successor.member_id] = self.target.pop(member.member_id, NONE)
         self.is_dirty = True
 
-    def _unseat(self, member: Member) -> None:
+    def _unseat(self, member: GroupMember) -> None:
         self._release(member.holding.all_places)
         del self.members[member.member_id]
         if member.instance_id is not None:
             del self.static[member.instance_id]
         self._await_nothing(member)
 
-    def _await_nothing(self, member: Member) -> None:
+    def _await_nothing(self, member: GroupMember) -> None:
         for what in _AWAITED:
             self.deadlines.cancel(_key(what, member))
 
-    def identify(self, member_id: str, instance_id: str | None) -> Member:
+    def identify(self, member_id: str, instance_id: str | None) -> GroupMember:
         """Return who it is, by its id and its instance id.
 
         Raises:
@@ -200,34 +200,34 @@ class ConsumerGroup:
             )
         return member
 
-    def send_away(self, member: Member) -> None:
+    def send_away(self, member: GroupMember) -> None:
         """Let a static member be away: it owns nothing, but nobody else gets what it shall own."""
         self._release(member.holding.all_places)
         self.deadlines.cancel(_key(_REVOCATION, member))
         member.go_away()
         self.is_dirty = True
 
-    def touch(self, member: Member, now_ms: int) -> None:
+    def touch(self, member: GroupMember, now_ms: int) -> None:
         """Give a member a full session time-out."""
         terms = member.classic or self.settings
         self.deadlines.set(_key(_SESSION, member), now_ms + terms.session_timeout_ms)
 
-    def await_join(self, member: Member, now_ms: int) -> None:
+    def await_join(self, member: GroupMember, now_ms: int) -> None:
         """Have a classic member join again, which has been told to."""
         key = _key(_JOIN, member)
         if key not in self.deadlines:
             self.deadlines.set(key, now_ms + member.rebalance_timeout_ms)
 
-    def await_sync(self, member: Member, now_ms: int) -> None:
+    def await_sync(self, member: GroupMember, now_ms: int) -> None:
         """Have a classic member that joined come for what it may own."""
         self.deadlines.cancel(_key(_JOIN, member))
         self.deadlines.set(_key(_SYNC, member), now_ms + member.rebalance_timeout_ms)
 
-    def end_sync(self, member: Member) -> None:
+    def end_sync(self, member: GroupMember) -> None:
         """Await no SyncGroup of a member any more."""
         self.deadlines.cancel(_key(_SYNC, member))
 
-    def end_classic(self, member: Member) -> None:
+    def end_classic(self, member: GroupMember) -> None:
         """Await nothing any more that only a classic member does."""
         self.deadlines.cancel(_key(_JOIN, member))
         self.deadlines.cancel(_key(_SYNC, member))
@@ -247,7 +247,7 @@ class ConsumerGroup:
             self.epoch += 1
         self.is_dirty = True
 
-    def refresh(self, topics: Topics, *, is_changed: bool) -> None:
+    def refresh(self, topics: TopicLookup, *, is_changed: bool) -> None:
         """Look at the cluster's topics and the members' subscriptions; assign if need be."""
         if is_changed or not self.subscriptions.is_current(topics):
             is_changed |= self.subscriptions.refresh(self.members.values(), topics)
@@ -262,7 +262,7 @@ class ConsumerGroup:
         self.target = ASSIGNORS[self.assignor](
             {topic.id: topic.partitions for topic in subscriptions.topics.values()},
             {
-                key: Subscriber(subscriptions.ids_of(member), self.target.get(key, NONE))
+                key: AssignedMember(subscriptions.ids_of(member), self.target.get(key, NONE))
                 for key, member in self.members.items()
             },
         )
@@ -275,11 +275,11 @@ class ConsumerGroup:
         default = next(iter(ASSIGNORS))
         return max(ASSIGNORS, key=lambda name: (votes[name], name == default))
 
-    def reconcile(self, member: Member, owned: Places | None, now_ms: int) -> bool:
+    def reconcile(self, member: GroupMember, owned: Places | None, now_ms: int) -> bool:
         """Let a member take its next step; return whether what it may own changed."""
         before = member.holding
         key = member.member_id
-        target = Target(self.target_epoch, self.target.get(key, NONE))
+        target = MemberTarget(self.target_epoch, self.target.get(key, NONE))
         after = reconcile(before, target, owned, lambda place: self._owners.get(place, key) == key)
         if after == before:
             return False
@@ -293,17 +293,17 @@ class ConsumerGroup:
             self._await_revocation(member, now_ms)
         return after.assigned != before.assigned
 
-    def is_settled(self, member: Member) -> bool:
+    def is_settled(self, member: GroupMember) -> bool:
         """Whether a member has all that it shall have."""
         has_all = not member.holding.revoked and not member.holding.is_waiting
         return member.epoch == self.epoch == self.target_epoch and has_all
 
-    def is_next_free(self, member: Member) -> bool:
+    def is_next_free(self, member: GroupMember) -> bool:
         """Whether a member that waits for partitions could have all of them now."""
         wanted = self.target.get(member.member_id, NONE) - member.holding.assigned
         return not any(place in self._owners for place in wanted)
 
-    def unsettled(self) -> Iterator[Member]:
+    def unsettled(self) -> Iterator[GroupMember]:
         """Return the members that are not where they shall be; those who are away do not count."""
         return (
             one for one in self.members.values() if one.epoch != AWAY and not self.is_settled(one)
@@ -313,10 +313,10 @@ class ConsumerGroup:
         for place in places:
             del self._owners[place]
 
-    def _await_revocation(self, member: Member, now_ms: int) -> None:
+    def _await_revocation(self, member: GroupMember, now_ms: int) -> None:
         due_ms = now_ms + member.rebalance_timeout_ms
         self.deadlines.set(_key(_REVOCATION, member), due_ms)
 
 
-def _key(what: str, member: Member) -> str:
+def _key(what: str, member: GroupMember) -> str:
     return f"{what} {member.member_id}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rookery.broker.coordination.machine import Request
-from rookery.broker.groups.reconcile import Holding
+from rookery.broker.coordination.machine import MachineRequest
+from rookery.broker.groups.reconcile import MemberHolding
 from rookery.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 JOINING: Final = 0
@@ -34,7 +34,7 @@ class ClassicTerms:
         return sum(len(name) + len(metadata) for name, metadata in self.protocols.items())
 
 
-class Subscription(NamedTuple):
+class ClassicSubscription(NamedTuple):
     """What a member that speaks the classic protocol wants."""
 
     names: frozenset[str]
@@ -43,7 +43,7 @@ class Subscription(NamedTuple):
 
 
 @dataclass(slots=True)
-class Member:
+class GroupMember:
     """One member."""
 
     member_id: str
@@ -57,7 +57,7 @@ class Member:
     regex: str = ""
     """… and by a regular expression; empty for none."""
     assignor: str | None = None
-    holding: Holding = field(default=Holding(JOINING))
+    holding: MemberHolding = field(default=MemberHolding(JOINING))
     previous_epoch: int = LEAVING
     """The epoch before: an answer may be lost, and then the member does not know the new one."""
     classic: ClassicTerms | None = None
@@ -71,7 +71,7 @@ class Member:
         """The group's epoch that it has come to."""
         return self.holding.epoch
 
-    def hold(self, holding: Holding) -> None:
+    def hold(self, holding: MemberHolding) -> None:
         """Have something else."""
         if holding.epoch != self.holding.epoch:
             self.previous_epoch = self.holding.epoch
@@ -79,9 +79,9 @@ class Member:
 
     def go_away(self) -> None:
         """Own nothing until it is back; what it shall have is kept for it."""
-        self.holding, self.previous_epoch, self.classic = Holding(AWAY), AWAY, None
+        self.holding, self.previous_epoch, self.classic = MemberHolding(AWAY), AWAY, None
 
-    def update(self, request: Request, message: ConsumerGroupHeartbeatRequest) -> bool:
+    def update(self, request: MachineRequest, message: ConsumerGroupHeartbeatRequest) -> bool:
         """Take over what a heartbeat says anew; return whether anything changed."""
         before = self._described()
         self.classic = None
@@ -100,7 +100,9 @@ class Member:
             self.regex = message.subscribed_topic_regex
         return self._described() != before
 
-    def update_classic(self, request: Request, wants: Subscription, terms: ClassicTerms) -> bool:
+    def update_classic(
+        self, request: MachineRequest, wants: ClassicSubscription, terms: ClassicTerms
+    ) -> bool:
         """Take over what a JoinGroup says; return whether anything changed."""
         before = self._described()
         self.client_id, self.client_host = request.client_id, request.client_host
@@ -123,9 +125,9 @@ class Member:
         speaks = None if terms is None else terms.session_timeout_ms, protocols
         return *who, self.rebalance_timeout_ms, self.subscription, speaks
 
-    def succeed(self, member_id: str) -> Member:
+    def succeed(self, member_id: str) -> GroupMember:
         """Return a static member that takes this one's place under another id."""
-        return Member(
+        return GroupMember(
             member_id=member_id,
             instance_id=self.instance_id,
             rack_id=self.rack_id,

@@ -7,7 +7,7 @@ from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.machine import GroupMachine
 from rookery.broker.groups.subject import GroupSubject
 from rookery.broker.groups.summary import GroupSummary, Summaries, summarize
-from rookery.broker.groups.topicview import TopicView
+from rookery.broker.groups.topicview import ReplicaTopics
 from rookery.clock import Clock
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.groups import Group
@@ -22,7 +22,7 @@ class GroupCoordinator(Coordinator[str, GroupMachine]):
     def __init__(self, replica: Replica, clock: Clock, kinds: Kinds) -> None:
         self.subject = GroupSubject(replica, kinds)
         super().__init__(replica, clock, self.subject)
-        self.topics = TopicView(replica)
+        self.topics = ReplicaTopics(replica)
         """The cluster's topics, which machines see with each request."""
         self._summaries = Summaries(self._decode)
 

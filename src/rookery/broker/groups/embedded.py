@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.coordination.machine import Topics
+from rookery.broker.coordination.machine import TopicLookup
 from rookery.broker.groups.assign import Places
 from rookery.wire.protocols import prefixed
 from rookery.wire.protocols.consumer import (
+    AssignedTopic,
     ConsumerProtocolAssignment,
-    TopicPartition,
     read_assignment,
     write_assignment,
 )
@@ -18,7 +18,7 @@ CONSUMER: Final = "consumer"
 """The protocol type of groups that share partitions."""
 
 
-def places_of(parts: list[TopicPartition], topics: Topics) -> Places:
+def places_of(parts: list[AssignedTopic], topics: TopicLookup) -> Places:
     """Return partitions by their topics' ids, without topics that are gone."""
     known = ((topics.find(part.topic), part.partitions) for part in parts)
     return frozenset(
@@ -29,7 +29,7 @@ def places_of(parts: list[TopicPartition], topics: Topics) -> Places:
     )
 
 
-def assigned_places(assignment: bytes, topics: Topics) -> Places:
+def assigned_places(assignment: bytes, topics: TopicLookup) -> Places:
     """Return what a classic assignment gives to its member.
 
     Raises:
@@ -42,7 +42,7 @@ def assignment_bytes(parts: dict[str, list[int]], metadata: bytes) -> bytes:
     """Return an assignment of partitions by topic name, in the version of a member's metadata."""
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[
-            TopicPartition(topic=name, partitions=partitions) for name, partitions in parts.items()
+            AssignedTopic(topic=name, partitions=partitions) for name, partitions in parts.items()
         ]
     )
     newest = prefixed.newest(ConsumerProtocolAssignment)

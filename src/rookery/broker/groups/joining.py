@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from rookery.broker.coordination.machine import Request
-from rookery.broker.groups.rebalance import Rebalance, State, refusal
-from rookery.broker.groups.roster import Member
+from rookery.broker.coordination.machine import MachineRequest
+from rookery.broker.groups.rebalance import ClassicState, Rebalance, refusal
+from rookery.broker.groups.roster import RosterMember
 from rookery.errors import ErrorCode
 from rookery.wire.messages.join_group import JoinGroupRequest
 
@@ -17,14 +17,14 @@ _MAY_SKIP_SINCE: Final = 9
 class Join(NamedTuple):
     """A JoinGroup, with what its version leaves out filled in."""
 
-    request: Request
+    request: MachineRequest
     message: JoinGroupRequest
     protocols: dict[str, bytes]
     rebalance_timeout_ms: int
     now_ms: int
 
 
-def join(group: Rebalance, request: Request, message: JoinGroupRequest, now_ms: int) -> None:
+def join(group: Rebalance, request: MachineRequest, message: JoinGroupRequest, now_ms: int) -> None:
     """Answer a JoinGroup, or hold it."""
     timeout_ms = message.rebalance_timeout_ms
     asked = Join(
@@ -69,7 +69,7 @@ def _check(group: Rebalance, asked: Join) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _find(group: Rebalance, message: JoinGroupRequest) -> Member | None:
+def _find(group: Rebalance, message: JoinGroupRequest) -> RosterMember | None:
     """Return who asks, if it is in the group: by its id, or as the successor of a static member."""
     roster = group.roster
     if not message.member_id and message.group_instance_id is not None:
@@ -85,7 +85,7 @@ def _has_room(group: Rebalance, message: JoinGroupRequest) -> bool:
     """
     roster, room = group.roster, group.settings.max_size
     known = _find(group, message)
-    if group.state is State.PREPARING:
+    if group.state is ClassicState.PREPARING:
         return (known is not None and known.join is not None) or roster.joined < room
     return known is not None or len(roster) < room
 
@@ -102,7 +102,7 @@ def _turn_away(group: Rebalance, asked: Join) -> None:
 
 def _is_understood(group: Rebalance, asked: Join) -> bool:
     """Whether all members share the kind of protocol and one of the protocols offered."""
-    if group.state is State.EMPTY:
+    if group.state is ClassicState.EMPTY:
         return bool(asked.message.protocol_type and asked.protocols)
     is_kind = asked.message.protocol_type == group.protocol_type
     return is_kind and group.roster.supports_any(asked.protocols)
@@ -123,7 +123,7 @@ def _join_unknown(group: Rebalance, asked: Join) -> None:
 
 def _add(group: Rebalance, asked: Join, member_id: str) -> None:
     """Take in a new member."""
-    member = Member(
+    member = RosterMember(
         member_id=member_id,
         instance_id=asked.message.group_instance_id,
         client_id=asked.request.client_id,
@@ -145,9 +145,9 @@ def _join_known(group: Rebalance, asked: Join) -> None:
         group.reply(asked.request, refusal(asked.request, code, message.member_id))
         return
     member = group.roster.members[message.member_id]
-    leads_stable = group.state is State.STABLE and message.member_id == group.roster.leader
+    leads_stable = group.state is ClassicState.STABLE and message.member_id == group.roster.leader
     is_unchanged = member.matches(asked.protocols) and not leads_stable
-    if group.state is not State.PREPARING and is_unchanged:
+    if group.state is not ClassicState.PREPARING and is_unchanged:
         group.reply(asked.request, group.membership(member))
         group.touch(member, asked.now_ms)
     else:
@@ -155,7 +155,7 @@ def _join_known(group: Rebalance, asked: Join) -> None:
         group.advance(asked.now_ms)
 
 
-def _update(group: Rebalance, asked: Join, member: Member) -> None:
+def _update(group: Rebalance, asked: Join, member: RosterMember) -> None:
     """Let a member be what it says now, and wait."""
     group.roster.change_protocols(member, asked.protocols)
     member.session_timeout_ms = asked.message.session_timeout_ms
@@ -163,7 +163,7 @@ def _update(group: Rebalance, asked: Join, member: Member) -> None:
     group.hold_join(member, asked.request, asked.now_ms)
 
 
-def _succeed(group: Rebalance, asked: Join, member: Member) -> None:
+def _succeed(group: Rebalance, asked: Join, member: RosterMember) -> None:
     """Let a restarted static member take its own place under a new id; the old id is fenced.
 
     A stable group need not hear of it while the chosen protocol stays. In the midst of a rebalance
@@ -173,7 +173,7 @@ def _succeed(group: Rebalance, asked: Join, member: Member) -> None:
     group.release(member, ErrorCode.FENCED_INSTANCE_ID)
     group.rename(member, asked.request.new_member_id)
     _update(group, asked, member)
-    stays = group.state is State.STABLE and group.roster.choose_protocol() == group.protocol
+    stays = group.state is ClassicState.STABLE and group.roster.choose_protocol() == group.protocol
     if not stays:
         group.advance(asked.now_ms)
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from rookery.broker.coordination.machine import Effect, Event, Persist, Request
+from rookery.broker.coordination.machine import Effect, Event, MachineRequest, Persist
 from rookery.broker.groups.machine import GroupMachine
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.errors import ErrorCode
@@ -63,7 +63,7 @@ class GroupKind(Generic[GM]):
     """Gives an event to a machine, which may become one of another kind; None: `Machine.on`."""
     succeeds: frozenset[str] = frozenset()
     """The kinds whose groups may become groups of this kind when a client joins by `joined_by`."""
-    upgrade: Callable[[Any, Request, GroupSettings, int], Step] | None = None
+    upgrade: Callable[[Any, MachineRequest, GroupSettings, int], Step] | None = None
     """Lets such a client into a group with members of a kind that this one succeeds."""
     mismatch: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
     """The answer to `joined_by` for a group that is of another kind and stays so."""

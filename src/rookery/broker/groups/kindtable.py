@@ -16,7 +16,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from rookery.broker.coordination.machine import Event, Reply, Request
+from rookery.broker.coordination.machine import Event, MachineRequest, Reply
 from rookery.broker.groups import kinds as folder
 from rookery.broker.groups.kind import GroupKind, GroupSettings, Step, StoredGroup, is_persisted
 from rookery.broker.groups.machine import GroupMachine
@@ -81,7 +81,7 @@ class Kinds:
         """Give an event to a machine; return the group's machine from now on, and the effects."""
         name = machine.kind
         row = self._by_name[name]
-        if isinstance(event, Request):
+        if isinstance(event, MachineRequest):
             message = type(event.message)
             joined = self._joined_by.get(message)
             is_answered = message in self._answers[name]
@@ -91,7 +91,9 @@ class Kinds:
             return machine, machine.on(event, now_ms)
         return row.on(machine, event, self._settings, now_ms)
 
-    def _convert(self, group_id: str, machine: GroupMachine, event: Request, now_ms: int) -> Step:
+    def _convert(
+        self, group_id: str, machine: GroupMachine, event: MachineRequest, now_ms: int
+    ) -> Step:
         """Let a client in that speaks the protocol of another kind, or refuse it."""
         row = self._joined_by.get(type(event.message))
         if row is None:
@@ -107,6 +109,6 @@ class Kinds:
             return row.upgrade(machine, event, self._settings, now_ms)
         return machine, [self._refuse(event, row.mismatch)]
 
-    def _refuse(self, request: Request, code: ErrorCode) -> Reply:
+    def _refuse(self, request: MachineRequest, code: ErrorCode) -> Reply:
         api = self._apis[type(request.message)]
         return Reply(request.token, api.refuse(request.message, code))

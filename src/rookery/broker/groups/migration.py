@@ -11,17 +11,17 @@ members have to join again, unless all of them have what they shall have.
 
 from __future__ import annotations
 
-from rookery.broker.coordination.machine import Topics
+from rookery.broker.coordination.machine import TopicLookup
 from rookery.broker.groups.assign import Place, Places
 from rookery.broker.groups.classic import Classic
 from rookery.broker.groups.consumer import Consumer
 from rookery.broker.groups.consumerbody import by_name
 from rookery.broker.groups.consumergroup import ConsumerGroup
-from rookery.broker.groups.consumermember import ClassicTerms, Member
+from rookery.broker.groups.consumermember import ClassicTerms, GroupMember
 from rookery.broker.groups.embedded import CONSUMER, assigned_places, assignment_bytes, places_of
-from rookery.broker.groups.rebalance import Rebalance, State
-from rookery.broker.groups.reconcile import Holding
-from rookery.broker.groups.roster import Member as ClassicMember
+from rookery.broker.groups.rebalance import ClassicState, Rebalance
+from rookery.broker.groups.reconcile import MemberHolding
+from rookery.broker.groups.roster import RosterMember
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ProtocolError
 from rookery.wire.protocols.consumer import read_subscription
@@ -38,7 +38,9 @@ def why_not_up(group: Rebalance, settings: ConsumerSettings) -> str:
     return ""
 
 
-def upgrade(before: Rebalance, settings: ConsumerSettings, topics: Topics, now_ms: int) -> Consumer:
+def upgrade(
+    before: Rebalance, settings: ConsumerSettings, topics: TopicLookup, now_ms: int
+) -> Consumer:
     """Return the consumer group that a classic group becomes; the classic one stays as it is.
 
     Raises:
@@ -55,7 +57,9 @@ def upgrade(before: Rebalance, settings: ConsumerSettings, topics: Topics, now_m
     return Consumer(group)
 
 
-def _upgraded(classic: ClassicMember, group: Rebalance, topics: Topics, taken: Places) -> Member:
+def _upgraded(
+    classic: RosterMember, group: Rebalance, topics: TopicLookup, taken: Places
+) -> GroupMember:
     """Return a classic member as one of a consumer group: with all it has, and nothing more."""
     terms = ClassicTerms(classic.session_timeout_ms, dict(classic.protocols))
     read_subscription(terms.protocols[terms.protocol])  # the one that later assignments go by
@@ -65,7 +69,7 @@ def _upgraded(classic: ClassicMember, group: Rebalance, topics: Topics, taken: P
     else:
         # Nothing is known of it but what it said itself: a rebalance was broken off.
         owned = places_of(subscription.owned_partitions, topics)
-    return Member(
+    return GroupMember(
         member_id=classic.member_id,
         instance_id=classic.instance_id,
         rack_id=subscription.rack_id or None,
@@ -74,7 +78,7 @@ def _upgraded(classic: ClassicMember, group: Rebalance, topics: Topics, taken: P
         rebalance_timeout_ms=classic.rebalance_timeout_ms,
         names=frozenset(subscription.topics),
         # A partition has one owner here, whatever the members' own assignor may have done.
-        holding=Holding(group.generation, owned - taken),
+        holding=MemberHolding(group.generation, owned - taken),
         previous_epoch=group.generation,
         classic=terms,
     )
@@ -87,7 +91,7 @@ def downgrade(before: ConsumerGroup, now_ms: int) -> Classic:
     heartbeating, and is told to join again.
     """
     group = Rebalance(before.group_id, before.classic)
-    group.state, group.generation = State.STABLE, before.target_epoch
+    group.state, group.generation = ClassicState.STABLE, before.target_epoch
     group.protocol_type = CONSUMER
     ids = before.topic_ids
     favourites = set()
@@ -104,12 +108,12 @@ def downgrade(before: ConsumerGroup, now_ms: int) -> Classic:
     return Classic(group)
 
 
-def _downgraded(member: Member, ids: dict[str, bytes]) -> ClassicMember:
+def _downgraded(member: GroupMember, ids: dict[str, bytes]) -> RosterMember:
     if member.classic is None:
         raise ProtocolError(f"member {member.member_id!r} does not speak the classic protocol")
     terms = member.classic
     parts = by_name(member.holding.all_places, ids)
-    return ClassicMember(
+    return RosterMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
         client_id=member.client_id,

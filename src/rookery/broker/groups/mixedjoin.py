@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.coordination.machine import Request
+from rookery.broker.coordination.machine import MachineRequest
 from rookery.broker.groups.consumergroup import ConsumerGroup
-from rookery.broker.groups.consumermember import ClassicTerms, Member, Subscription
+from rookery.broker.groups.consumermember import ClassicSubscription, ClassicTerms, GroupMember
 from rookery.broker.groups.embedded import CONSUMER, places_of
 from rookery.errors import ApiError, ErrorCode, ProtocolError
 from rookery.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -20,7 +20,7 @@ _ID_FIRST_SINCE: Final = 4
 
 
 def join(
-    group: ConsumerGroup, request: Request, message: JoinGroupRequest, now_ms: int
+    group: ConsumerGroup, request: MachineRequest, message: JoinGroupRequest, now_ms: int
 ) -> JoinGroupResponse:
     """Let a member come, or come again, and take its next step.
 
@@ -84,14 +84,14 @@ def _is_known(group: ConsumerGroup, message: JoinGroupRequest) -> bool:
     return message.member_id in group.members or message.group_instance_id in group.static
 
 
-def _is(member: Member, message: JoinGroupRequest) -> bool:
+def _is(member: GroupMember, message: JoinGroupRequest) -> bool:
     """Whether a member is the one that joins, or is replaced by it."""
     instance_id = message.group_instance_id
     is_instance = instance_id is not None and instance_id == member.instance_id
     return is_instance or member.member_id == message.member_id
 
 
-def _is_understood(terms: ClassicTerms, others: list[Member]) -> bool:
+def _is_understood(terms: ClassicTerms, others: list[GroupMember]) -> bool:
     """Whether all classic members share one of the protocols: one of them may have to lead yet."""
     return any(
         all(one.classic is not None and name in one.classic.protocols for one in others)
@@ -108,7 +108,9 @@ def _read(terms: ClassicTerms) -> ConsumerProtocolSubscription:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from error
 
 
-def _find_or_add(group: ConsumerGroup, request: Request, message: JoinGroupRequest) -> Member:
+def _find_or_add(
+    group: ConsumerGroup, request: MachineRequest, message: JoinGroupRequest
+) -> GroupMember:
     """Return the member that joins: one that is here, another's successor, or a new one."""
     member_id, instance_id = message.member_id, message.group_instance_id
     holder = group.static.get(instance_id) if instance_id is not None else None
@@ -119,15 +121,15 @@ def _find_or_add(group: ConsumerGroup, request: Request, message: JoinGroupReque
     is_here = member_id in group.members
     if is_here or (member_id and instance_id is not None):
         return group.identify(member_id, instance_id)
-    member = Member(member_id or request.new_member_id, instance_id=instance_id)
+    member = GroupMember(member_id or request.new_member_id, instance_id=instance_id)
     group.add(member)
     return member
 
 
 def _update(
     group: ConsumerGroup,
-    request: Request,
-    member: Member,
+    request: MachineRequest,
+    member: GroupMember,
     terms: ClassicTerms,
     subscription: ConsumerProtocolSubscription,
 ) -> None:
@@ -136,7 +138,9 @@ def _update(
     assert isinstance(message, JoinGroupRequest)  # noqa: S101 (for mypy)
     has_timeout = request.version > 0 and message.rebalance_timeout_ms >= 0
     timeout_ms = message.rebalance_timeout_ms if has_timeout else message.session_timeout_ms
-    wants = Subscription(frozenset(subscription.topics), subscription.rack_id or None, timeout_ms)
+    wants = ClassicSubscription(
+        frozenset(subscription.topics), subscription.rack_id or None, timeout_ms
+    )
     before = member.subscription
     group.is_dirty |= member.update_classic(request, wants, terms)
     group.refresh(request.topics, is_changed=member.subscription != before)

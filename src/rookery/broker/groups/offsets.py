@@ -30,7 +30,7 @@ Proposals = list["asyncio.Future[list[Outcome]]"]
 
 
 @dataclass(frozen=True, slots=True)
-class Committer:
+class CommitAuthor:
     """Who commits: a member, or with -1 and an empty id a client without membership."""
 
     group_id: str
@@ -59,7 +59,10 @@ def commit_gate(seat: GroupSeat) -> CommitGate:
 
 
 async def commit(
-    groups: GroupCoordinator, replica: Replica, who: Committer, offsets: Sequence[OffsetCommitted]
+    groups: GroupCoordinator,
+    replica: Replica,
+    who: CommitAuthor,
+    offsets: Sequence[OffsetCommitted],
 ) -> list[ErrorCode]:
     """Commit offsets; return what became of each.
 

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Final
 
 from rookery.broker.coordination.deadlines import Deadlines
-from rookery.broker.coordination.machine import Reply, Request
-from rookery.broker.groups.roster import Member, Roster
+from rookery.broker.coordination.machine import MachineRequest, Reply
+from rookery.broker.groups.roster import Roster, RosterMember
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ErrorCode
 from rookery.wire.message import Message
@@ -27,7 +27,7 @@ _PHASE: Final = ""
 _NULLABLE_SINCE: Final = 7
 
 
-class State(StrEnum):
+class ClassicState(StrEnum):
     """The states of a classic group, in Kafka's words."""
 
     EMPTY = "Empty"
@@ -43,7 +43,7 @@ class Rebalance:
     def __init__(self, group_id: str, settings: ClassicSettings) -> None:
         self.group_id = group_id
         self.settings = settings
-        self.state = State.EMPTY
+        self.state = ClassicState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -74,7 +74,7 @@ class Rebalance:
         is_dirty, self._is_dirty = self._is_dirty, False
         return is_dirty
 
-    def reply(self, request: Request, response: Message) -> None:
+    def reply(self, request: MachineRequest, response: Message) -> None:
         """Answer a request when the event is done."""
         self._replies.append(Reply(request.token, response))
 
@@ -85,12 +85,12 @@ class Rebalance:
 
     # -- members -----------------------------------------------------------------------------
 
-    def touch(self, member: Member, now_ms: int) -> None:
+    def touch(self, member: RosterMember, now_ms: int) -> None:
         """Give a member a full session time-out; one that waits for us needs none."""
         if not member.is_held:
             self.deadlines.set(member.member_id, now_ms + member.session_timeout_ms)
 
-    def admit(self, member: Member, protocol_type: str) -> None:
+    def admit(self, member: RosterMember, protocol_type: str) -> None:
         """Take in a new member."""
         if not self.roster.members:
             self.protocol_type = protocol_type
@@ -101,7 +101,7 @@ class Rebalance:
         self, member_id: str, instance_id: str | None, generation: int | None = None
     ) -> ErrorCode:
         """Say whether someone is the member it says it is, in the generation it believes in."""
-        if self.state is State.DEAD:
+        if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if instance_id is not None:
             holder = self.roster.static.get(instance_id, member_id)
@@ -126,13 +126,13 @@ class Rebalance:
         self.deadlines.cancel(member_id)
         return True
 
-    def rename(self, member: Member, new_id: str) -> None:
+    def rename(self, member: RosterMember, new_id: str) -> None:
         """Give a static member another id."""
         self.deadlines.cancel(member.member_id)
         self.unsynced.discard(member.member_id)
         self.roster.rename(member, new_id)
 
-    def drop_join(self, member: Member, now_ms: int) -> None:
+    def drop_join(self, member: RosterMember, now_ms: int) -> None:
         """Let a JoinGroup go whose client hung up."""
         held = self.roster.release_join(member)
         if member.is_new and held is not None and knows_no_id(held):
@@ -143,12 +143,12 @@ class Rebalance:
 
     def die(self) -> None:
         """Let the group be of no use any more; nothing is due."""
-        self.state = State.DEAD
+        self.state = ClassicState.DEAD
         self.roster = Roster()
         self.unsynced.clear()
         self.deadlines = Deadlines()
 
-    def hold_join(self, member: Member, request: Request, now_ms: int) -> None:
+    def hold_join(self, member: RosterMember, request: MachineRequest, now_ms: int) -> None:
         """Let a member's JoinGroup wait for the others; an older one of it is called off."""
         self.release_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
         self.roster.hold_join(member, request)
@@ -158,32 +158,32 @@ class Rebalance:
         else:
             self.deadlines.cancel(member.member_id)
 
-    def hold_sync(self, member: Member, request: Request) -> None:
+    def hold_sync(self, member: RosterMember, request: MachineRequest) -> None:
         """Let a member's SyncGroup wait for the leader's; an older one of it is called off."""
         self.release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.sync = request
         self.deadlines.cancel(member.member_id)
 
-    def remove(self, member: Member, code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
+    def remove(self, member: RosterMember, code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
         """Forget a member and answer what is held of it; what follows is the caller's business."""
         self.release(member, code)
         self.roster.remove(member)
         self.unsynced.discard(member.member_id)
         self.deadlines.cancel(member.member_id)
 
-    def release(self, member: Member, code: ErrorCode) -> None:
+    def release(self, member: RosterMember, code: ErrorCode) -> None:
         """Answer what is held of a member with an error."""
         self.release_join(member, code)
         self.release_sync(member, code)
 
-    def release_join(self, member: Member, code: ErrorCode) -> None:
+    def release_join(self, member: RosterMember, code: ErrorCode) -> None:
         """Answer a held JoinGroup with an error."""
         held = self.roster.release_join(member)
         if held is not None:
             keeps_id = code is not ErrorCode.UNKNOWN_MEMBER_ID
             self.reply(held, refusal(held, code, member.member_id if keeps_id else ""))
 
-    def release_sync(self, member: Member, code: ErrorCode) -> None:
+    def release_sync(self, member: RosterMember, code: ErrorCode) -> None:
         """Answer a held SyncGroup with an error."""
         held, member.sync = member.sync, None
         if held is not None:
@@ -193,28 +193,28 @@ class Rebalance:
 
     def advance(self, now_ms: int) -> None:
         """Do what follows from a member having joined or gone."""
-        if self.state is State.PREPARING:
+        if self.state is ClassicState.PREPARING:
             self.complete_if_joined(now_ms)
         else:
             self.prepare(now_ms)
 
     def complete_if_joined(self, now_ms: int) -> None:
         """Complete a rebalance that waits for nobody; the first of a group takes its delay."""
-        if self.state is State.PREPARING and not self._is_initial and self.roster.all_joined:
+        if self.state is ClassicState.PREPARING and not self._is_initial and self.roster.all_joined:
             self.complete(now_ms)
 
     def prepare(self, now_ms: int) -> None:
         """Begin a rebalance: everybody is to join again."""
         for member in self.roster.members.values():
-            if self.state is State.COMPLETING:
+            if self.state is ClassicState.COMPLETING:
                 # Until now, what it had in the generation before was still shown.
                 member.assignment = b""
             if member.sync is not None:
                 self.release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
                 self.touch(member, now_ms)
         self.unsynced.clear()
-        self._is_initial = self.state is State.EMPTY
-        self.state = State.PREPARING
+        self._is_initial = self.state is ClassicState.EMPTY
+        self.state = ClassicState.PREPARING
         delay_ms = self.settings.initial_rebalance_delay_ms
         if self._is_initial and delay_ms:
             self._has_newcomer = False
@@ -243,10 +243,10 @@ class Rebalance:
         if self.roster.members:
             self._announce(now_ms)
         else:
-            self.state, self.protocol = State.EMPTY, None
+            self.state, self.protocol = ClassicState.EMPTY, None
 
     def _announce(self, now_ms: int) -> None:
-        self.state, self.protocol = State.COMPLETING, self.roster.choose_protocol()
+        self.state, self.protocol = ClassicState.COMPLETING, self.roster.choose_protocol()
         for member in self.roster.members.values():
             member.is_new = False
             held = self.roster.release_join(member)
@@ -259,9 +259,9 @@ class Rebalance:
         """Go on as another's successor: every member gets its full time, the phase begins anew."""
         for member in self.roster.members.values():
             self.touch(member, now_ms)
-        if self.state is State.COMPLETING:
+        if self.state is ClassicState.COMPLETING:
             self._await_syncs(now_ms)
-        elif self.state is State.PREPARING:
+        elif self.state is ClassicState.PREPARING:
             self.deadlines.set(_PHASE, now_ms + self.roster.rebalance_timeout_ms)
 
     def _await_syncs(self, now_ms: int) -> None:
@@ -270,7 +270,7 @@ class Rebalance:
 
     def settle(self, assignments: dict[str, bytes], now_ms: int) -> None:
         """Give every member its part, as the leader wants it: the group is stable."""
-        self.state = State.STABLE
+        self.state = ClassicState.STABLE
         self.mark()
         for member in self.roster.members.values():
             member.assignment = assignments.get(member.member_id, b"")
@@ -282,13 +282,13 @@ class Rebalance:
     def expire(self, now_ms: int) -> None:
         """Do what is due by now; members out of time are not waited for."""
         due = set(self.deadlines.take(now_ms))
-        if _PHASE in due and self.state is not State.PREPARING:
+        if _PHASE in due and self.state is not ClassicState.PREPARING:
             due |= self.unsynced
         late = [member for key, member in self.roster.members.items() if key in due]
         for member in late:
             self.remove(member)
         self.roster.pending -= due
-        if _PHASE in due and self.state is State.PREPARING:
+        if _PHASE in due and self.state is ClassicState.PREPARING:
             self._end_joining(now_ms)
         elif late:
             self.advance(now_ms)
@@ -305,7 +305,7 @@ class Rebalance:
 
     # -- how a member sees the group -----------------------------------------------------------
 
-    def membership(self, member: Member) -> JoinGroupResponse:
+    def membership(self, member: RosterMember) -> JoinGroupResponse:
         """Tell a member of the generation that it is in; the leader learns of the others, too."""
         leads = member.member_id == self.roster.leader
         return JoinGroupResponse(
@@ -318,7 +318,7 @@ class Rebalance:
             members=self._listed() if leads else [],
         )
 
-    def part(self, member: Member) -> SyncGroupResponse:
+    def part(self, member: RosterMember) -> SyncGroupResponse:
         """Tell a member its part of the assignment."""
         return SyncGroupResponse(
             error_code=ErrorCode.NONE,
@@ -339,7 +339,7 @@ class Rebalance:
         ]
 
 
-def refusal(request: Request, code: ErrorCode, member_id: str) -> JoinGroupResponse:
+def refusal(request: MachineRequest, code: ErrorCode, member_id: str) -> JoinGroupResponse:
     """Refuse a JoinGroup."""
     return JoinGroupResponse(
         error_code=code,
@@ -350,7 +350,7 @@ def refusal(request: Request, code: ErrorCode, member_id: str) -> JoinGroupRespo
     )
 
 
-def knows_no_id(request: Request) -> bool:
+def knows_no_id(request: MachineRequest) -> bool:
     """Whether a new member does not know its own id: after a lost answer it comes as another."""
     message = request.message
     return isinstance(message, JoinGroupRequest) and not message.member_id

@@ -19,7 +19,7 @@ from rookery.broker.groups.assign import Place, Places
 NONE: Final[Places] = frozenset()
 
 
-class Holding(NamedTuple):
+class MemberHolding(NamedTuple):
     """What a member has."""
 
     epoch: int
@@ -37,7 +37,7 @@ class Holding(NamedTuple):
         return self.assigned | self.revoked
 
 
-class Target(NamedTuple):
+class MemberTarget(NamedTuple):
     """What a member shall have."""
 
     epoch: int
@@ -45,8 +45,11 @@ class Target(NamedTuple):
 
 
 def reconcile(
-    holding: Holding, target: Target, owned: Places | None, is_free: Callable[[Place], bool]
-) -> Holding:
+    holding: MemberHolding,
+    target: MemberTarget,
+    owned: Places | None,
+    is_free: Callable[[Place], bool],
+) -> MemberHolding:
     """Take the next step.
 
     Args:
@@ -63,10 +66,10 @@ def reconcile(
     kept = holding.assigned & target.places
     revoked = holding.assigned - kept
     if revoked and _owns(owned, revoked):
-        return Holding(holding.epoch, kept, revoked)
+        return MemberHolding(holding.epoch, kept, revoked)
     wanted = target.places - kept
     gets = frozenset(filter(is_free, wanted))
-    return Holding(target.epoch, kept | gets, is_waiting=len(gets) < len(wanted))
+    return MemberHolding(target.epoch, kept | gets, is_waiting=len(gets) < len(wanted))
 
 
 def _owns(owned: Places | None, places: Places) -> bool:

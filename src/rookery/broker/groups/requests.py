@@ -7,10 +7,10 @@ from typing import Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from rookery.broker.call import Call
-from rookery.broker.coordination.machine import Request
-from rookery.broker.coordination.seats import Held
+from rookery.broker.coordination.machine import MachineRequest
+from rookery.broker.coordination.seats import HeldRequest
 from rookery.broker.groups.machine import GroupMachine
-from rookery.cluster.replica import Fenced
+from rookery.cluster.replica import IncarnationFenced
 from rookery.errors import ApiError, Error, ErrorCode
 from rookery.wire.message import Api, Message
 
@@ -40,8 +40,8 @@ def hand_over(
     check_group_id(group_id)
     groups = call.services.groups
     client_id = call.header.client_id or ""
-    event = Request(
-        token=Held(api, request),
+    event = MachineRequest(
+        token=HeldRequest(api, request),
         message=request,
         version=call.version,
         client_id=client_id,
@@ -82,7 +82,7 @@ async def reach_head(call: Call) -> None:
 
 def refusal(error: BaseException) -> ApiError:
     """Return the answer to a client when a coordinator fails."""
-    fenced = isinstance(error, Fenced)
+    fenced = isinstance(error, IncarnationFenced)
     code = ErrorCode.NOT_COORDINATOR if fenced else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ApiError(code, str(error))
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rookery.broker.coordination.machine import Request
+from rookery.broker.coordination.machine import MachineRequest
 
 
 @dataclass(slots=True)
-class Member:
+class RosterMember:
     """One member: what it asked for, what it got, and which of its requests are held."""
 
     member_id: str
@@ -22,9 +22,9 @@ class Member:
     protocols: dict[str, bytes]
     """What each assignor must know of the member, the favourite first."""
     assignment: bytes = b""
-    join: Request | None = None
+    join: MachineRequest | None = None
     """A JoinGroup that waits for the other members."""
-    sync: Request | None = None
+    sync: MachineRequest | None = None
     """A SyncGroup that waits for the leader's."""
     is_new: bool = False
     """Whether no JoinGroup of it was answered yet."""
@@ -54,7 +54,7 @@ class Roster:
     __slots__ = ("_support", "joined", "leader", "members", "pending", "size_bytes", "static")
 
     def __init__(self) -> None:
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, RosterMember] = {}
         self.static: dict[str, str] = {}
         """Member ids by group.instance.id."""
         self.pending: set[str] = set()
@@ -79,7 +79,7 @@ class Roster:
         """The longest time that a member may want to finish its work in."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: RosterMember) -> None:
         """Take a member in; the first one leads."""
         self.pending.discard(member.member_id)
         self.members[member.member_id] = member
@@ -90,7 +90,7 @@ class Roster:
         self.joined += member.join is not None
         self._count(member.protocols, 1)
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: RosterMember) -> None:
         """Forget a member; if it led, the one that has been here longest does now."""
         del self.members[member.member_id]
         if member.instance_id is not None:
@@ -100,7 +100,7 @@ class Roster:
         self.joined -= member.join is not None
         self._count(member.protocols, -1)
 
-    def rename(self, member: Member, new_id: str) -> None:
+    def rename(self, member: RosterMember, new_id: str) -> None:
         """Give a static member another id; whoever has the old one is fenced."""
         leads = self.leader == member.member_id
         self.remove(member)
@@ -109,18 +109,18 @@ class Roster:
         if leads:
             self.leader = new_id
 
-    def hold_join(self, member: Member, request: Request) -> None:
+    def hold_join(self, member: RosterMember, request: MachineRequest) -> None:
         """Let a member's JoinGroup wait."""
         self.joined += member.join is None
         member.join = request
 
-    def release_join(self, member: Member) -> Request | None:
+    def release_join(self, member: RosterMember) -> MachineRequest | None:
         """Return a member's JoinGroup, if one waits; it does so no longer."""
         held, member.join = member.join, None
         self.joined -= held is not None
         return held
 
-    def change_protocols(self, member: Member, protocols: dict[str, bytes]) -> None:
+    def change_protocols(self, member: RosterMember, protocols: dict[str, bytes]) -> None:
         """Let a member support these protocols from now on."""
         self._count(member.protocols, -1)
         member.protocols = protocols

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rookery.broker.coordination.machine import TopicInfo, Topics
-from rookery.broker.groups.consumermember import Member
+from rookery.broker.coordination.machine import TopicInfo, TopicLookup
+from rookery.broker.groups.consumermember import GroupMember
 from rookery.errors import ApiError
 from rookery.service.namepattern import NamePattern
 
@@ -23,13 +23,13 @@ class Subscriptions:
         """All that somebody wants to read, as it was at the last look; None before the first."""
         self._mark: object = None
 
-    def is_current(self, topics: Topics) -> bool:
+    def is_current(self, topics: TopicLookup) -> bool:
         """Whether all topics that matter here are as they were at the last look."""
         if self._watched is None or (self._regexes and topics.mark != self._mark):
             return False
         return all(topics.find(name) == known for name, known in self._watched.items())
 
-    def check(self, regex: str, topics: Topics) -> None:
+    def check(self, regex: str, topics: TopicLookup) -> None:
         """Compile and try out an expression that may be new.
 
         Raises:
@@ -40,7 +40,7 @@ class Subscriptions:
             self._matches[regex] = frozenset(pattern.matching(topics.names()))
             self._regexes[regex] = pattern
 
-    def refresh(self, members: Iterable[Member], topics: Topics) -> bool:
+    def refresh(self, members: Iterable[GroupMember], topics: TopicLookup) -> bool:
         """Work out what the members read now; return whether that changed."""
         members = list(members)
         wanted = {member.regex for member in members if member.regex}
@@ -58,11 +58,11 @@ class Subscriptions:
         before, self.topics = self.topics, found
         return self.topics != before
 
-    def names_of(self, member: Member) -> frozenset[str]:
+    def names_of(self, member: GroupMember) -> frozenset[str]:
         """Return the names of what a member wants to read, whether it is there or not."""
         return member.names | self._matches.get(member.regex, frozenset())
 
-    def ids_of(self, member: Member) -> frozenset[bytes]:
+    def ids_of(self, member: GroupMember) -> frozenset[bytes]:
         """Return the ids of what a member wants to read."""
         names = self.names_of(member)
         return frozenset(self.topics[name].id for name in names if name in self.topics)
@@ -70,7 +70,7 @@ class Subscriptions:
     def _compiled(self, regex: str) -> NamePattern:
         return self._regexes.get(regex) or NamePattern(regex)
 
-    def _match(self, regex: str, topics: Topics) -> frozenset[str]:
+    def _match(self, regex: str, topics: TopicLookup) -> frozenset[str]:
         try:
             return frozenset(self._regexes[regex].matching(topics.names()))
         except ApiError:

@@ -6,7 +6,7 @@ from rookery.broker.coordination.machine import TopicInfo
 from rookery.cluster.replica import Replica
 
 
-class TopicView:
+class ReplicaTopics:
     """The topics of a replica, as far as its log is applied."""
 
     def __init__(self, replica: Replica) -> None:

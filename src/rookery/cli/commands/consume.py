@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command, CommandArguments
 from rookery.cli.options import values
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import option, part, positional, switch
 from rookery.errors import Unavailable
 
 if TYPE_CHECKING:
     from rookery.cli.output.lines import Write
     from rookery.client.client import Client
-    from rookery.client.fetch import Fetched, FetchSettings
+    from rookery.client.fetch import FetchResult, FetchSettings
     from rookery.model.partition import TopicPartition
     from rookery.records.record import Record
 
@@ -61,7 +61,7 @@ class ConsumeTopic(CommandArguments):
         help="between key and value; \\t is a tab (default)",
     )
     committed: bool = switch("--committed", help="leave out open and aborted transactions")
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: ConsumeTopic) -> int:
@@ -134,7 +134,7 @@ class _Printer:
     def is_done(self) -> bool:
         return self._left == 0
 
-    def print(self, fetched: Fetched) -> None:
+    def print(self, fetched: FetchResult) -> None:
         place, write, out = fetched.place, self._write, sys.stdout.buffer
         records: Iterable[Record] = fetched.records()
         if self._ends is not None:

@@ -15,8 +15,8 @@ from rookery.errors import ConfigError, Conflict
 if TYPE_CHECKING:
     from rookery.broker.settings import BrokerSettings
     from rookery.cluster.state.partition import Partition
-    from rookery.log.tail import Key, Slice
-    from rookery.logdir.exporting.run import Exported
+    from rookery.log.tail import Key, TailSlice
+    from rookery.logdir.exporting.run import ExportReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def run(args: ExportLog) -> int:
     return 0
 
 
-async def _export(args: ExportLog, settings: BrokerSettings, folder: Path) -> Exported:
+async def _export(args: ExportLog, settings: BrokerSettings, folder: Path) -> ExportReport:
     from rookery.cli.output.bar import ByteBar
     from rookery.clock import SystemRandom
     from rookery.direct.log import DirectLog
@@ -83,7 +83,7 @@ async def _export(args: ExportLog, settings: BrokerSettings, folder: Path) -> Ex
                 raise ConfigError(f"--topic {name!r}: there is no such topic")
         reader = SureReader(log.reader, log.replica)
 
-        async def read(key: Key, partition: Partition, offset: int, max_bytes: int) -> Slice:
+        async def read(key: Key, partition: Partition, offset: int, max_bytes: int) -> TailSlice:
             found = await reader.read(key, partition, offset, max_bytes)
             if found is None:
                 raise Conflict("records were deleted while they were being exported; run it again")

@@ -13,7 +13,7 @@ from rookery.cli.options.storage import STORAGE_HELP, STORAGE_TITLE, LogAddress
 
 if TYPE_CHECKING:
     from rookery.broker.settings import BrokerSettings
-    from rookery.log.fsck.progress import Report
+    from rookery.log.fsck.progress import CheckReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ def run(args: CheckLog) -> int:
     return 0 if report.is_clean else 1
 
 
-async def _check(args: CheckLog, settings: BrokerSettings) -> Report:
+async def _check(args: CheckLog, settings: BrokerSettings) -> CheckReport:
     from rookery.cli.output.faults import with_full_keys
     from rookery.cli.output.figures import LiveMeter
     from rookery.cli.sources import opened
@@ -52,7 +52,7 @@ async def _check(args: CheckLog, settings: BrokerSettings) -> Report:
     return report
 
 
-def _as_text(report: Report) -> Iterator[str]:
+def _as_text(report: CheckReport) -> Iterator[str]:
     from rookery.cli.output.faults import fault_text
     from rookery.cli.output.figures import size_text
 

@@ -17,7 +17,7 @@ from rookery.errors import ConfigError
 if TYPE_CHECKING:
     from rookery.broker.settings import BrokerSettings
     from rookery.logdir.directory import LogDirectory
-    from rookery.logdir.importing.report import Report
+    from rookery.logdir.importing.report import ImportReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,16 +109,16 @@ async def _import(
     settings: BrokerSettings,
     directory: LogDirectory,
     properties: dict[str, str],
-) -> Report:
+) -> ImportReport:
     from rookery.cli.output.bar import ByteBar
     from rookery.clock import SystemRandom
     from rookery.direct.log import DirectLog
-    from rookery.logdir.importing.run import Import
+    from rookery.logdir.importing.run import DirectoryImport
     from rookery.logdir.importing.target import ImportSettings
 
     await _create_cluster(settings, directory.meta.cluster_id if directory.meta else "")
     async with DirectLog.open(place_of(settings), "import") as log:
-        work = Import(
+        work = DirectoryImport(
             directory=directory,
             target=log,
             random=SystemRandom(),
@@ -162,7 +162,7 @@ async def _create_cluster(settings: BrokerSettings, cluster_id: str) -> None:
         await handles.close()
 
 
-def _as_text(report: Report, *, is_verified: bool) -> Iterator[str]:
+def _as_text(report: ImportReport, *, is_verified: bool) -> Iterator[str]:
     from rookery.cli.output.figures import size_text
 
     yield (

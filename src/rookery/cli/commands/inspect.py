@@ -12,10 +12,10 @@ from rookery.cli.command import Command, CommandArguments, print_json
 from rookery.cli.options.fields import positional, switch
 
 if TYPE_CHECKING:
-    from rookery.formats.logfile.groups import Groups, Transactions
+    from rookery.formats.logfile.groups import LoggedGroups, LoggedTransactions
     from rookery.logdir.damage import Damage
     from rookery.logdir.directory import LogDirectory
-    from rookery.logdir.inspection import PartitionView
+    from rookery.logdir.inspection import PartitionInspection
 
 _LAST_DATE_MS: Final = 253_402_300_799_999
 _WIDEST: Final = 1000
@@ -58,7 +58,10 @@ def run(args: InspectDirectory) -> int:
 
 
 def _as_json(
-    directory: LogDirectory, views: list[PartitionView], groups: Groups, transactions: Transactions
+    directory: LogDirectory,
+    views: list[PartitionInspection],
+    groups: LoggedGroups,
+    transactions: LoggedTransactions,
 ) -> dict[str, object]:
     """Return all of it for scripts."""
     image, meta = directory.image, directory.meta
@@ -91,8 +94,10 @@ def _as_json(
     }
 
 
-def _topic_rows(directory: LogDirectory, views: list[PartitionView]) -> list[dict[str, object]]:
-    topics: dict[str, list[PartitionView]] = {}
+def _topic_rows(
+    directory: LogDirectory, views: list[PartitionInspection]
+) -> list[dict[str, object]]:
+    topics: dict[str, list[PartitionInspection]] = {}
     for view in views:
         topics.setdefault(view.name.topic, []).append(view)
     return [
@@ -106,7 +111,7 @@ def _topic_rows(directory: LogDirectory, views: list[PartitionView]) -> list[dic
     ]
 
 
-def _partition_row(view: PartitionView) -> dict[str, object]:
+def _partition_row(view: PartitionInspection) -> dict[str, object]:
     return {
         "partition": view.name.partition,
         "log_start": view.log_start,
@@ -126,7 +131,7 @@ def _partition_row(view: PartitionView) -> dict[str, object]:
     }
 
 
-def _group_rows(groups: Groups) -> list[dict[str, object]]:
+def _group_rows(groups: LoggedGroups) -> list[dict[str, object]]:
     return [
         {
             "name": name,
@@ -157,7 +162,10 @@ def _damage_row(one: Damage) -> dict[str, object]:
 
 
 def _print(
-    directory: LogDirectory, views: list[PartitionView], groups: Groups, transactions: Transactions
+    directory: LogDirectory,
+    views: list[PartitionInspection],
+    groups: LoggedGroups,
+    transactions: LoggedTransactions,
 ) -> None:
     from rich.console import Console
 
@@ -212,7 +220,9 @@ def _head(directory: LogDirectory) -> Iterator[str]:
         yield f"passed over {count:,} metadata records of type {type_} version {version}: unknown"
 
 
-def _foot(directory: LogDirectory, groups: Groups, transactions: Transactions) -> Iterator[str]:
+def _foot(
+    directory: LogDirectory, groups: LoggedGroups, transactions: LoggedTransactions
+) -> Iterator[str]:
     for name, group in sorted(groups.by_name.items()):
         offsets = ", ".join(
             f"{place.text} at {one.offset}" for place, one in sorted(group.offsets.items())

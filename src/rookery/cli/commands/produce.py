@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rookery.cli.command import Command, CommandArguments, print_json
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import option, part, positional, repeated, switch
 from rookery.cli.options.sending import DeliveryOptions
 from rookery.cli.options.values import count_or_none, setting
@@ -57,7 +57,7 @@ class ProduceLines(CommandArguments):
     )
     quiet: bool = switch("-q", "--quiet", help="no figures on standard error")
     delivery: DeliveryOptions = part(DeliveryOptions, "sending")
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: ProduceLines) -> int:

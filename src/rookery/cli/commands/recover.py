@@ -12,7 +12,7 @@ from rookery.errors import ConfigError
 
 if TYPE_CHECKING:
     from rookery.broker.settings import BrokerSettings
-    from rookery.log.recovery.recover import Placed, Plan
+    from rookery.log.recovery.recover import PlacedObject, RecoveryPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,9 @@ def run(args: RecoverLog) -> int:
     return 0 if is_whole and (not made.unplaced or placed) else 1
 
 
-async def _recover(args: RecoverLog, settings: BrokerSettings) -> tuple[Plan, list[Placed]]:
+async def _recover(
+    args: RecoverLog, settings: BrokerSettings
+) -> tuple[RecoveryPlan, list[PlacedObject]]:
     from rookery.cli.output.faults import with_full_keys
     from rookery.cli.output.figures import LiveMeter
     from rookery.cli.sources import opened
@@ -59,7 +61,7 @@ async def _recover(args: RecoverLog, settings: BrokerSettings) -> tuple[Plan, li
     from rookery.store.wrappers import full_key
 
     clock = SystemClock()
-    placed: list[Placed] = []
+    placed: list[PlacedObject] = []
     async with opened(settings, with_log=False) as sources:
         await check_lost(sources)
         with LiveMeter("read", shown=not args.quiet) as meter:

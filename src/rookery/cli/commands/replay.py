@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from rookery.cli.command import Command, CommandArguments, print_json
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import option, part, positional, repeated, switch
 from rookery.cli.options.storage import STORAGE_HELP, STORAGE_TITLE, LogAddress
 from rookery.cli.options.values import count, seconds
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rookery.cli.output.rows import RowWriter
     from rookery.consumer.api import Cluster
     from rookery.consumer.positions import Position
-    from rookery.consumer.settings import DecoderSpec, Options
+    from rookery.consumer.settings import DecoderSpec, StreamOptions
 
 _WORDS: Final[Mapping[str, Position]] = {
     "beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest",
@@ -131,7 +131,7 @@ class ReplayTopics(CommandArguments):
     rows: ReplayRange = part(ReplayRange, "what to read")
     order: ReplayOrder = part(ReplayOrder, "order")
     form: ReplayForm = part(ReplayForm, "what to make of it")
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
     log: LogAddress = part(LogAddress, STORAGE_TITLE, STORAGE_HELP)
 
 
@@ -169,12 +169,12 @@ def _report(args: ReplayTopics, sink: RowWriter) -> None:
 
 
 def _cluster(args: ReplayTopics) -> Cluster:
-    from rookery.direct.place import Place
+    from rookery.direct.place import ClusterAddress
 
     if not args.log.is_given:
         return args.address.client_settings("replay")
     settings = args.log.load_settings()
-    return Place(
+    return ClusterAddress(
         store=settings.store,
         cluster=settings.cluster,
         namespace=settings.namespace,
@@ -199,9 +199,9 @@ def _position(flag: str, text: str) -> Position:
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=found)
 
 
-def _options(args: ReplayTopics) -> Options:
+def _options(args: ReplayTopics) -> StreamOptions:
     late: Any = args.order.late
-    options: Options = {
+    options: StreamOptions = {
         "event_time": args.order.event_time,
         "late": late,
         "memory": args.order.memory,
@@ -219,16 +219,16 @@ def _options(args: ReplayTopics) -> Options:
 
 
 def _decoders(
-    args: ReplayTopics, cluster: Cluster, start: Position, options: Options
+    args: ReplayTopics, cluster: Cluster, start: Position, options: StreamOptions
 ) -> dict[str, DecoderSpec]:
     """Open what values are read with, topic by topic."""
     from rookery.decode.open import names, open_decoder
     from rookery.decode.port import DecoderSettings
-    from rookery.decode.registry import Registry
+    from rookery.decode.registry import SchemaRegistry
 
     chosen = _by_topic("--decode", args.form.decode, args.topics, "utf8")
     schemas = _by_topic("--schema", args.form.schema, args.topics, "")
-    registry = Registry(args.form.registry) if args.form.registry else None
+    registry = SchemaRegistry(args.form.registry) if args.form.registry else None
     found: dict[str, DecoderSpec] = {}
     for topic, name in chosen.items():
         if name not in names():
@@ -256,12 +256,12 @@ def _by_topic(
     return found
 
 
-def _fields(cluster: Cluster, topic: str, start: Position, options: Options) -> pa.Schema:
+def _fields(cluster: Cluster, topic: str, start: Position, options: StreamOptions) -> pa.Schema:
     """Find the fields of JSON values in a topic's first rows."""
     from rookery.cli.jsonfields import fields_of
     from rookery.consumer.api import replay
 
-    shown: Options = {
+    shown: StreamOptions = {
         "order": "none",
         "columns": ["value"],
         "late": "drop",

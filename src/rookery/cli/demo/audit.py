@@ -29,7 +29,7 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Received:
+class ReceivedRecords:
     """What came back from a partition, in the order of its offsets."""
 
     count: int = 0
@@ -80,7 +80,7 @@ class PartitionVerdict:
         return self.is_identical and not self.lost and not self.duplicated
 
 
-def compare(partition: int, sent: Sent, received: Received) -> PartitionVerdict:
+def compare(partition: int, sent: Sent, received: ReceivedRecords) -> PartitionVerdict:
     """Judge a partition."""
     return PartitionVerdict(
         partition=partition,

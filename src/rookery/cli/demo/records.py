@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from rookery.cli.demo.audit import Received, Sent, compare
+from rookery.cli.demo.audit import ReceivedRecords, Sent, compare
 from rookery.cli.demo.childbroker import ChildBroker
 from rookery.cli.demo.summary import Crash, Summary
 from rookery.cli.output.figures import Speed, size_text
@@ -88,7 +88,7 @@ class _Demo:
         self._total = records
         self._console = console
         self._sent = [Sent() for _ in range(PARTITIONS)]
-        self._received = [Received() for _ in range(PARTITIONS)]
+        self._received = [ReceivedRecords() for _ in range(PARTITIONS)]
         self._bytes = 0
         self._ticks: list[float] = []
         self._progress = Progress(

@@ -9,7 +9,7 @@ from rookery.cli.options.values import setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopicConfigs:
+class ConfigArguments:
     """Names with values."""
 
     config: tuple[tuple[str, str], ...] = repeated(

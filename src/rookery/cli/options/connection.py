@@ -91,7 +91,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterAddress:
+class ClusterOptions:
     """Where the cluster is, and how long to try."""
 
     bootstrap: str = option(

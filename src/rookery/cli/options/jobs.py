@@ -125,10 +125,10 @@ class FillTopicArguments(FillArguments):
 
     def into(self) -> Into:
         """Return the topic as jobs take it."""
-        from rookery.direct.layout import Packing
+        from rookery.direct.layout import PackSettings
         from rookery.jobs import Into
 
-        target, packing = self.target, Packing(compression=self.compression)
+        target, packing = self.target, PackSettings(compression=self.compression)
         return Into(target.to, target.partitions, target.map_folder, packing, self.slice_bytes)
 
 

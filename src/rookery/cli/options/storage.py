@@ -9,7 +9,7 @@ from rookery.cli.options.fields import option, repeated
 
 if TYPE_CHECKING:
     from rookery.broker.settings import BrokerSettings
-    from rookery.direct.place import Place
+    from rookery.direct.place import ClusterAddress
 
 STORAGE_TITLE: Final = "where the log is"
 STORAGE_HELP: Final = "as for `rookery broker`, whose configuration holds here, too"
@@ -72,12 +72,12 @@ class LogAddress:
         return settings
 
 
-def place_of(settings: BrokerSettings) -> Place:
+def place_of(settings: BrokerSettings) -> ClusterAddress:
     """Return where the log of brokers with these settings is."""
-    from rookery.direct.place import Place
+    from rookery.direct.place import ClusterAddress
 
     if settings.cluster and ":" not in settings.cluster:
-        return Place(cluster=settings.cluster)
+        return ClusterAddress(cluster=settings.cluster)
     if settings.store:
-        return Place(settings.store, settings.cluster, settings.namespace)
-    return Place(data=settings.data, namespace=settings.namespace)
+        return ClusterAddress(settings.store, settings.cluster, settings.namespace)
+    return ClusterAddress(data=settings.data, namespace=settings.namespace)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rookery.log.fsck.fault import Fault
+from rookery.log.fsck.fault import LogFault
 from rookery.store.wrappers import full_key
 
 
-def with_full_keys(faults: Sequence[Fault], namespace: str) -> list[Fault]:
+def with_full_keys(faults: Sequence[LogFault], namespace: str) -> list[LogFault]:
     """Name objects as they are called in the store."""
     return [replace(one, key=full_key(namespace, one.key)) for one in faults]
 
 
-def fault_text(fault: Fault) -> Iterator[str]:
+def fault_text(fault: LogFault) -> Iterator[str]:
     """Tell one fault, and what to do about it."""
     yield f"{fault.kind:<10} {fault.key}"
     where = ""

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rookery.cli.output.figures import size_text
-from rookery.jobs.report import Part, Report, Step
+from rookery.jobs.report import JobPart, JobReport, JobStep
 from rookery.store.prices import Prices
 
 _SHOWN: Final = 20
 
 
-class Showing:
+class JobDisplay:
     """Shows how far a job is, and what came of it."""
 
     def __init__(self, job: str, *, is_json: bool, is_quiet: bool) -> None:
@@ -33,7 +33,7 @@ class Showing:
         self._task = self._bar.add_task(job, total=None, text="")
         self._has_bar = not is_json and not is_quiet and sys.stderr.isatty()
 
-    def __enter__(self) -> Showing:
+    def __enter__(self) -> JobDisplay:
         if self._has_bar:
             self._bar.start()
         return self
@@ -41,7 +41,7 @@ class Showing:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def step(self, step: Step) -> None:
+    def step(self, step: JobStep) -> None:
         """Show how far it has come."""
         if self._has_bar:
             text = f"{size_text(step.done_bytes)} of {size_text(step.total_bytes)}, {step.text}"
@@ -51,7 +51,7 @@ class Showing:
         elif self._is_json and not self._is_quiet:
             self._line({"event": "progress", "job": self._job, **step._asdict()})
 
-    def report(self, report: Report) -> None:
+    def report(self, report: JobReport) -> None:
         """Tell what came of it."""
         seconds = perf_counter() - self._began
         if self._is_json:
@@ -66,7 +66,7 @@ class Showing:
         sys.stdout.flush()
 
 
-def plan_text(report: Report) -> Iterator[str]:
+def plan_text(report: JobReport) -> Iterator[str]:
     """Tell what would be done."""
     plan = report.plan
     yield from _parts(plan.parts, "would")
@@ -78,7 +78,7 @@ def plan_text(report: Report) -> Iterator[str]:
     )
 
 
-def report_text(report: Report, seconds: float) -> Iterator[str]:
+def report_text(report: JobReport, seconds: float) -> Iterator[str]:
     """Tell what was done, and the proof of it."""
     plan = report.plan
     yield (
@@ -107,7 +107,7 @@ def _lines(word: str, texts: list[str]) -> Iterator[str]:
         yield f"  … and {len(texts) - _SHOWN:,} more"
 
 
-def _parts(parts: tuple[Part, ...], word: str) -> Iterator[str]:
+def _parts(parts: tuple[JobPart, ...], word: str) -> Iterator[str]:
     for part in parts[:_SHOWN]:
         note = f" ({part.note})" if part.note else ""
         yield f"  {word}: {part.what}, {size_text(part.bytes)}{note}"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from rookery.cli.output.faults import fault_text
 from rookery.log.fsck.fault import Where
-from rookery.log.recovery.recover import Placed, Plan
+from rookery.log.recovery.recover import PlacedObject, RecoveryPlan
 
 
-def as_json(made: Plan, placed: list[Placed], *, is_dry: bool) -> dict[str, object]:
+def as_json(made: RecoveryPlan, placed: list[PlacedObject], *, is_dry: bool) -> dict[str, object]:
     """Return it for scripts."""
     rebuilt = made.rebuilt
     ends = {one.object_id: one for one in placed}
@@ -39,7 +39,7 @@ def as_json(made: Plan, placed: list[Placed], *, is_dry: bool) -> dict[str, obje
     }
 
 
-def as_text(made: Plan, placed: list[Placed], *, is_dry: bool) -> Iterator[str]:
+def as_text(made: RecoveryPlan, placed: list[PlacedObject], *, is_dry: bool) -> Iterator[str]:
     """Tell what was rebuilt, and what was not."""
     for fault in made.faults:
         yield from fault_text(fault)
@@ -53,7 +53,7 @@ def as_text(made: Plan, placed: list[Placed], *, is_dry: bool) -> Iterator[str]:
         yield "run `rookery fsck`, then start the brokers"
 
 
-def _found(made: Plan) -> Iterator[str]:
+def _found(made: RecoveryPlan) -> Iterator[str]:
     rebuilt = made.rebuilt
     topics = rebuilt.state.topics
     partitions = [partition for topic in topics for partition in topic.partitions]
@@ -78,7 +78,7 @@ def _lost(lost: list[Where]) -> Iterator[str]:
         )
 
 
-def _unplaced(made: Plan, placed: list[Placed], *, is_dry: bool) -> Iterator[str]:
+def _unplaced(made: RecoveryPlan, placed: list[PlacedObject], *, is_dry: bool) -> Iterator[str]:
     ends = {one.object_id: one for one in placed}
     for one in made.unplaced:
         parts = ", ".join(f"{part.topic}-{part.partition}: {part.end_offset}" for part in one.parts)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rookery.cli.output import lines
 from rookery.errors import Error
-from rookery.formats.examine import Batch, Examination, Fault
+from rookery.formats.examine import Examination, ExaminedBatch, SegmentFault
 from rookery.formats.keys import (
     INDEX_ENDING,
     SEGMENT_ENDING,
@@ -68,7 +68,7 @@ def _times_row(times: Times) -> dict[str, object]:
     }
 
 
-def _batch_row(batch: Batch) -> dict[str, object]:
+def _batch_row(batch: ExaminedBatch) -> dict[str, object]:
     header = batch.header
     return {
         "position": header.position,
@@ -91,14 +91,14 @@ def _batch_row(batch: Batch) -> dict[str, object]:
     }
 
 
-def _codec(batch: Batch) -> str:
+def _codec(batch: ExaminedBatch) -> str:
     try:
         return batch.header.codec.name
     except Error:
         return "unknown"
 
 
-def _record_rows(files: Files, batch: Batch) -> list[dict[str, Any]] | None:
+def _record_rows(files: Files, batch: ExaminedBatch) -> list[dict[str, Any]] | None:
     """Return the records of a batch; None if it is damaged, for then they may be anything."""
     data = files[SEGMENT_ENDING]
     if data is None or not batch.is_sound:
@@ -161,7 +161,7 @@ def _beside(found: Examination) -> Iterator[str]:
         yield f"epoch    {epoch.epoch} from offset {epoch.start_offset}"
 
 
-def _batch_line(batch: Batch) -> str:
+def _batch_line(batch: ExaminedBatch) -> str:
     header = batch.header
     clock = "appended" if header.timestamp_type is TimestampType.LOG_APPEND_TIME else "created"
     marks = [
@@ -191,7 +191,7 @@ def _batch_line(batch: Batch) -> str:
     )
 
 
-def _record_lines(files: Files, batch: Batch) -> Iterator[str]:
+def _record_lines(files: Files, batch: ExaminedBatch) -> Iterator[str]:
     rows = _record_rows(files, batch)
     if rows is None:
         yield f"{'':12}its records cannot be read"
@@ -199,7 +199,7 @@ def _record_lines(files: Files, batch: Batch) -> Iterator[str]:
         yield f"{'':12}{json.dumps(row, ensure_ascii=False)}"
 
 
-def _fault_line(stem: str, fault: Fault) -> str:
+def _fault_line(stem: str, fault: SegmentFault) -> str:
     return f"DAMAGE   {stem}{fault.ending}, byte {fault.position}: {fault.text}"
 
 

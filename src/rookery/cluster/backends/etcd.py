@@ -18,7 +18,7 @@ from rookery.cluster.port import (
     ClusterLog,
     ClusterLogTraits,
     Durability,
-    Entry,
+    LogEntry,
     check_beginning,
     check_entry,
     check_trim,
@@ -30,12 +30,12 @@ try:
 except ImportError as error:
     raise ConfigError("a cluster log in etcd needs grpcio: pip install 'rookery[etcd]'") from error
 
-from rookery.cluster.etcd.address import Address, parse
-from rookery.cluster.etcd.appender import Appender
+from rookery.cluster.etcd.address import EtcdAddress, parse
+from rookery.cluster.etcd.appender import EtcdAppender
 from rookery.cluster.etcd.beginning import begin_after
-from rookery.cluster.etcd.client import Client
-from rookery.cluster.etcd.layout import Layout
-from rookery.cluster.etcd.reader import Reader
+from rookery.cluster.etcd.client import EtcdClient
+from rookery.cluster.etcd.layout import EtcdKeys
+from rookery.cluster.etcd.reader import EtcdReader
 from rookery.cluster.etcd.trimming import trim
 from rookery.cluster.etcd.watch import HeadWatch
 
@@ -53,12 +53,14 @@ def open(url: str, durability: Durability) -> ClusterLog:  # noqa: A001, ARG001 
 class EtcdLog:
     """One handle on a log in etcd."""
 
-    def __init__(self, address: Address, random: Random | None = None) -> None:
-        self._client = Client(address)
-        self._layout = Layout(address.name)
+    def __init__(self, address: EtcdAddress, random: Random | None = None) -> None:
+        self._client = EtcdClient(address)
+        self._layout = EtcdKeys(address.name)
         self._watch = HeadWatch(self._client, self._layout)
-        self._reader = Reader(self._client, self._layout)
-        self._appender = Appender(self._client, self._layout, random or SystemRandom(), self._watch)
+        self._reader = EtcdReader(self._client, self._layout)
+        self._appender = EtcdAppender(
+            self._client, self._layout, random or SystemRandom(), self._watch
+        )
         self._closed = False
 
     async def append(self, data: bytes) -> int:
@@ -67,7 +69,7 @@ class EtcdLog:
         check_entry(data)
         return await self._appender.append(bytes(data))
 
-    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
         """Return the entries that follow number `after`."""
         self._check_open()
         entries = await self._reader.read(after, max_bytes)

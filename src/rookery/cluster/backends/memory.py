@@ -15,8 +15,8 @@ from rookery.cluster.port import (
     ClusterLog,
     ClusterLogTraits,
     Durability,
-    Entry,
-    Trimmed,
+    EntriesTrimmed,
+    LogEntry,
     check_beginning,
     check_empty,
     check_entry,
@@ -68,7 +68,7 @@ class _Shared:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.floor = 0
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         self.waiters: set[_Waiter] = set()
 
     @property
@@ -91,21 +91,21 @@ class MemoryLog:
         check_entry(data)
         with self._shared.lock:
             number = self._shared.head + 1
-            self._shared.entries.append(Entry(number, bytes(data)))
+            self._shared.entries.append(LogEntry(number, bytes(data)))
             woken = {waiter for waiter in self._shared.waiters if waiter.after < number}
             self._shared.waiters -= woken
         for waiter in woken:
             waiter.wake(number)
         return number
 
-    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
         """Return the entries that follow number `after`."""
         self._check_open()
-        found: list[Entry] = []
+        found: list[LogEntry] = []
         size = 0
         with self._shared.lock:
             if after < self._shared.floor:
-                raise Trimmed(after, self._shared.floor)
+                raise EntriesTrimmed(after, self._shared.floor)
             entries = self._shared.entries
             for index in range(after - self._shared.floor, len(entries)):
                 size += len(entries[index].data)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from rookery.cluster.local.appender import Appender
+from rookery.cluster.local.appender import LocalAppender
 from rookery.cluster.local.database import LAID_OUT_BYTES, PAGE_BYTES, Database
 from rookery.cluster.local.worker import Worker, settle
 from rookery.cluster.port import (
@@ -27,7 +27,7 @@ from rookery.cluster.port import (
     ClusterLog,
     ClusterLogTraits,
     Durability,
-    Entry,
+    LogEntry,
     check_beginning,
     check_entry,
 )
@@ -70,7 +70,7 @@ class SqliteLog:
         # One lock for one file, whatever links lead to it.
         path = path.resolve()
         self._loop = asyncio.get_running_loop()
-        self._appender = Appender(path, durability, patience, self._committed)
+        self._appender = LocalAppender(path, durability, patience, self._committed)
         self._bell = self._appender.open()
         self._reader = Worker("cluster-read", path, durability)
         self._copier = Worker("cluster-checkpoint", path, durability)
@@ -97,7 +97,7 @@ class SqliteLog:
             self._copying = self._loop.create_task(self._copy())
         return number
 
-    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
         """Return the entries that follow number `after`."""
         self._check_open()
         entries = await self._reader.call(lambda database: database.read(after, max_bytes))

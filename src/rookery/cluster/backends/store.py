@@ -18,10 +18,10 @@ import re
 from typing import Final, NamedTuple
 
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
-from rookery.cluster.objects.ahead import Ahead
-from rookery.cluster.objects.appender import Appender
+from rookery.cluster.objects.ahead import EntryBuffer
+from rookery.cluster.objects.appender import ObjectAppender
 from rookery.cluster.objects.end import End
-from rookery.cluster.objects.entries import Entries
+from rookery.cluster.objects.entries import EntryObjects
 from rookery.cluster.objects.floor import Floor
 from rookery.cluster.objects.layout import entry_key
 from rookery.cluster.objects.waiters import Waiters
@@ -30,8 +30,8 @@ from rookery.cluster.port import (
     ClusterLog,
     ClusterLogTraits,
     Durability,
-    Entry,
-    Trimmed,
+    EntriesTrimmed,
+    LogEntry,
     check_beginning,
     check_empty,
     check_entry,
@@ -86,12 +86,12 @@ class StoreLog:
         self._store = store
         self._name = name
         self._patience = patience
-        self._entries = Entries(store)
+        self._entries = EntryObjects(store)
         self._floor = Floor(store, self._entries, clock or SystemClock())
-        self._ahead = Ahead()
+        self._ahead = EntryBuffer()
         self._waiters = Waiters(self._find_end, poll_ms / 1000, _LOOK_SECONDS)
         self._end = End(self._entries, self._floor, self._ahead, self._waiters.wake)
-        self._appender = Appender(
+        self._appender = ObjectAppender(
             self._entries, self._floor, self._end, self._ahead, random or SystemRandom()
         )
         self._appending = asyncio.Lock()
@@ -112,7 +112,7 @@ class StoreLog:
                 "entry is in the log"
             ) from None
 
-    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
         """Return the entries that follow number `after`."""
         self._check_open()
         self._check_floor(after)
@@ -196,7 +196,7 @@ class StoreLog:
 
     def _check_floor(self, after: int) -> None:
         if after < self._floor.value:
-            raise Trimmed(after, self._floor.value)
+            raise EntriesTrimmed(after, self._floor.value)
 
     def _check_open(self) -> None:
         if self._closed:

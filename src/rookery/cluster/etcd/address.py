@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"(?!(.*/)?(entry|writer)(/|$))[A-Za-z0-9._-]+(/[A-Za-
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class EtcdAddress:
     """One log in one etcd."""
 
     endpoints: tuple[str, ...]
@@ -41,7 +41,7 @@ class Address:
         return f"etcd at {', '.join(self.endpoints)}"
 
 
-def parse(url: str) -> Address:
+def parse(url: str) -> EtcdAddress:
     """Read `etcd://host:port,host:port/name?user=…&password_file=…&ca=…&cert=…&key=…&timeout=…`.
 
     `ca` is a file with the certificates to trust, and `tls=on` alone trusts those that the
@@ -61,7 +61,7 @@ def parse(url: str) -> Address:
     if ("cert" in options) != ("key" in options):
         raise _refused(url, "cert and key belong together")
     tls = _tls(url, options)
-    return Address(
+    return EtcdAddress(
         endpoints=tuple(_endpoint(url, text) for text in parts.netloc.split(",")),
         name=name,
         timeout_seconds=_timeout(url, options),

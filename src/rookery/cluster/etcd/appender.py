@@ -18,11 +18,11 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from rookery.clock import Random
-from rookery.cluster.etcd.client import Answer, Client
+from rookery.cluster.etcd.client import EtcdAnswer, EtcdClient
 from rookery.cluster.etcd.layout import (
     WRITER_BYTES,
+    EtcdKeys,
     LastAppend,
-    Layout,
     check_head,
     read_last,
     write_head,
@@ -61,10 +61,12 @@ class _Waiting(NamedTuple):
     future: asyncio.Future[int]
 
 
-class Appender:
+class EtcdAppender:
     """Puts the entries of one handle at the log's end, in the order in which they come."""
 
-    def __init__(self, client: Client, layout: Layout, random: Random, watch: HeadWatch) -> None:
+    def __init__(
+        self, client: EtcdClient, layout: EtcdKeys, random: Random, watch: HeadWatch
+    ) -> None:
         self._client = client
         self._layout = layout
         self._watch = watch
@@ -163,7 +165,7 @@ class Appender:
         steps += [put(self._layout.entry(at), value) for at, value in enumerate(values, number)]
         return txn_request(conditions, steps, otherwise)
 
-    def _landed(self, number: int, answer: Answer) -> int | None:
+    def _landed(self, number: int, answer: EtcdAnswer) -> int | None:
         """Return the number that the first entry got; None if others were faster on all rungs."""
         done, rung = read_txn(answer.data), 0
         while not done.succeeded and done.inner:

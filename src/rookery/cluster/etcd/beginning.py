@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rookery.cluster.etcd.client import Client
-from rookery.cluster.etcd.layout import Layout, write_head
+from rookery.cluster.etcd.client import EtcdClient
+from rookery.cluster.etcd.layout import EtcdKeys, write_head
 from rookery.cluster.etcd.messages import (
     TXN,
     get,
@@ -13,11 +13,11 @@ from rookery.cluster.etcd.messages import (
     read_txn,
     txn_request,
 )
-from rookery.cluster.etcd.reader import Bounds, ask_first, read_bounds
+from rookery.cluster.etcd.reader import LogBounds, ask_first, read_bounds
 from rookery.cluster.port import check_empty
 
 
-async def begin_after(client: Client, layout: Layout, number: int) -> None:
+async def begin_after(client: EtcdClient, layout: EtcdKeys, number: int) -> None:
     """Put a head where there is none.
 
     Raises:
@@ -32,5 +32,5 @@ async def begin_after(client: Client, layout: Layout, number: int) -> None:
         return
     bounds = read_bounds(layout, *done.found)
     # Nobody else uses the log now: if it looks like this, an earlier try has had its effect.
-    if answer.tries == 1 or bounds != Bounds(number, number):
+    if answer.tries == 1 or bounds != LogBounds(number, number):
         check_empty(bounds.head)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rookery.cluster.etcd.address import Address
+from rookery.cluster.etcd.address import EtcdAddress
 from rookery.cluster.etcd.messages import (
     AUTHENTICATE,
     WATCH,
@@ -47,24 +47,24 @@ _OPTIONS: Final = (
 )
 
 
-class Answer(NamedTuple):
+class EtcdAnswer(NamedTuple):
     """What a member answered, and how often the call was made until one did."""
 
     data: bytes
     tries: int
 
 
-class Client:
+class EtcdClient:
     """Connections to the members of one etcd."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: EtcdAddress) -> None:
         self._address = address
         self._channels = [_channel(address, endpoint) for endpoint in address.endpoints]
         self._at = 0
         self._token = ""
         self._streams: dict[grpc.aio.StreamStreamCall[bytes, bytes], int] = {}
 
-    async def call(self, method: str, request: bytes) -> Answer:
+    async def call(self, method: str, request: bytes) -> EtcdAnswer:
         """Make a call until a member answers.
 
         Raises:
@@ -80,7 +80,7 @@ class Client:
             at = self._at
             patience = min(_TRY_SECONDS, max(deadline - now(), 0.05))
             try:
-                return Answer(await self._try(at, method, request, patience), tries)
+                return EtcdAnswer(await self._try(at, method, request, patience), tries)
             except grpc.aio.AioRpcError as error:
                 self._check_passing(error)
                 note(error.details() or error.code().name)
@@ -163,7 +163,7 @@ class Client:
         )
 
 
-def _channel(address: Address, endpoint: str) -> grpc.aio.Channel:
+def _channel(address: EtcdAddress, endpoint: str) -> grpc.aio.Channel:
     if not address.tls:
         return grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
     credentials = grpc.ssl_channel_credentials(address.ca, address.key, address.cert)

@@ -23,7 +23,7 @@ _HEADER_BYTES: Final = len(_FORMAT) + _CRC_BYTES
 _DIGITS: Final = 20
 
 
-class Layout:
+class EtcdKeys:
     """The keys of one log."""
 
     def __init__(self, name: str) -> None:

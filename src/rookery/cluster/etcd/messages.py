@@ -29,14 +29,14 @@ class Pair(NamedTuple):
     value: bytes
 
 
-class Found(NamedTuple):
+class RangeResult(NamedTuple):
     """What a range held, and as of which revision."""
 
     revision: int
     pairs: list[Pair]
 
 
-class Done(NamedTuple):
+class TransactionResult(NamedTuple):
     """What a transaction did: its first branch or its second, and what each step found."""
 
     succeeded: bool
@@ -46,7 +46,7 @@ class Done(NamedTuple):
     """The answer to a transaction in the transaction, if there was one; see `read_txn`."""
 
 
-class Watched(NamedTuple):
+class WatchResult(NamedTuple):
     """What a watch tells: values that were put, or that it ends."""
 
     values: list[bytes]
@@ -134,10 +134,10 @@ def nested(request: bytes) -> bytes:
 # Answers.
 
 
-def read_range(data: bytes) -> Found:
+def read_range(data: bytes) -> RangeResult:
     """Read the answer to a range request."""
     fields = list(read(data))
-    return Found(
+    return RangeResult(
         _revision(fields), [_pair(_bytes(value)) for number, value in fields if number == 2]
     )
 
@@ -147,23 +147,23 @@ def read_revision(data: bytes) -> int:
     return _revision(list(read(data)))
 
 
-def read_txn(data: bytes) -> Done:
+def read_txn(data: bytes) -> TransactionResult:
     """Read the answer to a transaction."""
     fields = list(read(data))
     steps = [_bytes(value) for number, value in fields if number == 3]
     succeeded = any(number == 2 and value for number, value in fields)
     inner = [_bytes(value) for step in steps for number, value in read(step) if number == 4]
-    return Done(
+    return TransactionResult(
         succeeded, _revision(fields), [_step(step) for step in steps], inner[0] if inner else b""
     )
 
 
-def read_watch(data: bytes) -> Watched:
+def read_watch(data: bytes) -> WatchResult:
     """Read what came on a watch; deletions are left out."""
     fields = list(read(data))
     single = {number: value for number, value in fields if number != 11}
     values = [_event(_bytes(value)) for number, value in fields if number == 11]
-    return Watched(
+    return WatchResult(
         [value for value in values if value is not None],
         bool(single.get(4)),
         _int(single.get(5, 0)),

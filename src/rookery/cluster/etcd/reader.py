@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from rookery.cluster.etcd.client import Client
-from rookery.cluster.etcd.layout import Layout, read_value
-from rookery.cluster.etcd.messages import RANGE, Found, Pair, range_request, read_range
-from rookery.cluster.etcd.refusal import Compacted
-from rookery.cluster.port import READ_BYTES, Entry, Trimmed
+from rookery.cluster.etcd.client import EtcdClient
+from rookery.cluster.etcd.layout import EtcdKeys, read_value
+from rookery.cluster.etcd.messages import RANGE, Pair, RangeResult, range_request, read_range
+from rookery.cluster.etcd.refusal import HistoryCompacted
+from rookery.cluster.port import READ_BYTES, EntriesTrimmed, LogEntry
 from rookery.errors import Corrupt
 
 # A range is limited by its number of entries, not by its bytes: of the largest entries this many
@@ -20,56 +20,56 @@ from rookery.errors import Corrupt
 _MAX_RANGE: Final = 64
 
 
-class Bounds(NamedTuple):
+class LogBounds(NamedTuple):
     """Where the log begins and ends: entries are there from `floor + 1` to `head`."""
 
     floor: int
     head: int
 
 
-def ask_first(layout: Layout, revision: int = 0) -> bytes:
+def ask_first(layout: EtcdKeys, revision: int = 0) -> bytes:
     """Ask for the key of the first entry."""
     return range_request(layout.entry(0), layout.end, limit=1, revision=revision, keys_only=True)
 
 
-def read_bounds(layout: Layout, first: list[Pair], head: list[Pair]) -> Bounds:
+def read_bounds(layout: EtcdKeys, first: list[Pair], head: list[Pair]) -> LogBounds:
     """Return where the log begins and ends, from both keys as of one revision."""
     end = layout.read_head(head[0].value) if head else 0
-    return Bounds(layout.number(first[0].key) - 1 if first else end, end)
+    return LogBounds(layout.number(first[0].key) - 1 if first else end, end)
 
 
-class Reader:
+class EtcdReader:
     """Reads one log."""
 
-    def __init__(self, client: Client, layout: Layout) -> None:
+    def __init__(self, client: EtcdClient, layout: EtcdKeys) -> None:
         self._client = client
         self._layout = layout
         # How large entries were lately: so many are asked for as may be wanted.
         self._usual_bytes = READ_BYTES // 16
 
-    async def bounds(self) -> Bounds:
+    async def bounds(self) -> LogBounds:
         """Find out where the log begins and ends, both as of one moment."""
         while True:
             try:
                 return await self._bounds()
-            except Compacted:
+            except HistoryCompacted:
                 # Between the two looks; the next ones are at a newer revision.
                 continue
 
-    async def read(self, after: int, max_bytes: int) -> list[Entry]:
+    async def read(self, after: int, max_bytes: int) -> list[LogEntry]:
         """Return the entries that follow number `after`, as many as fit, but one at least.
 
         Raises:
             Trimmed: some of them are gone.
             Corrupt: an entry that must be there is not, or is not what was written.
         """
-        found: list[Entry] = []
+        found: list[LogEntry] = []
         room = max_bytes
         while True:
             limit = max(1, min(_MAX_RANGE, room // self._usual_bytes + 1))
             try:
                 entries = await self._range(after + len(found), limit)
-            except Trimmed:
+            except EntriesTrimmed:
                 if found:
                     return found
                 raise
@@ -81,7 +81,7 @@ class Reader:
             if len(entries) < limit or room <= 0:
                 return found
 
-    async def _range(self, after: int, limit: int) -> list[Entry]:
+    async def _range(self, after: int, limit: int) -> list[LogEntry]:
         start = self._layout.entry(max(after + 1, 0))
         found = await self._ask(range_request(start, self._layout.end, limit=limit))
         entries = [self._entry(pair) for pair in found.pairs]
@@ -93,31 +93,33 @@ class Reader:
         self._usual_bytes = max(1, sum(len(entry.data) for entry in entries) // len(entries))
         return entries
 
-    async def _without_next(self, entries: list[Entry], after: int, revision: int) -> list[Entry]:
+    async def _without_next(
+        self, entries: list[LogEntry], after: int, revision: int
+    ) -> list[LogEntry]:
         """Find out why entry `after + 1` was not there as of a revision."""
         try:
             bounds = await self._bounds(revision)
-        except Compacted:
+        except HistoryCompacted:
             bounds = await self.bounds()
             if bounds.floor <= after < bounds.head:
                 # It has come since, or is missing: look again.
                 return await self._range(after, len(entries) or 1)
         if bounds.floor > after:
-            raise Trimmed(after, bounds.floor)
+            raise EntriesTrimmed(after, bounds.floor)
         if entries or bounds.head > after:
             raise self._missing(after + 1)
         return []
 
-    async def _bounds(self, revision: int = 0) -> Bounds:
+    async def _bounds(self, revision: int = 0) -> LogBounds:
         first = await self._ask(ask_first(self._layout, revision))
         head = range_request(self._layout.head, revision=revision or first.revision)
         return read_bounds(self._layout, first.pairs, (await self._ask(head)).pairs)
 
-    async def _ask(self, request: bytes) -> Found:
+    async def _ask(self, request: bytes) -> RangeResult:
         return read_range((await self._client.call(RANGE, request)).data)
 
-    def _entry(self, pair: Pair) -> Entry:
-        return Entry(self._layout.number(pair.key), read_value(pair.key, pair.value))
+    def _entry(self, pair: Pair) -> LogEntry:
+        return LogEntry(self._layout.number(pair.key), read_value(pair.key, pair.value))
 
     def _missing(self, number: int) -> Corrupt:
         return Corrupt(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.cluster.etcd.address import Address
+from rookery.cluster.etcd.address import EtcdAddress
 from rookery.cluster.etcd.rpc import grpc
 from rookery.errors import Conflict, Corrupt, Unavailable
 
@@ -13,7 +13,7 @@ class Full(Unavailable):
     """There is no space for more; deleting is possible."""
 
 
-class Compacted(Conflict):
+class HistoryCompacted(Conflict):
     """The history asked for is gone: read what is there now."""
 
 
@@ -37,7 +37,7 @@ _BUSY: Final = "too many requests"
 _OLD_TOKEN: Final = ("invalid auth token", "revision of auth store is old")
 
 
-def refusal(address: Address, error: grpc.aio.AioRpcError) -> Exception | None:
+def refusal(address: EtcdAddress, error: grpc.aio.AioRpcError) -> Exception | None:
     """Return what a caller is told, or None if the call may be made again."""
     code, details = error.code(), error.details() or ""
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and _FULL in details:
@@ -47,7 +47,7 @@ def refusal(address: Address, error: grpc.aio.AioRpcError) -> Exception | None:
     if any(words in details for words in _OLD_TOKEN):
         return StaleToken(details)
     if code is grpc.StatusCode.OUT_OF_RANGE:
-        return Compacted(details)
+        return HistoryCompacted(details)
     if code is grpc.StatusCode.DATA_LOSS:
         return Corrupt(
             f"{address}: {details}: members hold different data (alarm CORRUPT); replace the "
@@ -56,7 +56,7 @@ def refusal(address: Address, error: grpc.aio.AioRpcError) -> Exception | None:
     return Unavailable(f"{address} refuses: {details or code.name}{_advice(details)}")
 
 
-def _full(address: Address) -> Full:
+def _full(address: EtcdAddress) -> Full:
     return Full(
         f"{address} is full (alarm NOSPACE): its database has reached --quota-backend-bytes. "
         "Let a broker trim the cluster log or delete other keys and compact, then run "

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Final
 
 from rookery.cluster.etcd.appender import MAX_RUNGS
-from rookery.cluster.etcd.client import Client
-from rookery.cluster.etcd.layout import Layout, read_last
+from rookery.cluster.etcd.client import EtcdClient
+from rookery.cluster.etcd.layout import EtcdKeys, read_last
 from rookery.cluster.etcd.messages import (
     COMPACT,
     DELETE,
@@ -23,15 +23,15 @@ from rookery.cluster.etcd.messages import (
     txn_request,
     value_is,
 )
-from rookery.cluster.etcd.reader import Bounds
-from rookery.cluster.etcd.refusal import Compacted, Full
+from rookery.cluster.etcd.reader import LogBounds
+from rookery.cluster.etcd.refusal import Full, HistoryCompacted
 
 # How many entries one delete takes: etcd does nothing else meanwhile.
 _STEP: Final = 1000
 _WRITERS: Final = 1000
 
 
-async def trim(client: Client, layout: Layout, bounds: Bounds, before: int) -> None:
+async def trim(client: EtcdClient, layout: EtcdKeys, bounds: LogBounds, before: int) -> None:
     """Delete the entries below `before`, always from the first one on, so that no hole is left.
 
     Deleting and compacting are allowed, and needed, when etcd is full.
@@ -47,12 +47,12 @@ async def trim(client: Client, layout: Layout, bounds: Bounds, before: int) -> N
     await _forget_writers(client, layout, min(before, bounds.head + 1 - MAX_RUNGS))
     try:
         await client.call(COMPACT, compact_request(revision))
-    except Compacted:
+    except HistoryCompacted:
         # Another has compacted further: so much the better.
         return
 
 
-async def _forget_writers(client: Client, layout: Layout, before: int) -> None:
+async def _forget_writers(client: EtcdClient, layout: EtcdKeys, before: int) -> None:
     """Delete what handles that have long been silent wrote down about their last append.
 
     It keeps late copies of that append from having an effect. Without it none can have one

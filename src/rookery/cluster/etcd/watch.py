@@ -6,8 +6,8 @@ import asyncio
 from contextlib import aclosing
 from typing import Final
 
-from rookery.cluster.etcd.client import Client
-from rookery.cluster.etcd.layout import Layout, check_head
+from rookery.cluster.etcd.client import EtcdClient
+from rookery.cluster.etcd.layout import EtcdKeys, check_head
 from rookery.cluster.etcd.messages import (
     RANGE,
     range_request,
@@ -31,7 +31,7 @@ class HeadWatch:
     take it away.
     """
 
-    def __init__(self, client: Client, layout: Layout) -> None:
+    def __init__(self, client: EtcdClient, layout: EtcdKeys) -> None:
         self._client = client
         self._layout = layout
         self._waiters: dict[asyncio.Future[int], int] = {}

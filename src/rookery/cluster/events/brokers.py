@@ -54,13 +54,13 @@ class ConfigsChanged(Message, key=7, versions=range(1), flexible=0):
 
     resource_type: i16
     resource_name: str
-    changes: list[ConfigChange]
+    changes: list[SettingChange]
     # From feature level 2 on: void unless these are the settings that the resource has of its own.
     is_conditional: bool = field(tag=0, default=False)
-    observed: list[ConfigChange] = field(tag=1, factory=list)
+    observed: list[SettingChange] = field(tag=1, factory=list)
 
 
-class ConfigChange(Message):
+class SettingChange(Message):
     """One setting; null takes it back to its default."""
 
     name: str

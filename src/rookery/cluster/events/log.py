@@ -17,7 +17,7 @@ from rookery.wire.message import (
 )
 
 
-class Committed(Message, key=40, versions=range(1), flexible=0):
+class BatchesCommitted(Message, key=40, versions=range(1), flexible=0):
     """Batches are durable and get their offsets by this, in the order in which they stand here."""
 
     object_id: i64  # the journal or object that holds them; 0: the payload of this very entry
@@ -91,7 +91,7 @@ class StagedSegment(Message):
     base_offset: Offset
 
 
-class Replaced(Message, key=47, versions=range(1), flexible=0):
+class RowsReplaced(Message, key=47, versions=range(1), flexible=0):
     """Rows were rewritten into an object; each range counts only if its rows are still the same."""
 
     object_id: i64
@@ -108,10 +108,10 @@ class ReplacedRange(Message):
     fingerprint: i64  # of the rows that were read
     kind: i8
     cleaned_to: Offset  # -1: not compacted
-    pieces: list[Piece]
+    pieces: list[RowPiece]
 
 
-class Piece(Message):
+class RowPiece(Message):
     """One new row."""
 
     base_offset: Offset

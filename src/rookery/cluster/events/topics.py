@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.cluster.events.brokers import ConfigChange
+from rookery.cluster.events.brokers import SettingChange
 from rookery.wire.message import Message, Offset, PartitionId, TopicId, TopicName, i16, i32
 
 
@@ -13,7 +13,7 @@ class TopicCreated(Message, key=20, versions=range(1), flexible=0):
     name: TopicName
     partitions: i32
     replication_factor: i16  # what was asked for; durability is the store's
-    configs: list[ConfigChange]
+    configs: list[SettingChange]
 
 
 class TopicDeleted(Message, key=21, versions=range(1), flexible=0):

@@ -48,7 +48,7 @@ class _Job:
 _Answer = tuple[_Job, object, Exception | None]
 
 
-class Appender:
+class LocalAppender:
     """The writing side of a handle."""
 
     def __init__(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rookery.cluster.port import Durability, Entry, Trimmed, check_empty, check_trim
+from rookery.cluster.port import Durability, EntriesTrimmed, LogEntry, check_empty, check_trim
 from rookery.errors import ConfigError, Corrupt, Error, Unavailable
 from rookery.records.crc import checksum
 
@@ -87,9 +87,9 @@ class Database:
             raise ValueError("no entries to append")
         return cursor.lastrowid
 
-    def read(self, after: int, max_bytes: int) -> list[Entry]:
+    def read(self, after: int, max_bytes: int) -> list[LogEntry]:
         """Return entries that follow number `after`."""
-        found: list[Entry] = []
+        found: list[LogEntry] = []
         size = 0
         rows = self._connection.execute(
             "SELECT number, crc, data, (SELECT floor FROM log) FROM entry "
@@ -99,12 +99,12 @@ class Database:
         try:
             for number, crc, data, floor in rows:
                 if after < floor:
-                    raise Trimmed(after, floor)
+                    raise EntriesTrimmed(after, floor)
                 size += len(data)
                 if found and size > max_bytes:
                     break
                 self._check(after + 1 + len(found), number, crc, data)
-                found.append(Entry(number, data))
+                found.append(LogEntry(number, data))
         finally:
             # The snapshot ends here: an open one would keep the WAL from starting over.
             rows.close()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.cluster.port import Entry
+from rookery.cluster.port import LogEntry
 
 _MAX_BYTES: Final = 1024 * 1024
 
 
-class Ahead:
+class EntryBuffer:
     """A few entries by number; the lowest go first when they are too many bytes."""
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
@@ -26,15 +26,15 @@ class Ahead:
         while self._bytes > self._max_bytes and len(self._entries) > 1:
             self._pop(min(self._entries))
 
-    def take(self, after: int, max_bytes: int) -> list[Entry]:
+    def take(self, after: int, max_bytes: int) -> list[LogEntry]:
         """Take out the entries that follow number `after`, as far as they are here."""
-        taken: list[Entry] = []
+        taken: list[LogEntry] = []
         number = after + 1
         while (data := self._entries.get(number)) is not None:
             max_bytes -= len(data)
             if taken and max_bytes < 0:
                 break
-            taken.append(Entry(number, data))
+            taken.append(LogEntry(number, data))
             self._pop(number)
             number += 1
         return taken

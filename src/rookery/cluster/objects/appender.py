@@ -20,9 +20,9 @@ from itertools import count
 from typing import Final, TypeVar
 
 from rookery.clock import Random
-from rookery.cluster.objects.ahead import Ahead
+from rookery.cluster.objects.ahead import EntryBuffer
 from rookery.cluster.objects.end import End
-from rookery.cluster.objects.entries import Entries
+from rookery.cluster.objects.entries import EntryObjects
 from rookery.cluster.objects.floor import Floor
 from rookery.cluster.objects.layout import ID_BYTES, Item
 from rookery.cluster.objects.turns import Turns
@@ -35,11 +35,11 @@ _RETRY_SECONDS: Final = (0.02, 0.1, 0.3, 1.0)
 _LOSSES: Final = 4
 
 
-class Appender:
+class ObjectAppender:
     """Creates entries, one at a time."""
 
     def __init__(
-        self, entries: Entries, floor: Floor, end: End, ahead: Ahead, random: Random
+        self, entries: EntryObjects, floor: Floor, end: End, ahead: EntryBuffer, random: Random
     ) -> None:
         self._entries = entries
         self._floor = floor

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from rookery.cluster.objects.ahead import Ahead
-from rookery.cluster.objects.entries import Entries, last_present
+from rookery.cluster.objects.ahead import EntryBuffer
+from rookery.cluster.objects.entries import EntryObjects, last_present
 from rookery.cluster.objects.floor import Floor
-from rookery.cluster.port import Entry
+from rookery.cluster.port import LogEntry
 
 # So many entries are fetched one after the other before the end is looked for without fetching.
 _NEAR: Final = 4
@@ -18,7 +18,11 @@ class End:
     """The last entry that a handle knows of; it was there, or it is the floor."""
 
     def __init__(
-        self, entries: Entries, floor: Floor, ahead: Ahead, when_grown: Callable[[int], None]
+        self,
+        entries: EntryObjects,
+        floor: Floor,
+        ahead: EntryBuffer,
+        when_grown: Callable[[int], None],
     ) -> None:
         self.known = 0
         self._entries = entries
@@ -48,12 +52,12 @@ class End:
             self.see(number)
             return number
 
-    async def _search(self, start: int) -> tuple[list[Entry], int]:
+    async def _search(self, start: int) -> tuple[list[LogEntry], int]:
         """Return the entries met behind `start`, and the number of the last one that is there."""
-        met: list[Entry] = []
+        met: list[LogEntry] = []
         for number in range(start + 1, start + 1 + _NEAR):
             item = await self._entries.get(number)
             if item is None:
                 return met, number - 1
-            met.append(Entry(number, item.data))
+            met.append(LogEntry(number, item.data))
         return met, await last_present(self._entries.exists, start + _NEAR)

@@ -15,7 +15,7 @@ from rookery.cluster.objects.layout import (
     read_item,
     write_item,
 )
-from rookery.cluster.port import Entry
+from rookery.cluster.port import LogEntry
 from rookery.errors import Corrupt
 from rookery.store.port import NotFound, Store
 
@@ -25,7 +25,7 @@ IN_FLIGHT: Final = 16
 _TYPICAL_BYTES: Final = 4096
 
 
-class Entries:
+class EntryObjects:
     """The objects of the entries in one store."""
 
     def __init__(self, store: Store) -> None:
@@ -55,13 +55,13 @@ class Entries:
             numbers = range(start, min(start + IN_FLIGHT, last + 1))
             await asyncio.gather(*(self._store.delete(entry_key(n)) for n in numbers))
 
-    async def read(self, after: int, known: int, max_bytes: int) -> list[Entry]:
+    async def read(self, after: int, known: int, max_bytes: int) -> list[LogEntry]:
         """Return the entries that follow, up to the first that is not there.
 
         Several are fetched at once: those up to `known`, which are there, and beyond them ever
         more, as long as all were found.
         """
-        found: list[Entry] = []
+        found: list[LogEntry] = []
         left, ahead = max(1, max_bytes), 1
         while left > 0:
             fitting = max(1, left // self._typical_bytes)
@@ -72,7 +72,7 @@ class Entries:
             ):
                 if item is None or (found and len(item.data) > left):
                     return found
-                found.append(Entry(number, item.data))
+                found.append(LogEntry(number, item.data))
                 left -= len(item.data)
             self._learn(found[-ahead:])
             after, ahead = after + ahead, ahead * 2
@@ -87,7 +87,7 @@ class Entries:
                 f"{FLOOR_KEY!r}: someone else removed them; restore them, or run `rookery recover`"
             )
 
-    def _learn(self, entries: list[Entry]) -> None:
+    def _learn(self, entries: list[LogEntry]) -> None:
         """Remember how large entries are at present, so that reads fetch what they can return."""
         mean = sum(len(entry.data) for entry in entries) // len(entries)
         self._typical_bytes = max(1, (self._typical_bytes + mean) // 2)

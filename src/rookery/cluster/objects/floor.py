@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rookery.clock import Clock
-from rookery.cluster.objects.entries import Entries
-from rookery.cluster.objects.layout import FLOOR_KEY, Limits, read_limits, write_limits
+from rookery.cluster.objects.entries import EntryObjects
+from rookery.cluster.objects.layout import FLOOR_KEY, FloorLimits, read_limits, write_limits
 from rookery.errors import Conflict, Corrupt
 from rookery.store.port import Store
 
@@ -45,11 +45,11 @@ class _Sighting(NamedTuple):
 class Floor:
     """The floor of one log, as a handle knows it."""
 
-    def __init__(self, store: Store, entries: Entries, clock: Clock) -> None:
+    def __init__(self, store: Store, entries: EntryObjects, clock: Clock) -> None:
         self._store = store
         self._entries = entries
         self._clock = clock
-        self._limits = Limits(0, 0)
+        self._limits = FloorLimits(0, 0)
         self._asked: _Moment | None = None
         self._sightings: list[_Sighting] = []
 
@@ -73,7 +73,7 @@ class Floor:
 
     async def begin(self, floor: int) -> None:
         """Put the first floor there; raises Conflict if there is one already."""
-        limits = Limits(floor, deleted=floor)
+        limits = FloorLimits(floor, deleted=floor)
         await self._store.create(FLOOR_KEY, [write_limits(limits)])
         self._see(limits)
 
@@ -93,7 +93,7 @@ class Floor:
     async def _note_deleted(self, last: int) -> None:
         await self._change(lambda limits: limits._replace(deleted=max(limits.deleted, last)))
 
-    async def _change(self, change: Callable[[Limits], Limits]) -> None:
+    async def _change(self, change: Callable[[FloorLimits], FloorLimits]) -> None:
         while True:
             version = await self._read()
             changed = change(self._limits)
@@ -114,7 +114,7 @@ class Floor:
         asked = self._now()
         before = self._limits
         found = await self._store.read_version(FLOOR_KEY)
-        limits = Limits(0, 0) if found is None else read_limits(found[0])
+        limits = FloorLimits(0, 0) if found is None else read_limits(found[0])
         if limits.floor < before.floor or limits.deleted < before.deleted:
             raise Corrupt(
                 f"the log was trimmed up to {before.floor}, but object {FLOOR_KEY!r} now says "
@@ -125,9 +125,9 @@ class Floor:
             self._asked = asked
         return None if found is None else found[1]
 
-    def _see(self, limits: Limits) -> None:
+    def _see(self, limits: FloorLimits) -> None:
         """Take in what the store has by now; answers may come in another order than they left."""
-        self._limits = Limits(*map(max, self._limits, limits))
+        self._limits = FloorLimits(*map(max, self._limits, limits))
         if limits.floor > (self._sightings[-1].floor if self._sightings else 0):
             # A later time for a floor is always safe, so a full list may lose its last sighting.
             if len(self._sightings) == _MAX_SIGHTINGS:

@@ -41,7 +41,7 @@ class Item(NamedTuple):
     """How many numbers its writer had lost to others before it got this one (see `turns.py`)."""
 
 
-class Limits(NamedTuple):
+class FloorLimits(NamedTuple):
     """What the object of the floor holds; both only ever rise."""
 
     floor: int
@@ -72,16 +72,16 @@ def read_item(number: int, found: bytes) -> Item:
     return Item(id_, bytes(body[_ENTRY.size :]), losses)
 
 
-def write_limits(limits: Limits) -> bytes:
+def write_limits(limits: FloorLimits) -> bytes:
     """Return the object of the floor."""
     fields = _FLOOR.pack(*limits)
     return _HEAD.pack(_FLOOR_MAGIC, checksum(fields)) + fields
 
 
-def read_limits(found: bytes) -> Limits:
+def read_limits(found: bytes) -> FloorLimits:
     """Return what the object of the floor holds."""
     body = _checked(FLOOR_KEY, found, _FLOOR_MAGIC, _FLOOR.size)
-    limits = Limits(*_FLOOR.unpack_from(body))
+    limits = FloorLimits(*_FLOOR.unpack_from(body))
     if len(body) != _FLOOR.size or limits.deleted > limits.floor:
         raise Corrupt(f"object {FLOOR_KEY!r} says {limits}, which cannot be: restore it")
     return limits

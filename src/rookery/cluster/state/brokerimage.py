@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.cluster.state.brokers import Broker, Brokers, Process
+from rookery.cluster.state.brokers import Brokers, LiveBroker, LiveProcess
 from rookery.wire.message import BrokerId, Host, Message, Port, Uuid, i64
 
 
@@ -63,11 +63,11 @@ def process_images(brokers: Brokers) -> list[ProcessImage]:
 def fill_brokers(brokers: Brokers, live: list[BrokerImage], processes: list[ProcessImage]) -> None:
     """Read them all."""
     for process in processes:
-        brokers.processes[process.incarnation] = Process(
+        brokers.processes[process.incarnation] = LiveProcess(
             process.incarnation, process.purpose, process.process_id
         )
     for one in live:
-        brokers.by_node[one.node_id] = Broker(
+        brokers.by_node[one.node_id] = LiveBroker(
             one.node_id, one.incarnation, one.host, one.port, one.rack, one.process_id
         )
     everyone: list[ProcessImage | BrokerImage] = [*processes, *live]

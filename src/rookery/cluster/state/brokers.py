@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rookery.cluster.events.brokers import BrokerRegistered, ProcessRegistered
 
 
-class Broker(NamedTuple):
+class LiveBroker(NamedTuple):
     """A live broker."""
 
     node_id: int
@@ -22,7 +22,7 @@ class Broker(NamedTuple):
     process_id: bytes
 
 
-class Process(NamedTuple):
+class LiveProcess(NamedTuple):
     """A live process that is no broker, such as the one that rewrites the log."""
 
     incarnation: int
@@ -36,8 +36,8 @@ class Brokers:
     __slots__ = ("by_node", "processes", "sequences", "stamps")
 
     def __init__(self) -> None:
-        self.by_node: dict[int, Broker] = {}
-        self.processes: dict[int, Process] = {}
+        self.by_node: dict[int, LiveBroker] = {}
+        self.processes: dict[int, LiveProcess] = {}
         """Those that are no brokers, by their incarnations."""
         self.sequences: dict[int, int] = {}
         """The last entry that counted, of each live incarnation."""
@@ -57,20 +57,22 @@ class Brokers:
         self.stamps[incarnation] = stamp_ms
         return True
 
-    def register(self, incarnation: int, event: BrokerRegistered, stamp_ms: int) -> Broker:
+    def register(self, incarnation: int, event: BrokerRegistered, stamp_ms: int) -> LiveBroker:
         """Let a process live, in place of one with the same node id."""
         node_id = event.node_id if event.node_id >= 0 else self._free_node()
         before = self.by_node.get(node_id)
         if before is not None:
             self.remove(before.incarnation)
-        broker = Broker(node_id, incarnation, event.host, event.port, event.rack, event.process_id)
+        broker = LiveBroker(
+            node_id, incarnation, event.host, event.port, event.rack, event.process_id
+        )
         self.by_node[node_id] = broker
         self._live(incarnation, stamp_ms)
         return broker
 
     def admit(self, incarnation: int, event: ProcessRegistered, stamp_ms: int) -> None:
         """Let a process live that is no broker."""
-        self.processes[incarnation] = Process(incarnation, event.purpose, event.process_id)
+        self.processes[incarnation] = LiveProcess(incarnation, event.purpose, event.process_id)
         self._live(incarnation, stamp_ms)
 
     def _live(self, incarnation: int, stamp_ms: int) -> None:
@@ -88,7 +90,7 @@ class Brokers:
         self.processes.pop(incarnation, None)
         return True
 
-    def of(self, incarnation: int) -> Broker | None:
+    def of(self, incarnation: int) -> LiveBroker | None:
         """Find a live broker by its incarnation."""
         return next((b for b in self.by_node.values() if b.incarnation == incarnation), None)
 

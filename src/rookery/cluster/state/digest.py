@@ -13,13 +13,13 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
-from rookery.cluster.state.outcome import Appended, Outcome
+from rookery.cluster.state.outcome import AppendOutcome, Outcome
 from rookery.records.crc import checksum
 
 PACKED: Final = 2
 """The feature level from which on outcomes are packed by their fields instead of their text."""
 
-_APPENDED_FIELDS: Final = len(Appended._fields)
+_APPENDED_FIELDS: Final = len(AppendOutcome._fields)
 _HEAD: Final = struct.Struct("<qI")
 _SIZE: Final = struct.Struct("<I")
 
@@ -75,9 +75,9 @@ def _text(outcome: Outcome) -> bytes:
 
 
 def _is_appended(value: Any) -> bool:
-    return type(value) is list and bool(value) and type(value[0]) is Appended
+    return type(value) is list and bool(value) and type(value[0]) is AppendOutcome
 
 
-def _fields(value: list[Appended]) -> bytes:
+def _fields(value: list[AppendOutcome]) -> bytes:
     # For every batch: one by one they would cost more than all else that is done for them.
     return struct.pack(f"<{len(value) * _APPENDED_FIELDS}q", *chain.from_iterable(value))

@@ -9,7 +9,7 @@ from rookery.cluster.entry import Entry
 from rookery.cluster.events import groups as events
 from rookery.cluster.state.brokers import Brokers
 from rookery.cluster.state.groups import Group, Groups, coordinator_of, pack
-from rookery.cluster.state.outcome import OK, Applied, Outcome
+from rookery.cluster.state.outcome import OK, EntryOutcome, Outcome
 from rookery.cluster.state.topics import Topics
 from rookery.errors import ErrorCode
 from rookery.wire.message import Message
@@ -19,7 +19,7 @@ _MOVED: Final = Outcome(ErrorCode.REBALANCE_IN_PROGRESS)
 _HAS_MEMBERS: Final = Outcome(ErrorCode.NON_EMPTY_GROUP)
 
 
-class Known(Protocol):
+class GroupContext(Protocol):
     """The parts of the state that groups depend on."""
 
     brokers: Brokers
@@ -27,7 +27,9 @@ class Known(Protocol):
     groups: Groups
 
 
-def _claimed(known: Known, entry: Entry, event: events.GroupClaimed, done: Applied) -> Outcome:
+def _claimed(
+    known: GroupContext, entry: Entry, event: events.GroupClaimed, done: EntryOutcome
+) -> Outcome:
     broker = known.brokers.of(entry.incarnation)
     chosen = coordinator_of(event.group_id, known.brokers.nodes)
     if broker is None or broker.node_id != chosen:
@@ -36,7 +38,9 @@ def _claimed(known: Known, entry: Entry, event: events.GroupClaimed, done: Appli
     return Outcome(ErrorCode.NONE, known.groups.claim(event.group_id, entry.incarnation).epoch)
 
 
-def _persisted(known: Known, entry: Entry, event: events.GroupPersisted, _done: Applied) -> Outcome:
+def _persisted(
+    known: GroupContext, entry: Entry, event: events.GroupPersisted, _done: EntryOutcome
+) -> Outcome:
     group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
     if group is None or group.version != event.version:
         return _NOT_COORDINATOR
@@ -50,7 +54,9 @@ def _persisted(known: Known, entry: Entry, event: events.GroupPersisted, _done: 
     return Outcome(ErrorCode.NONE, group.version)
 
 
-def _changed(known: Known, entry: Entry, event: events.GroupChanged, _done: Applied) -> Outcome:
+def _changed(
+    known: GroupContext, entry: Entry, event: events.GroupChanged, _done: EntryOutcome
+) -> Outcome:
     group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
     if group is None or group.version != event.version or not group.kind:
         return _NOT_COORDINATOR
@@ -61,7 +67,7 @@ def _changed(known: Known, entry: Entry, event: events.GroupChanged, _done: Appl
 
 
 def _committed(
-    known: Known, entry: Entry, event: events.OffsetsCommitted, _done: Applied
+    known: GroupContext, entry: Entry, event: events.OffsetsCommitted, _done: EntryOutcome
 ) -> Outcome:
     group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
     if group is None:
@@ -70,7 +76,9 @@ def _committed(
     return Outcome(ErrorCode.NONE, codes)
 
 
-def _commit(known: Known, group: Group, one: events.OffsetCommitted, stamp_ms: int) -> ErrorCode:
+def _commit(
+    known: GroupContext, group: Group, one: events.OffsetCommitted, stamp_ms: int
+) -> ErrorCode:
     # A topic that was deleted meanwhile, or made anew, is another one.
     if known.topics.partition(one.topic_id, one.partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -79,7 +87,7 @@ def _commit(known: Known, group: Group, one: events.OffsetCommitted, stamp_ms: i
 
 
 def _offsets_deleted(
-    known: Known, entry: Entry, event: events.OffsetsDeleted, _done: Applied
+    known: GroupContext, entry: Entry, event: events.OffsetsDeleted, _done: EntryOutcome
 ) -> Outcome:
     group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
     if group is None:
@@ -90,7 +98,7 @@ def _offsets_deleted(
 
 
 def _offsets_expired(
-    known: Known, entry: Entry, event: events.OffsetsExpired, _done: Applied
+    known: GroupContext, entry: Entry, event: events.OffsetsExpired, _done: EntryOutcome
 ) -> Outcome:
     group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
     if group is None:
@@ -103,19 +111,23 @@ def _offsets_expired(
     return Outcome(ErrorCode.NONE, gone)
 
 
-def _deleted(known: Known, entry: Entry, event: events.GroupDeleted, done: Applied) -> Outcome:
+def _deleted(
+    known: GroupContext, entry: Entry, event: events.GroupDeleted, done: EntryOutcome
+) -> Outcome:
     return _remove(known, entry, event, done, keep_offsets=False)
 
 
-def _expired(known: Known, entry: Entry, event: events.GroupExpired, done: Applied) -> Outcome:
+def _expired(
+    known: GroupContext, entry: Entry, event: events.GroupExpired, done: EntryOutcome
+) -> Outcome:
     return _remove(known, entry, event, done, keep_offsets=True)
 
 
 def _remove(
-    known: Known,
+    known: GroupContext,
     entry: Entry,
     event: events.GroupDeleted | events.GroupExpired,
-    done: Applied,
+    done: EntryOutcome,
     *,
     keep_offsets: bool,
 ) -> Outcome:
@@ -130,7 +142,7 @@ def _remove(
 
 
 def _published(
-    known: Known, entry: Entry, event: events.OffsetsPublished, _done: Applied
+    known: GroupContext, entry: Entry, event: events.OffsetsPublished, _done: EntryOutcome
 ) -> Outcome:
     group = known.groups.by_id.get(event.group_id)
     if group is not None and group.kind:

@@ -22,7 +22,7 @@ GROUP_CHANGES_LEVEL: Final = 2
 _HEAD: Final = Struct(">qiqq")
 
 
-class CommittedOffset(NamedTuple):
+class GroupOffset(NamedTuple):
     """The next offset that a group reads in a partition, and what was noted with it."""
 
     offset: int
@@ -39,11 +39,11 @@ def pack(event: OffsetCommitted, commit_ms: int) -> bytes:
     return head + event.metadata.encode()
 
 
-def unpack(packed: bytes) -> CommittedOffset:
+def unpack(packed: bytes) -> GroupOffset:
     """Return what was packed."""
     offset, leader_epoch, commit_ms, retention_ms = _HEAD.unpack_from(packed)
     metadata = packed[_HEAD.size :].decode()
-    return CommittedOffset(offset, leader_epoch, commit_ms, retention_ms, metadata)
+    return GroupOffset(offset, leader_epoch, commit_ms, retention_ms, metadata)
 
 
 def unpack_offset(packed: bytes) -> int:
@@ -88,12 +88,12 @@ class Group:
         """Whether an incarnation holds the claim, in this epoch."""
         return self.coordinator == incarnation and self.epoch == epoch
 
-    def offset(self, topic_id: bytes, partition: int) -> CommittedOffset | None:
+    def offset(self, topic_id: bytes, partition: int) -> GroupOffset | None:
         """Return the offset committed for a partition; None if there is none."""
         packed = self.offsets.get(topic_id, {}).get(partition)
         return None if packed is None else unpack(packed)
 
-    def each_offset(self) -> Iterator[tuple[bytes, int, CommittedOffset]]:
+    def each_offset(self) -> Iterator[tuple[bytes, int, GroupOffset]]:
         """Return all offsets, each with its topic id and partition."""
         for topic_id, partitions in self.offsets.items():
             for partition, packed in partitions.items():

@@ -17,7 +17,7 @@ from rookery.cluster.state.brokerimage import (
     process_images,
 )
 from rookery.cluster.state.groupimage import GroupImage, group_image, read_group
-from rookery.cluster.state.objects import Segment
+from rookery.cluster.state.objects import SegmentName
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.sinkimage import (
     SinkImage,
@@ -235,5 +235,5 @@ def _count_rows(state: State, partition: Partition) -> None:
             state.objects.add_row(object_id)
 
 
-def _segment(image: SegmentImage) -> Segment:
-    return Segment(image.topic, image.partition, image.base_offset, image.is_plain)
+def _segment(image: SegmentImage) -> SegmentName:
+    return SegmentName(image.topic, image.partition, image.base_offset, image.is_plain)

@@ -15,20 +15,20 @@ from rookery.cluster.entry import Entry
 from rookery.cluster.events import imports as events
 from rookery.cluster.state import producers
 from rookery.cluster.state.objects import Objects
-from rookery.cluster.state.outcome import OK, Applied, Outcome
-from rookery.cluster.state.partition import PRODUCER_IDS, Kind, Partition
+from rookery.cluster.state.outcome import OK, EntryOutcome, Outcome
+from rookery.cluster.state.partition import PRODUCER_IDS, Partition, RowKind
 from rookery.cluster.state.topics import Topics
-from rookery.cluster.state.txns import LAST_EPOCH, Transaction, Transactions, Writer
+from rookery.cluster.state.txns import LAST_EPOCH, Transaction, TransactionOwner, Transactions
 from rookery.errors import ErrorCode
 from rookery.wire.message import Message
 
 _UNKNOWN: Final = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _MOVED_ON: Final = Outcome(ErrorCode.OFFSET_OUT_OF_RANGE)
 _UNSOUND: Final = Outcome(ErrorCode.INVALID_REQUEST)
-_KIND: Final = int(Kind.FINAL | Kind.SEGMENT)
+_KIND: Final = int(RowKind.FINAL | RowKind.SEGMENT)
 
 
-class Known(Protocol):
+class ImportContext(Protocol):
     """The part of the state that imports depend on."""
 
     topics: Topics
@@ -38,7 +38,7 @@ class Known(Protocol):
 
 
 def _segments_imported(
-    known: Known, _entry: Entry, event: events.SegmentsImported, done: Applied
+    known: ImportContext, _entry: Entry, event: events.SegmentsImported, done: EntryOutcome
 ) -> Outcome:
     partition = known.topics.partition(event.topic_id, event.partition)
     if partition is None:
@@ -57,7 +57,7 @@ def _segments_imported(
     return OK
 
 
-def _are_sound(known: Known, event: events.SegmentsImported) -> bool:
+def _are_sound(known: ImportContext, event: events.SegmentsImported) -> bool:
     """Whether segments were staged for this place, are in nobody's use, and follow each other."""
     topic = known.topics.by_id[event.topic_id]
     base = event.base_offset
@@ -86,7 +86,7 @@ def _append(partition: Partition, segment: events.ImportedSegment) -> None:
 
 
 def _producers_imported(
-    known: Known, _entry: Entry, event: events.ProducersImported, _done: Applied
+    known: ImportContext, _entry: Entry, event: events.ProducersImported, _done: EntryOutcome
 ) -> Outcome:
     partition = known.topics.partition(event.topic_id, event.partition)
     if partition is None:
@@ -143,7 +143,7 @@ def _add_aborted(partition: Partition, aborted: list[events.ImportedAbort]) -> N
 
 
 def _partition_imported(
-    known: Known, _entry: Entry, event: events.PartitionImported, done: Applied
+    known: ImportContext, _entry: Entry, event: events.PartitionImported, done: EntryOutcome
 ) -> Outcome:
     partition = known.topics.partition(event.topic_id, event.partition)
     if partition is None:
@@ -185,7 +185,7 @@ def _take_epochs(partition: Partition, epochs: list[events.ImportedEpoch]) -> No
 
 
 def _transactional_id_imported(
-    known: Known, entry: Entry, event: events.TransactionalIdImported, done: Applied
+    known: ImportContext, entry: Entry, event: events.TransactionalIdImported, done: EntryOutcome
 ) -> Outcome:
     transactions = known.transactions
     if event.transactional_id in transactions.by_id:
@@ -193,7 +193,7 @@ def _transactional_id_imported(
     is_sound = 0 <= event.producer_id < PRODUCER_IDS and 0 <= event.producer_epoch <= LAST_EPOCH
     if not is_sound or event.producer_id in transactions.by_producer or event.timeout_ms <= 0:
         return _UNSOUND
-    writer = Writer(event.producer_id, event.producer_epoch)
+    writer = TransactionOwner(event.producer_id, event.producer_epoch)
     transaction = Transaction(event.transactional_id, writer, event.timeout_ms)
     transaction.changed, transaction.changed_ms = done.number, entry.stamp_ms
     transactions.add(transaction)

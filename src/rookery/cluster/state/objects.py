@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rookery.formats.keys import split_object_id
 
 
-class Segment(NamedTuple):
+class SegmentName(NamedTuple):
     """What a segment's keys are made of."""
 
     topic: str
@@ -34,7 +34,7 @@ class Objects:
         self.rows: dict[int, int] = {}
         """How many rows live in each object, and one more if it is staged for a sink; a negative
         one is the payload of that entry."""
-        self.segments: dict[int, Segment] = {}
+        self.segments: dict[int, SegmentName] = {}
         """Segments that are staged, committed or condemned."""
         self.condemned: dict[int, int] = {}
         """Objects that no commit may name, each with the entry that condemned it."""
@@ -61,7 +61,7 @@ class Objects:
                 # Nobody has to delete an entry's payload: it goes when the log is trimmed.
                 del rows[object_id]
 
-    def stage(self, object_id: int, segment: Segment) -> None:
+    def stage(self, object_id: int, segment: SegmentName) -> None:
         """Promise a segment its name."""
         self.segments[object_id] = segment
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from rookery.errors import ErrorCode
 
 
-class Appended(NamedTuple):
+class AppendOutcome(NamedTuple):
     """What became of one batch."""
 
     error: ErrorCode
@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
     value: Any = None
 
 
-class Marked(NamedTuple):
+class WrittenMarker(NamedTuple):
     """A marker that was written into a partition."""
 
     topic_id: bytes
@@ -37,18 +37,18 @@ class Marked(NamedTuple):
     is_append_time: bool
 
 
-class Ended(NamedTuple):
+class EndedTransaction(NamedTuple):
     """A transaction that ended: all that is needed to end it in the same way again."""
 
     producer_id: int
     epoch: int
     is_commit: bool
-    markers: list[Marked]
+    markers: list[WrittenMarker]
     offsets: dict[str, dict[tuple[bytes, int], bytes]]
     """What moved with it: packed offsets by group, topic id and partition."""
 
 
-class Applied(NamedTuple):
+class EntryOutcome(NamedTuple):
     """What one entry did."""
 
     number: int
@@ -58,7 +58,7 @@ class Applied(NamedTuple):
     """Partitions that grew, lost records or were deleted: readers should look again."""
     marked: list[tuple[bytes, int]]
     """Partitions in which a transaction ended."""
-    ended: list[Ended]
+    ended: list[EndedTransaction]
     """Transactions that ended."""
     moved: list[tuple[bytes, int]]
     """Partitions of which some bytes lie elsewhere from now on."""

@@ -36,7 +36,7 @@ _EPOCH_BITS: Final = 16
 _EPOCH_MASK: Final = (1 << _EPOCH_BITS) - 1
 
 
-class Kind(IntFlag):
+class RowKind(IntFlag):
     """What the bytes of a row are like; none of these: as producers sent them."""
 
     APPEND_TIME = 1
@@ -65,27 +65,27 @@ class Row(NamedTuple):
     @property
     def is_append_time(self) -> bool:
         """Whether readers are told the row's time in place of the producers'."""
-        return bool(self.kind & Kind.APPEND_TIME)
+        return bool(self.kind & RowKind.APPEND_TIME)
 
     @property
     def is_final(self) -> bool:
         """Whether offsets, epochs and times are in the bytes."""
-        return bool(self.kind & Kind.FINAL)
+        return bool(self.kind & RowKind.FINAL)
 
     @property
     def is_segment(self) -> bool:
         """Whether the row is a whole segment."""
-        return bool(self.kind & Kind.SEGMENT)
+        return bool(self.kind & RowKind.SEGMENT)
 
     @property
     def is_marker(self) -> bool:
         """Whether the row is the end of a transaction; it lies in no object."""
-        return bool(self.kind & Kind.MARKER)
+        return bool(self.kind & RowKind.MARKER)
 
     @property
     def is_lost(self) -> bool:
         """Whether the bytes are lost, and known to be."""
-        return not self.object_id and not self.kind & Kind.MARKER
+        return not self.object_id and not self.kind & RowKind.MARKER
 
     @property
     def producer(self) -> tuple[int, int]:
@@ -93,7 +93,7 @@ class Row(NamedTuple):
         return self.position >> _EPOCH_BITS, self.position & _EPOCH_MASK
 
 
-class Place(NamedTuple):
+class BatchPosition(NamedTuple):
     """Where the bytes of a batch lie."""
 
     object_id: int
@@ -144,7 +144,9 @@ class Partition:
         first = next(iter(self.ongoing.values()), self.next_offset)
         return max(first, self.log_start)
 
-    def append(self, place: Place, records: int, time_ms: int, *, is_append_time: bool) -> bool:
+    def append(
+        self, place: BatchPosition, records: int, time_ms: int, *, is_append_time: bool
+    ) -> bool:
         """Add a batch at the end; return whether it needed a row of its own."""
         object_id, position, size = place
         self.size_bytes += size
@@ -180,12 +182,12 @@ class Partition:
         self.positions.append(producer_id << _EPOCH_BITS | epoch)
         self.sizes.append(MARKER_BYTES)
         self.times.append(time_ms)
-        self.kinds.append(Kind.MARKER | is_commit * Kind.COMMIT | is_append_time)
+        self.kinds.append(RowKind.MARKER | is_commit * RowKind.COMMIT | is_append_time)
         self.size_bytes += MARKER_BYTES
         self.next_offset = offset + 1
         return offset
 
-    def _extends(self, place: Place, time_ms: int, *, is_append_time: bool) -> bool:
+    def _extends(self, place: BatchPosition, time_ms: int, *, is_append_time: bool) -> bool:
         """Whether a batch lies right behind the last row, and can be part of it."""
         sizes = self.sizes
         return (
@@ -298,7 +300,7 @@ class Partition:
     def lose(self, base_offset: int) -> int:
         """Keep a row's offsets but not its bytes; return the object it lay in, 0 if it had none."""
         index = self._exactly(base_offset)
-        if index is None or self.kinds[index] & Kind.MARKER:
+        if index is None or self.kinds[index] & RowKind.MARKER:
             return 0
         object_id = self.objects[index]
         self.size_bytes -= self.sizes[index]

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from rookery.cluster.entry import Entry
 from rookery.cluster.events import pins as events
-from rookery.cluster.state.outcome import OK, Applied, Outcome
+from rookery.cluster.state.outcome import OK, EntryOutcome, Outcome
 from rookery.cluster.state.topics import Pin, Topics
 from rookery.errors import ErrorCode
 from rookery.wire.message import Message
@@ -26,13 +26,15 @@ MAX_PIN_MS: Final = 7 * 86_400_000
 _UNKNOWN: Final = Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-class Known(Protocol):
+class PinContext(Protocol):
     """The part of the state that pins depend on."""
 
     topics: Topics
 
 
-def _pinned(known: Known, entry: Entry, event: events.TopicPinned, _done: Applied) -> Outcome:
+def _pinned(
+    known: PinContext, entry: Entry, event: events.TopicPinned, _done: EntryOutcome
+) -> Outcome:
     topic = known.topics.by_id.get(event.topic_id)
     if topic is None:
         return _UNKNOWN
@@ -44,7 +46,9 @@ def _pinned(known: Known, entry: Entry, event: events.TopicPinned, _done: Applie
     return Outcome(ErrorCode.NONE, until)
 
 
-def _unpinned(known: Known, _entry: Entry, event: events.TopicUnpinned, _done: Applied) -> Outcome:
+def _unpinned(
+    known: PinContext, _entry: Entry, event: events.TopicUnpinned, _done: EntryOutcome
+) -> Outcome:
     topic = known.topics.by_id.get(event.topic_id)
     if topic is None:
         return _UNKNOWN

@@ -81,7 +81,7 @@ def close(window: bytes | None, epoch: int, time_ms: int) -> bytes:
     return _HEAD.pack(epoch, time_ms) + _BATCH.pack(_ENDED, last, -1)
 
 
-class Known(NamedTuple):
+class ProducerFacts(NamedTuple):
     """What a partition knows of a producer, for DescribeProducers and for expiry."""
 
     epoch: int
@@ -91,12 +91,12 @@ class Known(NamedTuple):
     """Whether a transaction of it has ended here."""
 
 
-def describe(window: bytes) -> Known:
+def describe(window: bytes) -> ProducerFacts:
     """Return what a window says of its producer."""
     epoch, time_ms = _HEAD.unpack_from(window)
     end, _ = _split(window)
     _, last, _ = _BATCH.unpack_from(window, len(window) - _BATCH.size)
-    return Known(epoch, time_ms, last, bool(end))
+    return ProducerFacts(epoch, time_ms, last, bool(end))
 
 
 def _split(window: bytes | None) -> tuple[bytes, bytes]:

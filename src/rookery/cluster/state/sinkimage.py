@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.cluster.state.sinks import RUN, Batch, Sink, Sinks, Staged
+from rookery.cluster.state.sinks import RUN, SinkBatch, Sinks, SinkState, StagedObject
 from rookery.errors import Corrupt
 from rookery.wire.message import Message, Records, i32, i64
 
@@ -59,12 +59,12 @@ def read_sinks(sinks: list[SinkImage], staged: list[StagedImage]) -> Sinks:
     """
     made = Sinks()
     for sink in sinks:
-        made.by_id[sink.sink_id] = Sink(
+        made.by_id[sink.sink_id] = SinkState(
             sink.query_id, sink.batch_id, sink.source_offsets, sink.entry, sink.stamp_ms
         )
     for image in staged:
-        one = Staged(
-            Batch(image.sink_id, image.query_id, image.batch_id), image.parts, image.until_ms
+        one = StagedObject(
+            SinkBatch(image.sink_id, image.query_id, image.batch_id), image.parts, image.until_ms
         )
         one.staged = image.staged
         one.packed = bytes(image.runs)  # type: ignore[arg-type] # read as a view

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, Protocol
 from rookery.cluster.entry import MAX_EVENTS, Entry
 from rookery.cluster.events import sinks as events
 from rookery.cluster.state.objects import Objects
-from rookery.cluster.state.outcome import OK, Applied, Outcome
-from rookery.cluster.state.partition import Partition, Place
-from rookery.cluster.state.sinks import RUN, Batch, Sink, Sinks, Staged
+from rookery.cluster.state.outcome import OK, EntryOutcome, Outcome
+from rookery.cluster.state.partition import BatchPosition, Partition
+from rookery.cluster.state.sinks import RUN, SinkBatch, Sinks, SinkState, StagedObject
 from rookery.cluster.state.topics import Topic, Topics
 from rookery.errors import ErrorCode
 from rookery.wire.message import Message
@@ -33,7 +33,7 @@ MAX_OBJECTS: Final = 20_000
 """Objects of one commit: it fits one entry."""
 
 
-class Ranged(NamedTuple):
+class SinkRange(NamedTuple):
     """The offsets that one partition got by a commit."""
 
     topic_id: bytes
@@ -48,13 +48,13 @@ class SinkOutcome(NamedTuple):
 
     is_repeated: bool
     """The sink had this batch: nothing was done."""
-    ranges: tuple[Ranged, ...]
+    ranges: tuple[SinkRange, ...]
 
 
 _REPEATED: Final = Outcome(ErrorCode.NONE, SinkOutcome(True, ()))  # noqa: FBT003
 
 
-class Known(Protocol):
+class SinkContext(Protocol):
     """The part of the state that sinks depend on."""
 
     topics: Topics
@@ -63,11 +63,11 @@ class Known(Protocol):
 
 
 def _part_staged(
-    known: Known, entry: Entry, event: events.SinkPartStaged, done: Applied
+    known: SinkContext, entry: Entry, event: events.SinkPartStaged, done: EntryOutcome
 ) -> Outcome:
     sinks, objects = known.sinks, known.objects
     _let_go(known, sinks.overdue(entry.stamp_ms), done.number)
-    batch = Batch(event.sink_id, event.query_id, event.batch_id)
+    batch = SinkBatch(event.sink_id, event.query_id, event.batch_id)
     if not _is_sound(event):
         return Outcome(ErrorCode.INVALID_REQUEST)
     if event.object_id in objects.condemned:
@@ -81,14 +81,16 @@ def _part_staged(
     return _stage(known, event, batch, entry.stamp_ms + MAX_STAGED_MS)
 
 
-def _stage(known: Known, event: events.SinkPartStaged, batch: Batch, until_ms: int) -> Outcome:
+def _stage(
+    known: SinkContext, event: events.SinkPartStaged, batch: SinkBatch, until_ms: int
+) -> Outcome:
     """Add a part to its object, which must be there up to that part, or be new."""
     sinks = known.sinks
     staged = sinks.staged.get(event.object_id)
     if staged is None:
         if event.part or known.objects.rows.get(event.object_id):
             return Outcome(ErrorCode.INVALID_REQUEST)
-        staged = sinks.staged[event.object_id] = Staged(batch, event.parts, until_ms)
+        staged = sinks.staged[event.object_id] = StagedObject(batch, event.parts, until_ms)
         known.objects.add_row(event.object_id)
     elif staged.batch != batch or (event.part, event.parts) != (staged.staged, staged.parts):
         return Outcome(ErrorCode.INVALID_REQUEST)
@@ -112,8 +114,10 @@ def _is_sound(event: events.SinkPartStaged) -> bool:
     )
 
 
-def _committed(known: Known, entry: Entry, event: events.SinkCommitted, done: Applied) -> Outcome:
-    batch = Batch(event.sink_id, event.query_id, event.batch_id)
+def _committed(
+    known: SinkContext, entry: Entry, event: events.SinkCommitted, done: EntryOutcome
+) -> Outcome:
+    batch = SinkBatch(event.sink_id, event.query_id, event.batch_id)
     last = known.sinks.by_id.get(event.sink_id)
     if _is_repeated(last, batch):
         return _REPEATED
@@ -123,7 +127,7 @@ def _committed(known: Known, entry: Entry, event: events.SinkCommitted, done: Ap
     ranges = _append_all(known, event.object_ids, entry.stamp_ms)
     done.grown.extend((one.topic_id, one.partition) for one in ranges)
     if event.sink_id:
-        known.sinks.by_id[event.sink_id] = Sink(
+        known.sinks.by_id[event.sink_id] = SinkState(
             event.query_id, event.batch_id, event.source_offsets, done.number, entry.stamp_ms
         )
     stale = {*known.sinks.superseded(batch), *known.sinks.overdue(entry.stamp_ms)}
@@ -131,11 +135,13 @@ def _committed(known: Known, entry: Entry, event: events.SinkCommitted, done: Ap
     return Outcome(ErrorCode.NONE, SinkOutcome(False, ranges))  # noqa: FBT003
 
 
-def _is_repeated(last: Sink | None, batch: Batch) -> bool:
+def _is_repeated(last: SinkState | None, batch: SinkBatch) -> bool:
     return last is not None and (last.query_id, last.batch_id) == batch[1:]
 
 
-def _refusal(known: Known, event: events.SinkCommitted, last: Sink | None) -> Outcome | None:
+def _refusal(
+    known: SinkContext, event: events.SinkCommitted, last: SinkState | None
+) -> Outcome | None:
     """Say why a batch cannot be the sink's next."""
     size = len(event.source_offsets.encode())
     too_long = size > MAX_SOURCE_OFFSETS or len(event.object_ids) > MAX_OBJECTS
@@ -153,7 +159,7 @@ def _refusal(known: Known, event: events.SinkCommitted, last: Sink | None) -> Ou
     return None
 
 
-def _unready(known: Known, event: events.SinkCommitted, batch: Batch) -> Outcome | None:
+def _unready(known: SinkContext, event: events.SinkCommitted, batch: SinkBatch) -> Outcome | None:
     """Find what is not staged whole for this batch, or belongs to a topic that is gone."""
     if len(set(event.object_ids)) != len(event.object_ids):
         return Outcome(ErrorCode.INVALID_REQUEST)
@@ -177,7 +183,9 @@ class _Growing(NamedTuple):
     """The time of all its rows; -1 where writers set it."""
 
 
-def _append_all(known: Known, object_ids: Iterable[int], stamp_ms: int) -> tuple[Ranged, ...]:
+def _append_all(
+    known: SinkContext, object_ids: Iterable[int], stamp_ms: int
+) -> tuple[SinkRange, ...]:
     """Make rows of all runs of these objects, in order."""
     grown: dict[tuple[bytes, int], _Growing] = {}
     for object_id in object_ids:
@@ -187,18 +195,18 @@ def _append_all(known: Known, object_ids: Iterable[int], stamp_ms: int) -> tuple
                 one = grown[topic_id, index] = _begin(known, topic_id, index, stamp_ms)
             is_append_time = one.time_ms >= 0
             row_time = one.time_ms if is_append_time else time_ms if time_ms >= 0 else stamp_ms
-            place = Place(object_id, position, size)
+            place = BatchPosition(object_id, position, size)
             if one.partition.append(place, records, row_time, is_append_time=is_append_time):
                 known.objects.add_row(object_id)
         known.objects.free([object_id])  # rows hold it from here on
     return tuple(
-        Ranged(one.topic.id, one.partition.index, one.base_offset, one.partition.next_offset,
+        SinkRange(one.topic.id, one.partition.index, one.base_offset, one.partition.next_offset,
                one.time_ms)
         for one in grown.values()
     )  # fmt: skip
 
 
-def _begin(known: Known, topic_id: bytes, index: int, stamp_ms: int) -> _Growing:
+def _begin(known: SinkContext, topic_id: bytes, index: int, stamp_ms: int) -> _Growing:
     topic = known.topics.by_id[topic_id]
     partition = topic.partitions[index]
     time_ms = -1
@@ -207,17 +215,21 @@ def _begin(known: Known, topic_id: bytes, index: int, stamp_ms: int) -> _Growing
     return _Growing(topic, partition, partition.next_offset, time_ms)
 
 
-def _aborted(known: Known, _entry: Entry, event: events.SinkAborted, done: Applied) -> Outcome:
+def _aborted(
+    known: SinkContext, _entry: Entry, event: events.SinkAborted, done: EntryOutcome
+) -> Outcome:
     return Outcome(ErrorCode.NONE, _let_go(known, event.object_ids, done.number))
 
 
-def _forgotten(known: Known, _entry: Entry, event: events.SinkForgotten, _done: Applied) -> Outcome:
+def _forgotten(
+    known: SinkContext, _entry: Entry, event: events.SinkForgotten, _done: EntryOutcome
+) -> Outcome:
     if known.sinks.by_id.pop(event.sink_id, None) is None:
         return Outcome(ErrorCode.RESOURCE_NOT_FOUND)
     return OK
 
 
-def _let_go(known: Known, object_ids: Iterable[int], number: int) -> list[int]:
+def _let_go(known: SinkContext, object_ids: Iterable[int], number: int) -> list[int]:
     """Hold objects no longer, and condemn those in which nothing lives; return these."""
     chosen = list(object_ids)
     for object_id in chosen:

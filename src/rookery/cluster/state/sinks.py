@@ -16,7 +16,7 @@ RUN: Final = Struct("<16siqiiq")
 """A staged run: topic id, partition, position, size, records, highest timestamp."""
 
 
-class Batch(NamedTuple):
+class SinkBatch(NamedTuple):
     """What one commit is known by."""
 
     sink_id: str
@@ -24,7 +24,7 @@ class Batch(NamedTuple):
     batch_id: int
 
 
-class Sink(NamedTuple):
+class SinkState(NamedTuple):
     """The last batch that was committed to a sink."""
 
     query_id: str
@@ -35,12 +35,12 @@ class Sink(NamedTuple):
     stamp_ms: int
 
 
-class Staged:
+class StagedObject:
     """An object that waits for its batch to be committed."""
 
     __slots__ = ("batch", "packed", "parts", "staged", "until_ms")
 
-    def __init__(self, batch: Batch, parts: int, until_ms: int) -> None:
+    def __init__(self, batch: SinkBatch, parts: int, until_ms: int) -> None:
         self.batch = batch
         self.parts = parts
         self.staged = 0
@@ -77,17 +77,17 @@ class Sinks:
     __slots__ = ("by_id", "staged", "staged_bytes")
 
     def __init__(self) -> None:
-        self.by_id: dict[str, Sink] = {}
-        self.staged: dict[int, Staged] = {}
+        self.by_id: dict[str, SinkState] = {}
+        self.staged: dict[int, StagedObject] = {}
         self.staged_bytes = 0
         """What the packed runs take up."""
 
-    def add(self, object_id: int, one: Staged) -> None:
+    def add(self, object_id: int, one: StagedObject) -> None:
         """Take in an object as a snapshot has it."""
         self.staged[object_id] = one
         self.staged_bytes += len(one.packed)
 
-    def take(self, object_id: int) -> Staged:
+    def take(self, object_id: int) -> StagedObject:
         """Take an object out."""
         one = self.staged.pop(object_id)
         self.staged_bytes -= len(one.packed)
@@ -102,7 +102,7 @@ class Sinks:
         due = takewhile(lambda item: item[1].until_ms <= now_ms, self.staged.items())
         return [object_id for object_id, _ in due]
 
-    def superseded(self, batch: Batch) -> list[int]:
+    def superseded(self, batch: SinkBatch) -> list[int]:
         """Find what is staged for a sink and can be committed no more once this batch is."""
         return [
             object_id

@@ -29,12 +29,12 @@ from rookery.cluster.state import (
 from rookery.cluster.state.brokers import Brokers
 from rookery.cluster.state.digest import advance
 from rookery.cluster.state.groups import Groups
-from rookery.cluster.state.objects import Objects, Segment
+from rookery.cluster.state.objects import Objects, SegmentName
 from rookery.cluster.state.outcome import OK
-from rookery.cluster.state.outcome import Appended as Appended  # noqa: PLC0414 (offered here, too)
-from rookery.cluster.state.outcome import Applied as Applied  # noqa: PLC0414
+from rookery.cluster.state.outcome import AppendOutcome as AppendOutcome  # noqa: PLC0414 (offered here, too)
+from rookery.cluster.state.outcome import EntryOutcome as EntryOutcome  # noqa: PLC0414
 from rookery.cluster.state.outcome import Outcome as Outcome  # noqa: PLC0414
-from rookery.cluster.state.partition import Partition, Place, Row
+from rookery.cluster.state.partition import BatchPosition, Partition, Row
 from rookery.cluster.state.sinks import Sinks
 from rookery.cluster.state.topics import Topic, Topics
 from rookery.cluster.state.txnends import Moment
@@ -68,8 +68,8 @@ _PREFIXES: Final = {CLIENT_METRICS_RESOURCE: "client metrics ", GROUP_RESOURCE: 
 
 
 _NONE: Final = ErrorCode.NONE
-_LOST: Final = Appended(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, is_duplicate=False)
-_CONDEMNED: Final = Appended(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, is_duplicate=False)
+_LOST: Final = AppendOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, is_duplicate=False)
+_CONDEMNED: Final = AppendOutcome(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, is_duplicate=False)
 
 
 class State:
@@ -89,7 +89,7 @@ class State:
         self.transactions = Transactions()
         self.sinks = Sinks()
 
-    def apply(self, number: int, entry: Entry, events: list[Message]) -> Applied:
+    def apply(self, number: int, entry: Entry, events: list[Message]) -> EntryOutcome:
         """Apply one entry; it must be the next.
 
         Raises:
@@ -98,7 +98,7 @@ class State:
         if number != self.applied + 1:
             raise Corrupt(f"entry {number} of the cluster log comes after entry {self.applied}")
         self.applied = number
-        done = Applied(
+        done = EntryOutcome(
             number,
             is_void=False,
             outcomes=[],
@@ -130,7 +130,7 @@ class State:
     # The cluster and its brokers.
 
     def _cluster_created(
-        self, _entry: Entry, event: broker_events.ClusterCreated, _done: Applied
+        self, _entry: Entry, event: broker_events.ClusterCreated, _done: EntryOutcome
     ) -> Outcome:
         if not self.cluster_id:
             self.cluster_id = event.cluster_id
@@ -138,7 +138,7 @@ class State:
         return Outcome(ErrorCode.NONE, self.cluster_id)
 
     def _level_raised(
-        self, _entry: Entry, event: broker_events.FeatureLevelRaised, _done: Applied
+        self, _entry: Entry, event: broker_events.FeatureLevelRaised, _done: EntryOutcome
     ) -> Outcome:
         self._raise_level(event.feature_level)
         return OK
@@ -152,7 +152,7 @@ class State:
         self.feature_level = max(self.feature_level, level)
 
     def _registered(
-        self, entry: Entry, event: broker_events.BrokerRegistered, done: Applied
+        self, entry: Entry, event: broker_events.BrokerRegistered, done: EntryOutcome
     ) -> Outcome:
         if self._has_registered(done):
             return Outcome(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
@@ -161,27 +161,27 @@ class State:
         return Outcome(ErrorCode.NONE, broker.node_id)
 
     def _process_registered(
-        self, entry: Entry, event: broker_events.ProcessRegistered, done: Applied
+        self, entry: Entry, event: broker_events.ProcessRegistered, done: EntryOutcome
     ) -> Outcome:
         if self._has_registered(done):
             return Outcome(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
         self.brokers.admit(done.number, event, entry.stamp_ms)
         return OK
 
-    def _has_registered(self, done: Applied) -> bool:
+    def _has_registered(self, done: EntryOutcome) -> bool:
         """Whether an earlier event of the entry has registered a process: both cannot have it."""
         return self.feature_level >= ONE_REGISTRATION and done.number in self.brokers.sequences
 
-    def _beat(self, _entry: Entry, _event: Message, _done: Applied) -> Outcome:
+    def _beat(self, _entry: Entry, _event: Message, _done: EntryOutcome) -> Outcome:
         return OK
 
-    def _left(self, entry: Entry, _event: Message, _done: Applied) -> Outcome:
+    def _left(self, entry: Entry, _event: Message, _done: EntryOutcome) -> Outcome:
         self.brokers.remove(entry.incarnation)
         self.topics.lead(self.brokers.nodes)
         return OK
 
     def _expired(
-        self, _entry: Entry, event: broker_events.BrokerExpired, _done: Applied
+        self, _entry: Entry, event: broker_events.BrokerExpired, _done: EntryOutcome
     ) -> Outcome:
         if self.brokers.sequences.get(event.incarnation) != event.last_sequence:
             return Outcome(ErrorCode.BROKER_ID_NOT_REGISTERED)
@@ -192,7 +192,7 @@ class State:
     # Topics and settings.
 
     def _topic_created(
-        self, _entry: Entry, event: topic_events.TopicCreated, _done: Applied
+        self, _entry: Entry, event: topic_events.TopicCreated, _done: EntryOutcome
     ) -> Outcome:
         if event.name in self.topics.by_name or event.topic_id in self.topics.by_id:
             return Outcome(ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -206,7 +206,7 @@ class State:
         return OK
 
     def _topic_deleted(
-        self, _entry: Entry, event: topic_events.TopicDeleted, done: Applied
+        self, _entry: Entry, event: topic_events.TopicDeleted, done: EntryOutcome
     ) -> Outcome:
         topic = self.topics.by_id.get(event.topic_id)
         if topic is None:
@@ -222,7 +222,7 @@ class State:
         return OK
 
     def _partitions_added(
-        self, _entry: Entry, event: topic_events.PartitionsAdded, _done: Applied
+        self, _entry: Entry, event: topic_events.PartitionsAdded, _done: EntryOutcome
     ) -> Outcome:
         topic = self.topics.by_id.get(event.topic_id)
         if topic is None:
@@ -233,7 +233,7 @@ class State:
         return OK
 
     def _configs_changed(
-        self, _entry: Entry, event: broker_events.ConfigsChanged, _done: Applied
+        self, _entry: Entry, event: broker_events.ConfigsChanged, _done: EntryOutcome
     ) -> Outcome:
         if event.resource_type == TOPIC_RESOURCE:
             topic = self.topics.by_name.get(event.resource_name)
@@ -267,7 +267,7 @@ class State:
         return configs == {one.name: one.value for one in event.observed}
 
     def _log_start_moved(
-        self, _entry: Entry, event: topic_events.LogStartMoved, done: Applied
+        self, _entry: Entry, event: topic_events.LogStartMoved, done: EntryOutcome
     ) -> Outcome:
         partition = self.topics.partition(event.topic_id, event.partition)
         if partition is None:
@@ -286,7 +286,9 @@ class State:
 
     # The log.
 
-    def _committed(self, entry: Entry, event: log_events.Committed, done: Applied) -> Outcome:
+    def _committed(
+        self, entry: Entry, event: log_events.BatchesCommitted, done: EntryOutcome
+    ) -> Outcome:
         object_id = event.object_id or -done.number
         stamp_ms = entry.stamp_ms
         if object_id in self.objects.condemned:
@@ -296,8 +298,8 @@ class State:
         )
 
     def _append(
-        self, extent: log_events.Extent, object_id: int, stamp_ms: int, done: Applied
-    ) -> Appended:
+        self, extent: log_events.Extent, object_id: int, stamp_ms: int, done: EntryOutcome
+    ) -> AppendOutcome:
         topic = self.topics.by_id.get(extent.topic_id)
         if topic is None or not 0 <= extent.partition < len(topic.partitions):
             return _LOST
@@ -309,18 +311,18 @@ class State:
             if is_transactional or transaction is not None:
                 error = txnrules.judge(transaction, partition, extent)
                 if error is not _NONE:
-                    return Appended(error, -1, -1, is_duplicate=False)
+                    return AppendOutcome(error, -1, -1, is_duplicate=False)
             window = partition.producers.get(producer_id)
             verdict = producers.judge(
                 window, extent.producer_epoch, extent.base_sequence, extent.records
             )
             if verdict is not producers.NEW:
-                return Appended(verdict.error, verdict.offset, -1, verdict.offset >= 0)
+                return AppendOutcome(verdict.error, verdict.offset, -1, verdict.offset >= 0)
             if is_transactional:
                 moment = Moment(done.number, stamp_ms)
                 error = txnrules.join(self.transactions, partition, extent, moment)
                 if error is not _NONE:
-                    return Appended(error, -1, -1, is_duplicate=False)
+                    return AppendOutcome(error, -1, -1, is_duplicate=False)
             partition.producers[producer_id] = producers.remember(
                 window,
                 extent.producer_epoch,
@@ -335,14 +337,14 @@ class State:
         if topic.is_append_time:
             append_time = time_ms = partition.append_time = max(partition.append_time, stamp_ms)
         base = partition.next_offset
-        place = Place(object_id, extent.position, extent.size)
+        place = BatchPosition(object_id, extent.position, extent.size)
         if partition.append(place, extent.records, time_ms, is_append_time=topic.is_append_time):
             self.objects.add_row(object_id)
         done.grown.append((extent.topic_id, extent.partition))
-        return Appended(_NONE, base, append_time, False)  # noqa: FBT003 (for every batch: faster)
+        return AppendOutcome(_NONE, base, append_time, False)  # noqa: FBT003 (for every batch: faster)
 
     def _segments_staged(
-        self, _entry: Entry, event: log_events.SegmentsStaged, _done: Applied
+        self, _entry: Entry, event: log_events.SegmentsStaged, _done: EntryOutcome
     ) -> Outcome:
         return Outcome(_NONE, [self._stage(staged) for staged in event.segments])
 
@@ -359,11 +361,13 @@ class State:
             partition.named_to = staged.base_offset
         self.objects.stage(
             staged.object_id,
-            Segment(topic.name, staged.partition, staged.base_offset, is_plain),
+            SegmentName(topic.name, staged.partition, staged.base_offset, is_plain),
         )
         return is_plain
 
-    def _replaced(self, entry: Entry, event: log_events.Replaced, done: Applied) -> Outcome:
+    def _replaced(
+        self, entry: Entry, event: log_events.RowsReplaced, done: EntryOutcome
+    ) -> Outcome:
         if event.object_id in self.objects.condemned:
             return Outcome(_NONE, [False] * len(event.ranges))
         return Outcome(
@@ -382,7 +386,7 @@ class State:
         # What lies behind that mark is as it was, though it may be in the range.
         return held is not None and one.cleaned_to > held
 
-    def _replace(self, object_id: int, one: log_events.ReplacedRange, done: Applied) -> bool:
+    def _replace(self, object_id: int, one: log_events.ReplacedRange, done: EntryOutcome) -> bool:
         """Put new rows for old ones, if these are exactly what the rewriter read."""
         partition = self.topics.partition(one.topic_id, one.partition)
         span = partition.span(one.base_offset, one.end_offset) if partition is not None else None
@@ -410,11 +414,11 @@ class State:
         return True
 
     def _objects_condemned(
-        self, _entry: Entry, event: log_events.ObjectsCondemned, done: Applied
+        self, _entry: Entry, event: log_events.ObjectsCondemned, done: EntryOutcome
     ) -> Outcome:
         return Outcome(_NONE, self.objects.condemn(event.object_ids, done.number))
 
-    def _rows_lost(self, _entry: Entry, event: log_events.RowsLost, _done: Applied) -> Outcome:
+    def _rows_lost(self, _entry: Entry, event: log_events.RowsLost, _done: EntryOutcome) -> Outcome:
         partition = self.topics.partition(event.topic_id, event.partition)
         if partition is None:
             return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -422,21 +426,21 @@ class State:
         return OK
 
     def _objects_dropped(
-        self, _entry: Entry, event: log_events.ObjectsDropped, done: Applied
+        self, _entry: Entry, event: log_events.ObjectsDropped, done: EntryOutcome
     ) -> Outcome:
         kept = self.objects.drop(event.object_ids)
         done.dropped.extend(one for one in event.object_ids if one not in kept)
         return Outcome(ErrorCode.NONE, kept)
 
     def _ids_allotted(
-        self, _entry: Entry, event: log_events.ProducerIdsAllotted, _done: Applied
+        self, _entry: Entry, event: log_events.ProducerIdsAllotted, _done: EntryOutcome
     ) -> Outcome:
         first = self.next_producer_id
         self.next_producer_id += event.count
         return Outcome(ErrorCode.NONE, first)
 
     def _producers_expired(
-        self, _entry: Entry, event: log_events.ProducersExpired, _done: Applied
+        self, _entry: Entry, event: log_events.ProducersExpired, _done: EntryOutcome
     ) -> Outcome:
         partition = self.topics.partition(event.topic_id, event.partition)
         if partition is not None:
@@ -471,10 +475,10 @@ class State:
         topic_events.TopicDeleted: _topic_deleted,
         topic_events.PartitionsAdded: _partitions_added,
         topic_events.LogStartMoved: _log_start_moved,
-        log_events.Committed: _committed,
+        log_events.BatchesCommitted: _committed,
         log_events.RowsLost: _rows_lost,
         log_events.SegmentsStaged: _segments_staged,
-        log_events.Replaced: _replaced,
+        log_events.RowsReplaced: _replaced,
         log_events.ObjectsCondemned: _objects_condemned,
         log_events.ObjectsDropped: _objects_dropped,
         log_events.ProducerIdsAllotted: _ids_allotted,

@@ -8,19 +8,19 @@ from typing import NamedTuple, Protocol
 from rookery.cluster.state import aborted, producers
 from rookery.cluster.state.aborted import AbortedTransaction
 from rookery.cluster.state.groups import Group, Groups
-from rookery.cluster.state.outcome import Applied, Ended, Marked
+from rookery.cluster.state.outcome import EndedTransaction, EntryOutcome, WrittenMarker
 from rookery.cluster.state.topics import Topics
 from rookery.cluster.state.txns import (
     LAST_EPOCH,
     Place,
     Transaction,
+    TransactionOwner,
     Transactions,
     TransactionState,
-    Writer,
 )
 
 
-class Known(Protocol):
+class TransactionContext(Protocol):
     """The parts of the state that transactions depend on."""
 
     topics: Topics
@@ -37,11 +37,11 @@ class Moment(NamedTuple):
 
 
 def end_epoch(
-    known: Known,
+    known: TransactionContext,
     transaction: Transaction,
     state: TransactionState,
     moment: Moment,
-    done: Applied,
+    done: EntryOutcome,
 ) -> None:
     """End a transaction, if one is open, and the epoch with it: its markers bear the next one."""
     writer = transaction.writer
@@ -54,12 +54,12 @@ def end_epoch(
 
 
 def close(
-    known: Known,
+    known: TransactionContext,
     transaction: Transaction,
     state: TransactionState,
-    writer: Writer,
+    writer: TransactionOwner,
     moment: Moment,
-    done: Applied,
+    done: EntryOutcome,
 ) -> None:
     """End a transaction: markers for all its partitions, and its offsets for their groups."""
     is_commit = state is TransactionState.COMPLETE_COMMIT
@@ -67,20 +67,20 @@ def close(
     moved = transaction.groups if is_commit else {}
     for group_id, offsets in moved.items():
         _move_offsets(known, group_id, offsets)
-    done.ended.append(Ended(*writer, is_commit, markers, moved))
+    done.ended.append(EndedTransaction(*writer, is_commit, markers, moved))
     known.transactions.close(transaction, state)
     transaction.changed, transaction.changed_ms = moment
 
 
 def mark(
-    known: Known,
+    known: TransactionContext,
     places: Iterable[Place],
-    writer: Writer,
+    writer: TransactionOwner,
     moment: Moment,
-    done: Applied,
+    done: EntryOutcome,
     *,
     is_commit: bool,
-) -> list[Marked]:
+) -> list[WrittenMarker]:
     """Write markers into partitions, and note there what was aborted."""
     markers = []
     for topic_id, index in places:
@@ -105,25 +105,27 @@ def mark(
         done.marked.append((topic_id, index))
         begin, last = (offset, -1) if first is None else (first, last)
         time_ms = partition.times[-1]
-        markers.append(Marked(topic_id, index, begin, offset, last, time_ms, topic.is_append_time))
+        markers.append(
+            WrittenMarker(topic_id, index, begin, offset, last, time_ms, topic.is_append_time)
+        )
     return markers
 
 
-def next_writer(known: Known, writer: Writer) -> Writer:
+def next_writer(known: TransactionContext, writer: TransactionOwner) -> TransactionOwner:
     """Return the next epoch, or another id where they are used up."""
     if writer.epoch >= LAST_EPOCH:
-        return Writer(new_id(known), 0)
+        return TransactionOwner(new_id(known), 0)
     return writer._replace(epoch=writer.epoch + 1)
 
 
-def new_id(known: Known) -> int:
+def new_id(known: TransactionContext) -> int:
     """Take a producer id that nobody has or had."""
     taken = known.next_producer_id
     known.next_producer_id += 1
     return taken
 
 
-def _move_offsets(known: Known, group_id: str, offsets: dict[Place, bytes]) -> None:
+def _move_offsets(known: TransactionContext, group_id: str, offsets: dict[Place, bytes]) -> None:
     """Let a group have read what the transaction says; it may have been forgotten meanwhile."""
     if not offsets:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rookery.cluster.state.groupimage import OffsetImage
-from rookery.cluster.state.txns import Transaction, TransactionState, Writer
+from rookery.cluster.state.txns import Transaction, TransactionOwner, TransactionState
 from rookery.wire.message import (
     GroupId,
     Message,
@@ -83,9 +83,9 @@ def transaction_image(one: Transaction) -> TransactionImage:
 
 def read_transaction(image: TransactionImage) -> Transaction:
     """Read a transactional id."""
-    writer = Writer(image.producer_id, image.producer_epoch)
+    writer = TransactionOwner(image.producer_id, image.producer_epoch)
     one = Transaction(image.transactional_id, writer, image.timeout_ms)
-    one.last = Writer(image.last_producer_id, image.last_producer_epoch)
+    one.last = TransactionOwner(image.last_producer_id, image.last_producer_epoch)
     one.state = TransactionState(image.state)
     one.partitions = dict.fromkeys((place.topic_id, place.partition) for place in image.partitions)
     one.groups = {

@@ -10,11 +10,11 @@ from rookery.cluster.events import txns as events
 from rookery.cluster.events.log import Extent
 from rookery.cluster.state import producers
 from rookery.cluster.state.groups import pack
-from rookery.cluster.state.outcome import OK, Applied, Ended, Outcome
+from rookery.cluster.state.outcome import OK, EndedTransaction, EntryOutcome, Outcome
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.txnends import (
-    Known,
     Moment,
+    TransactionContext,
     close,
     end_epoch,
     mark,
@@ -25,9 +25,9 @@ from rookery.cluster.state.txns import (
     NOBODY,
     Place,
     Transaction,
+    TransactionOwner,
     Transactions,
     TransactionState,
-    Writer,
 )
 from rookery.errors import ErrorCode
 from rookery.records.batch import TRANSACTIONAL
@@ -79,13 +79,16 @@ def join(
 
 
 def _initialised(
-    known: Known, entry: Entry, event: events.TransactionInitialised, done: Applied
+    known: TransactionContext,
+    entry: Entry,
+    event: events.TransactionInitialised,
+    done: EntryOutcome,
 ) -> Outcome:
     transactions = known.transactions
     transaction = transactions.by_id.get(event.transactional_id)
-    named = Writer(event.producer_id, event.producer_epoch)
+    named = TransactionOwner(event.producer_id, event.producer_epoch)
     if transaction is None:
-        writer = Writer(new_id(known), 0)
+        writer = TransactionOwner(new_id(known), 0)
         transaction = Transaction(event.transactional_id, writer, event.timeout_ms)
         transactions.add(transaction)
     elif named not in {NOBODY, transaction.writer}:
@@ -105,7 +108,10 @@ def _initialised(
 
 
 def _partitions_added(
-    known: Known, entry: Entry, event: events.PartitionsAddedToTransaction, done: Applied
+    known: TransactionContext,
+    entry: Entry,
+    event: events.PartitionsAddedToTransaction,
+    done: EntryOutcome,
 ) -> Outcome:
     transaction = _of(known, event)
     if isinstance(transaction, Outcome):
@@ -119,7 +125,10 @@ def _partitions_added(
 
 
 def _offsets_added(
-    known: Known, entry: Entry, event: events.OffsetsAddedToTransaction, done: Applied
+    known: TransactionContext,
+    entry: Entry,
+    event: events.OffsetsAddedToTransaction,
+    done: EntryOutcome,
 ) -> Outcome:
     transaction = _of(known, event)
     if isinstance(transaction, Outcome):
@@ -130,7 +139,10 @@ def _offsets_added(
 
 
 def _offsets_committed(
-    known: Known, entry: Entry, event: events.TransactionOffsetsCommitted, done: Applied
+    known: TransactionContext,
+    entry: Entry,
+    event: events.TransactionOffsetsCommitted,
+    done: EntryOutcome,
 ) -> Outcome:
     transaction = _of(known, event)
     if isinstance(transaction, Outcome):
@@ -152,12 +164,14 @@ def _offsets_committed(
     return Outcome(_NONE, codes)
 
 
-def _ended(known: Known, entry: Entry, event: events.TransactionEnded, done: Applied) -> Outcome:
+def _ended(
+    known: TransactionContext, entry: Entry, event: events.TransactionEnded, done: EntryOutcome
+) -> Outcome:
     transaction = known.transactions.by_id.get(event.transactional_id)
     if transaction is None:
         return _NOT_OURS
     wanted = _COMPLETE[event.is_commit]
-    named = Writer(event.producer_id, event.producer_epoch)
+    named = TransactionOwner(event.producer_id, event.producer_epoch)
     if event.raises_epoch and named == transaction.last and transaction.state in _COMPLETE:
         # The first answer got lost; but how it ended is settled.
         is_same = transaction.state is wanted
@@ -170,11 +184,11 @@ def _ended(known: Known, entry: Entry, event: events.TransactionEnded, done: App
 
 
 def _end(
-    known: Known,
+    known: TransactionContext,
     transaction: Transaction,
     event: events.TransactionEnded,
     moment: Moment,
-    done: Applied,
+    done: EntryOutcome,
 ) -> Outcome:
     """End a transaction by the older protocol, or with a new epoch for the next one."""
     wanted, writer = _COMPLETE[event.is_commit], transaction.writer
@@ -194,7 +208,7 @@ def _end(
 
 
 def _expired(
-    known: Known, entry: Entry, event: events.TransactionExpired, done: Applied
+    known: TransactionContext, entry: Entry, event: events.TransactionExpired, done: EntryOutcome
 ) -> Outcome:
     transaction = known.transactions.open.get(event.transactional_id)
     if transaction is None or transaction.started != event.started:
@@ -205,7 +219,10 @@ def _expired(
 
 
 def _id_expired(
-    known: Known, _entry: Entry, event: events.TransactionalIdExpired, _done: Applied
+    known: TransactionContext,
+    _entry: Entry,
+    event: events.TransactionalIdExpired,
+    _done: EntryOutcome,
 ) -> Outcome:
     transaction = known.transactions.by_id.get(event.transactional_id)
     if transaction is None or transaction.is_open or transaction.changed != event.changed:
@@ -215,9 +232,9 @@ def _id_expired(
 
 
 def _markers_written(
-    known: Known, entry: Entry, event: events.MarkersWritten, done: Applied
+    known: TransactionContext, entry: Entry, event: events.MarkersWritten, done: EntryOutcome
 ) -> Outcome:
-    writer = Writer(event.producer_id, event.producer_epoch)
+    writer = TransactionOwner(event.producer_id, event.producer_epoch)
     moment = _moment(entry, done)
     codes = []
     for place in event.places:
@@ -227,12 +244,12 @@ def _markers_written(
         # Where nothing is open, a marker would end nothing: it was written before.
         if code is _NONE and partition is not None and writer.producer_id in partition.ongoing:
             markers = mark(known, [where], writer, moment, done, is_commit=event.is_commit)
-            done.ended.append(Ended(*writer, event.is_commit, markers, {}))
+            done.ended.append(EndedTransaction(*writer, event.is_commit, markers, {}))
         codes.append(code)
     return Outcome(_NONE, codes)
 
 
-def _may_mark(known: Known, place: Place, writer: Writer) -> ErrorCode:
+def _may_mark(known: TransactionContext, place: Place, writer: TransactionOwner) -> ErrorCode:
     """Say whether somebody else may end what a producer has open in a partition."""
     partition = known.topics.partition(*place)
     if partition is None:
@@ -252,7 +269,7 @@ def _may_mark(known: Known, place: Place, writer: Writer) -> ErrorCode:
 
 
 def _of(
-    known: Known,
+    known: TransactionContext,
     event: events.PartitionsAddedToTransaction
     | events.OffsetsAddedToTransaction
     | events.TransactionOffsetsCommitted,
@@ -264,11 +281,13 @@ def _of(
     return transaction if transaction.writer.epoch == event.producer_epoch else _FENCED
 
 
-def _moment(entry: Entry, done: Applied) -> Moment:
+def _moment(entry: Entry, done: EntryOutcome) -> Moment:
     return Moment(done.number, entry.stamp_ms)
 
 
-def _fence(known: Known, transaction: Transaction, moment: Moment, done: Applied) -> None:
+def _fence(
+    known: TransactionContext, transaction: Transaction, moment: Moment, done: EntryOutcome
+) -> None:
     """Abort what is open, and let its producer write no more."""
     end_epoch(known, transaction, TransactionState.COMPLETE_ABORT, moment, done)
 

@@ -34,14 +34,14 @@ class TransactionState(IntEnum):
         return self.name.title().replace("_", "")
 
 
-class Writer(NamedTuple):
+class TransactionOwner(NamedTuple):
     """A producer id and its epoch."""
 
     producer_id: int
     epoch: int
 
 
-NOBODY: Final = Writer(-1, -1)
+NOBODY: Final = TransactionOwner(-1, -1)
 
 
 class Transaction:
@@ -52,7 +52,7 @@ class Transaction:
         "state", "timeout_ms", "writer",
     )  # fmt: skip
 
-    def __init__(self, transactional_id: str, writer: Writer, timeout_ms: int) -> None:
+    def __init__(self, transactional_id: str, writer: TransactionOwner, timeout_ms: int) -> None:
         self.id = transactional_id
         self.writer = writer
         """The only producer that may write under this id."""
@@ -108,7 +108,7 @@ class Transactions:
         del self.by_id[transaction.id]
         del self.by_producer[transaction.writer.producer_id]
 
-    def hand_to(self, transaction: Transaction, writer: Writer) -> None:
+    def hand_to(self, transaction: Transaction, writer: TransactionOwner) -> None:
         """Let another producer id or epoch be the one that may write."""
         del self.by_producer[transaction.writer.producer_id]
         transaction.writer = writer

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from rookery.decode import ddl
-from rookery.decode.port import Array, Decoded, Decoder, DecoderSettings
+from rookery.decode.port import Array, Decoder, DecodeResult, DecoderSettings
 from rookery.decode.rows import decode_present, halve, one_by_one
 from rookery.errors import ConfigError
 
@@ -26,10 +26,10 @@ class _Arrow:
     def type(self) -> pa.DataType:
         return self._type
 
-    def decode(self, column: Array) -> Decoded:
+    def decode(self, column: Array) -> DecodeResult:
         return decode_present(column, self._type, self._decode)
 
-    def _decode(self, column: Array) -> Decoded:
+    def _decode(self, column: Array) -> DecodeResult:
         # Every value is a stream of its own, so there is no block to try first.
         return halve(column, self._type, lambda _: None, one_by_one(self._type, self._row))
 

@@ -9,8 +9,8 @@ from rookery.decode.avrocolumns import Translation, open_translation
 from rookery.decode.avroplan import columns_of
 from rookery.decode.avroschema import AvroType
 from rookery.decode.framing import decode_framed
-from rookery.decode.port import Array, Decoded, Decoder, DecoderSettings
-from rookery.decode.registry import RegisteredSchema, Registry, UnknownSchema
+from rookery.decode.port import Array, Decoder, DecodeResult, DecoderSettings
+from rookery.decode.registry import RegisteredSchema, SchemaRegistry, UnknownSchema
 from rookery.decode.rows import decode_present
 from rookery.errors import ConfigError
 
@@ -26,14 +26,14 @@ class _Avro:
     def type(self) -> pa.DataType:
         return self._type
 
-    def decode(self, column: Array) -> Decoded:
+    def decode(self, column: Array) -> DecodeResult:
         return decode_present(column, self._type, self._translation.run)
 
 
 class _Registered:
     """Every value names the schema it was written by."""
 
-    def __init__(self, reader: AvroType, registry: Registry) -> None:
+    def __init__(self, reader: AvroType, registry: SchemaRegistry) -> None:
         self._reader = reader
         self._type = columns_of(reader)[0].type
         self._registry = registry
@@ -43,13 +43,13 @@ class _Registered:
     def type(self) -> pa.DataType:
         return self._type
 
-    def decode(self, column: Array) -> Decoded:
+    def decode(self, column: Array) -> DecodeResult:
         return decode_present(column, self._type, self._decode)
 
-    def _decode(self, column: Array) -> Decoded:
+    def _decode(self, column: Array) -> DecodeResult:
         return decode_framed(column, self._type, self._of_schema)
 
-    def _of_schema(self, schema_id: int, payload: Array) -> Decoded:
+    def _of_schema(self, schema_id: int, payload: Array) -> DecodeResult:
         translation = self._translations.get(schema_id)
         if translation is None:
             schema = self._registry.schema(schema_id)
@@ -63,7 +63,7 @@ class _Registered:
         return translation.run(payload)
 
 
-def _parsed(schema: RegisteredSchema, registry: Registry) -> AvroType:
+def _parsed(schema: RegisteredSchema, registry: SchemaRegistry) -> AvroType:
     if schema.kind != "AVRO":
         raise ConfigError(f"schema {schema.schema_id} is {schema.kind}, not AVRO")
     named: dict[str, AvroType] = {}

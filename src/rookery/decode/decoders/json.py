@@ -17,7 +17,7 @@ from pyarrow import json as arrow_json
 
 from rookery.decode import ddl, jsonrows, variant
 from rookery.decode.framing import decode_framed
-from rookery.decode.port import Array, BadRow, Decoded, Decoder, DecoderSettings, bad_row
+from rookery.decode.port import Array, BadRow, Decoder, DecodeResult, DecoderSettings, bad_row
 from rookery.decode.rows import compute, decode_present, halve, moved, spread, to_list
 from rookery.errors import ConfigError
 
@@ -41,15 +41,15 @@ class _Json:
     def type(self) -> pa.DataType:
         return self._type
 
-    def decode(self, column: Array) -> Decoded:
+    def decode(self, column: Array) -> DecodeResult:
         whole = self._decode_framed if self._is_framed else self._decode
         return decode_present(column, self._type, whole)
 
-    def _decode_framed(self, column: Array) -> Decoded:
+    def _decode_framed(self, column: Array) -> DecodeResult:
         # The fields are named in every value, so the writer's schema is not needed.
         return decode_framed(column, self._type, lambda _, payload: self._decode(payload))
 
-    def _decode(self, column: Array) -> Decoded:
+    def _decode(self, column: Array) -> DecodeResult:
         if not self._reads_blocks:
             return self._singly(to_list(column))
         is_object = _are_objects(column)
@@ -61,7 +61,7 @@ class _Json:
         rest = self._singly(to_list(column.take(others)))
         values = spread([(rows, found.values), (others, rest.values)], len(column), self._type)
         bad = moved(found.bad, rows) + moved(rest.bad, others)
-        return Decoded(values, tuple(sorted(bad, key=lambda one: one.row)))
+        return DecodeResult(values, tuple(sorted(bad, key=lambda one: one.row)))
 
     def _block(self, column: Array) -> Array | int | None:
         text = _joined(column)
@@ -86,7 +86,7 @@ class _Json:
             found = _ROW.search(str(error))
             return int(found[1]) if found else None
 
-    def _singly(self, rows: list[bytes]) -> Decoded:
+    def _singly(self, rows: list[bytes]) -> DecodeResult:
         values: list[dict[str, Any] | None] = []
         bad: list[tuple[int, bytes, str]] = []
         for row, data in enumerate(rows):
@@ -97,7 +97,7 @@ class _Json:
                 bad.append((row, data, str(error)))
         whole = self._built(rows, values, bad)
         if not bad or not self._reads_blocks:
-            return Decoded(whole, tuple(bad_row(row, reason) for row, _, reason in bad))
+            return DecodeResult(whole, tuple(bad_row(row, reason) for row, _, reason in bad))
         return self._with_second_looks(whole, bad)
 
     def _built(
@@ -126,7 +126,7 @@ class _Json:
         found: dict[str, Any] = self._convert(value, "")
         return found
 
-    def _with_second_looks(self, whole: Array, bad: list[tuple[int, bytes, str]]) -> Decoded:
+    def _with_second_looks(self, whole: Array, bad: list[tuple[int, bytes, str]]) -> DecodeResult:
         """Let Arrow see again what was refused: what it takes in a block it must take alone.
 
         Else a row's neighbours would decide about it.
@@ -139,7 +139,7 @@ class _Json:
                 still.append(bad_row(row, reason))
             else:
                 whole = pa.concat_arrays([whole.slice(0, row), found, whole.slice(row + 1)])
-        return Decoded(whole, tuple(still))
+        return DecodeResult(whole, tuple(still))
 
 
 class _Variant:
@@ -152,16 +152,16 @@ class _Variant:
     def type(self) -> pa.DataType:
         return variant.TEXT
 
-    def decode(self, column: Array) -> Decoded:
+    def decode(self, column: Array) -> DecodeResult:
         whole = self._decode_framed if self._is_framed else self._decode
         found = decode_present(column, pa.string(), whole)
         text = cast("Any", pa.ExtensionArray).from_storage(variant.TEXT, found.values)
-        return Decoded(text, found.bad)
+        return DecodeResult(text, found.bad)
 
-    def _decode_framed(self, column: Array) -> Decoded:
+    def _decode_framed(self, column: Array) -> DecodeResult:
         return decode_framed(column, pa.string(), lambda _, payload: self._decode(payload))
 
-    def _decode(self, column: Array) -> Decoded:
+    def _decode(self, column: Array) -> DecodeResult:
         texts: list[str | None] = []
         bad: list[BadRow] = []
         for row, data in enumerate(to_list(column)):
@@ -170,7 +170,7 @@ class _Variant:
             except jsonrows.Wrong as error:
                 texts.append(None)
                 bad.append(bad_row(row, str(error)))
-        return Decoded(pa.array(texts, pa.string()), tuple(bad))
+        return DecodeResult(pa.array(texts, pa.string()), tuple(bad))
 
 
 def _are_objects(column: Array) -> Array:

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from rookery.decode.descriptors import SERIALIZED, from_registry, from_set, index_path, message_in
 from rookery.decode.framing import decode_framed
-from rookery.decode.port import Array, BadRow, Decoded, Decoder, DecoderSettings, bad_row
+from rookery.decode.port import Array, BadRow, Decoder, DecodeResult, DecoderSettings, bad_row
 from rookery.decode.protofit import check_readable
-from rookery.decode.registry import Registry, UnknownSchema
+from rookery.decode.registry import SchemaRegistry, UnknownSchema
 from rookery.decode.rows import (
     Part,
     compute,
@@ -31,7 +31,7 @@ from rookery.records.varint import zigzag
 
 
 class _Protobuf:
-    def __init__(self, descriptor: Any, registry: Registry | None) -> None:
+    def __init__(self, descriptor: Any, registry: SchemaRegistry | None) -> None:
         self._descriptor = descriptor
         self._registry = registry
         self._handler = _handler(descriptor)
@@ -42,11 +42,11 @@ class _Protobuf:
     def type(self) -> pa.DataType:
         return self._type
 
-    def decode(self, column: Array) -> Decoded:
+    def decode(self, column: Array) -> DecodeResult:
         whole = self._decode if self._registry is None else self._decode_framed
         return decode_present(column, self._type, whole)
 
-    def _decode(self, column: Array) -> Decoded:
+    def _decode(self, column: Array) -> DecodeResult:
         return halve(column, self._type, self._block, one_by_one(self._type, self._row))
 
     def _block(self, column: Array) -> Array | None:
@@ -70,10 +70,10 @@ class _Protobuf:
                 raise
             return f"not a {self._descriptor.full_name}: it cannot be parsed"
 
-    def _decode_framed(self, column: Array) -> Decoded:
+    def _decode_framed(self, column: Array) -> DecodeResult:
         return decode_framed(column, self._type, self._of_schema)
 
-    def _of_schema(self, schema_id: int, payload: Array) -> Decoded:
+    def _of_schema(self, schema_id: int, payload: Array) -> DecodeResult:
         """Decode the rows that hold our message; others of the same file are bad."""
         is_left = pa.repeat(True, len(payload))  # noqa: FBT003 (a value, not a flag)
         parts: list[Part] = []
@@ -87,7 +87,7 @@ class _Protobuf:
             bad += moved(found.bad, rows)
         reason = f"another message than {self._descriptor.full_name}, or no message indexes"
         bad += [bad_row(row, reason) for row in compute.indices_nonzero(is_left).to_pylist()]
-        return Decoded(spread(parts, len(payload), self._type), tuple(bad))
+        return DecodeResult(spread(parts, len(payload), self._type), tuple(bad))
 
     def _prefixes_of(self, schema_id: int) -> tuple[bytes, ...]:
         """Return what the values of a writer's file begin with, if they hold our message.

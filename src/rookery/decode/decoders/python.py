@@ -12,7 +12,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from rookery.decode import ddl
-from rookery.decode.port import Array, Decoded, Decoder, DecoderSettings, Function
+from rookery.decode.port import Array, Decoder, DecodeResult, DecoderSettings, Function
 from rookery.decode.rows import decode_present, halve, one_by_one
 from rookery.errors import ConfigError
 
@@ -26,10 +26,10 @@ class _Python:
     def type(self) -> pa.DataType:
         return self._type
 
-    def decode(self, column: Array) -> Decoded:
+    def decode(self, column: Array) -> DecodeResult:
         return decode_present(column, self._type, self._decode)
 
-    def _decode(self, column: Array) -> Decoded:
+    def _decode(self, column: Array) -> DecodeResult:
         return halve(column, self._type, self._block, one_by_one(self._type, self._row))
 
     def _block(self, column: Array) -> Array | None:

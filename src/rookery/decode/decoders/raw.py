@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from rookery.decode.port import Array, Decoded, Decoder, DecoderSettings
+from rookery.decode.port import Array, Decoder, DecodeResult, DecoderSettings
 from rookery.decode.rows import as_binary
 
 
@@ -13,8 +13,8 @@ class _Raw:
     def type(self) -> pa.DataType:
         return pa.binary()
 
-    def decode(self, column: Array) -> Decoded:
-        return Decoded(as_binary(column))
+    def decode(self, column: Array) -> DecodeResult:
+        return DecodeResult(as_binary(column))
 
 
 def open(settings: DecoderSettings) -> Decoder:  # noqa: A001, ARG001 (the plug's interface)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from rookery.decode.port import Array, Decoded, Decoder, DecoderSettings
+from rookery.decode.port import Array, Decoder, DecodeResult, DecoderSettings
 from rookery.decode.rows import decode_present, halve, one_by_one
 
 
@@ -13,11 +13,11 @@ class _Utf8:
     def type(self) -> pa.DataType:
         return pa.string()
 
-    def decode(self, column: Array) -> Decoded:
+    def decode(self, column: Array) -> DecodeResult:
         return decode_present(column, self.type, _decode)
 
 
-def _decode(column: Array) -> Decoded:
+def _decode(column: Array) -> DecodeResult:
     return halve(column, pa.string(), _block, one_by_one(pa.string(), _row))
 
 

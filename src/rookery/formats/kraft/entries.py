@@ -17,7 +17,7 @@ from rookery.records.batch import BatchHeader
 from rookery.records.kernel import Buffer
 from rookery.records.record import BatchSettings, Record
 from rookery.wire import control
-from rookery.wire.buffer import Reader
+from rookery.wire.buffer import FrameReader
 from rookery.wire.kraft.brokers import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from rookery.wire.kraft.catalog import FRAME_VERSION, RECORDS, read_record, write_record
 from rookery.wire.kraft.topics import PartitionChangeRecord, PartitionRecord
@@ -29,7 +29,7 @@ METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 """The id that every cluster gives its metadata topic."""
 
 
-class Entry(NamedTuple):
+class MetadataEntry(NamedTuple):
     """A record of the metadata log; `message` is None if it is newer than we know."""
 
     offset: int
@@ -49,7 +49,7 @@ class ControlEntry(NamedTuple):
     message: Message | None
 
 
-def read_batch(batch: Buffer, header: BatchHeader) -> Iterator[Entry | ControlEntry]:
+def read_batch(batch: Buffer, header: BatchHeader) -> Iterator[MetadataEntry | ControlEntry]:
     """Read the records of a batch that has been checked.
 
     Args:
@@ -74,9 +74,9 @@ def _control(record: Record, header: BatchHeader) -> ControlEntry:
     return ControlEntry(record.offset, epoch, type_, control.read_value(type_, record.value or b""))
 
 
-def _entry(record: Record, header: BatchHeader) -> Entry:
+def _entry(record: Record, header: BatchHeader) -> MetadataEntry:
     value = record.value or b""
-    reader = Reader(value)
+    reader = FrameReader(value)
     frame, type_, version = reader.uvarint(), reader.uvarint(), reader.uvarint()
     if frame != FRAME_VERSION:
         raise Corrupt(f"a metadata record has frame version {frame}; only {FRAME_VERSION} is known")
@@ -84,7 +84,7 @@ def _entry(record: Record, header: BatchHeader) -> Entry:
     is_known = known is not None and known.VERSIONS is not None and version in known.VERSIONS
     message = read_record(value)[0] if is_known else None
     epoch = header.partition_leader_epoch
-    return Entry(record.offset, epoch, record.timestamp, type_, version, message)
+    return MetadataEntry(record.offset, epoch, record.timestamp, type_, version, message)
 
 
 def pack_batch(

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rookery.formats.kraft.entries import ControlEntry, Entry
-from rookery.formats.kraft.topics import Topics
+from rookery.formats.kraft.entries import ControlEntry, MetadataEntry
+from rookery.formats.kraft.topics import MetadataTopics
 from rookery.model.control import ControlRecordType
 from rookery.wire.control import KRaftVersionRecord, VotersRecord
 from rookery.wire.kraft import brokers as broker_records
@@ -33,7 +33,7 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 class MetadataImage:
     """All that a KRaft cluster has decided, as of `next_offset`."""
 
-    topics: Topics = field(default_factory=Topics)
+    topics: MetadataTopics = field(default_factory=MetadataTopics)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     """Settings by resource type and name; the name of all brokers' defaults is empty."""
     features: dict[str, int] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class MetadataImage:
     """How many records of each type and version were newer than we know."""
     orphans: int = 0
     """Records about a topic, partition or broker that the log never made."""
-    _pending: list[Entry] | None = None
+    _pending: list[MetadataEntry] | None = None
 
     @property
     def metadata_version(self) -> int:
@@ -71,7 +71,7 @@ class MetadataImage:
         """Return the settings of a topic that are not the default."""
         return self.configs.get((TOPIC, name), {})
 
-    def apply(self, entry: Entry | ControlEntry) -> None:
+    def apply(self, entry: MetadataEntry | ControlEntry) -> None:
         """Take in the next record."""
         self.next_offset, self.epoch = entry.offset + 1, entry.epoch
         if isinstance(entry, ControlEntry):
@@ -130,7 +130,7 @@ class MetadataImage:
             case _:
                 pass
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: MetadataEntry) -> None:
         if entry.message is None:
             self.skipped[entry.type, entry.version] += 1
             return

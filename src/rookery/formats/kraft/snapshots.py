@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from rookery.formats.kraft.entries import ControlEntry, Entry, pack_batch, pack_control
+from rookery.formats.kraft.entries import ControlEntry, MetadataEntry, pack_batch, pack_control
 from rookery.formats.logfile.names import OFFSET_LIMIT
 from rookery.model.control import ControlRecordType
 from rookery.wire.control import (
@@ -48,7 +48,7 @@ def parse_snapshot_name(name: str) -> SnapshotName | None:
     return SnapshotName(int(match[1]), int(match[2]))
 
 
-def is_whole(entries: Iterable[Entry | ControlEntry]) -> bool:
+def is_whole(entries: Iterable[MetadataEntry | ControlEntry]) -> bool:
     """Tell whether a snapshot begins and ends as it must: nothing was cut off."""
     types = [entry.type for entry in entries if isinstance(entry, ControlEntry)]
     return bool(types) and (types[0], types[-1]) == (

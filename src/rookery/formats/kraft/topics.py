@@ -14,7 +14,7 @@ from rookery.wire.kraft.topics import (
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionImage:
+class MetadataPartition:
     """Who holds a partition and who leads it."""
 
     replicas: tuple[int, ...]
@@ -30,7 +30,7 @@ class PartitionImage:
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
 
-    def changed(self, record: PartitionChangeRecord) -> PartitionImage:
+    def changed(self, record: PartitionChangeRecord) -> MetadataPartition:
         """Return the partition after a change; what the record leaves out stays."""
         elects = record.leader != NO_CHANGE
         recovery = record.leader_recovery_state
@@ -80,12 +80,12 @@ class PartitionImage:
 
 
 @dataclass(slots=True)
-class TopicImage:
+class MetadataTopic:
     """A topic and its partitions by number."""
 
     name: str
     topic_id: bytes
-    partitions: dict[int, PartitionImage] = field(default_factory=dict)
+    partitions: dict[int, MetadataPartition] = field(default_factory=dict)
 
     def record(self) -> TopicRecord:
         """Write the topic, without its partitions."""
@@ -93,15 +93,15 @@ class TopicImage:
 
 
 @dataclass(slots=True)
-class Topics:
+class MetadataTopics:
     """All topics of a cluster, by id and by name."""
 
-    by_id: dict[bytes, TopicImage] = field(default_factory=dict)
-    by_name: dict[str, TopicImage] = field(default_factory=dict)
+    by_id: dict[bytes, MetadataTopic] = field(default_factory=dict)
+    by_name: dict[str, MetadataTopic] = field(default_factory=dict)
 
     def create(self, record: TopicRecord) -> None:
         """Take in a new topic."""
-        topic = TopicImage(record.name, record.topic_id)
+        topic = MetadataTopic(record.name, record.topic_id)
         self.by_id[record.topic_id] = self.by_name[record.name] = topic
 
     def place(self, record: PartitionRecord) -> bool:
@@ -109,7 +109,7 @@ class Topics:
         topic = self.by_id.get(record.topic_id)
         if topic is None:
             return False
-        topic.partitions[record.partition_id] = PartitionImage(
+        topic.partitions[record.partition_id] = MetadataPartition(
             replicas=tuple(record.replicas),
             isr=tuple(record.isr),
             leader=record.leader,

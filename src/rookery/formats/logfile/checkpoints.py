@@ -18,7 +18,7 @@ from rookery.model.partition import TopicPartition
 VERSION: Final = "0"
 
 
-class LeaderEpoch(NamedTuple):
+class LoggedEpoch(NamedTuple):
     """An epoch of a partition's leader, and the first offset that was written in it."""
 
     epoch: int
@@ -42,15 +42,15 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
     return _format(f"{key.topic} {key.partition} {value}" for key, value in offsets.items())
 
 
-def parse_epochs(text: str, name: str) -> list[LeaderEpoch]:
+def parse_epochs(text: str, name: str) -> list[LoggedEpoch]:
     """Read a `leader-epoch-checkpoint`; epochs rise, and so do their offsets.
 
     Raises:
         Corrupt: it is damaged; the text begins with the name.
     """
-    found: list[LeaderEpoch] = []
+    found: list[LoggedEpoch] = []
     for row in _rows(text, name, 2):
-        entry = LeaderEpoch(*(_number(part, name) for part in row))
+        entry = LoggedEpoch(*(_number(part, name) for part in row))
         # As Kafka: of entries that contradict each other the later one holds.
         while found and (found[-1].epoch >= entry.epoch or found[-1][1] >= entry.start_offset):
             found.pop()
@@ -58,12 +58,12 @@ def parse_epochs(text: str, name: str) -> list[LeaderEpoch]:
     return found
 
 
-def format_epochs(epochs: Iterable[LeaderEpoch]) -> str:
+def format_epochs(epochs: Iterable[LoggedEpoch]) -> str:
     """Write a `leader-epoch-checkpoint`."""
     return _format(f"{entry.epoch} {entry.start_offset}" for entry in epochs)
 
 
-def epoch_end(epochs: list[LeaderEpoch], epoch: int, log_end: int) -> LeaderEpoch | None:
+def epoch_end(epochs: list[LoggedEpoch], epoch: int, log_end: int) -> LoggedEpoch | None:
     """Tell the largest epoch not above that one and where it ends, as OffsetForLeaderEpoch does.
 
     None, if there is no such epoch.
@@ -72,10 +72,10 @@ def epoch_end(epochs: list[LeaderEpoch], epoch: int, log_end: int) -> LeaderEpoc
     if not at:
         return None
     end = epochs[at].start_offset if at < len(epochs) else log_end
-    return LeaderEpoch(epochs[at - 1].epoch, end)
+    return LoggedEpoch(epochs[at - 1].epoch, end)
 
 
-def epoch_at(epochs: list[LeaderEpoch], offset: int) -> int:
+def epoch_at(epochs: list[LoggedEpoch], offset: int) -> int:
     """Tell the epoch in which an offset was written, -1 if that is not known."""
     at = bisect_right(epochs, offset, key=lambda entry: entry.start_offset)
     return epochs[at - 1].epoch if at else -1

@@ -30,7 +30,7 @@ from rookery.wire.coordinator.transactions import TransactionLogKey, Transaction
 from rookery.wire.message import Message
 
 
-class CommittedOffset(NamedTuple):
+class LoggedOffset(NamedTuple):
     """Where a group goes on to read a partition."""
 
     offset: int
@@ -41,20 +41,20 @@ class CommittedOffset(NamedTuple):
 
 
 @dataclass(slots=True)
-class GroupImage:
+class LoggedGroup:
     """A group: what it committed, and what it was like after its last rebalance."""
 
-    offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    offsets: dict[TopicPartition, LoggedOffset] = field(default_factory=dict)
     classic: GroupMetadataValue | None = None
     is_consumer: bool = False
     """Whether it uses the consumer protocol (KIP-848)."""
 
 
 @dataclass(slots=True)
-class Groups:
+class LoggedGroups:
     """All groups that one partition of `__consumer_offsets` knows of, or several."""
 
-    by_name: dict[str, GroupImage] = field(default_factory=dict)
+    by_name: dict[str, LoggedGroup] = field(default_factory=dict)
     skipped: int = 0
     """Records whose type is newer than we know, and those of groups that are not read."""
     damaged: list[str] = field(default_factory=list)
@@ -104,22 +104,22 @@ class Groups:
             case OffsetCommitKey() | LegacyOffsetCommitKey():
                 self._commit(key, value)
             case GroupMetadataKey():
-                group = self.by_name.setdefault(key.group, GroupImage())
+                group = self.by_name.setdefault(key.group, LoggedGroup())
                 group.classic = value if isinstance(value, GroupMetadataValue) else None
                 self._drop_if_empty(key.group)
             case ConsumerGroupMetadataKey():
-                group = self.by_name.setdefault(key.group_id, GroupImage())
+                group = self.by_name.setdefault(key.group_id, LoggedGroup())
                 group.is_consumer = value is not None
                 self._drop_if_empty(key.group_id)
             case _:
                 pass  # members and assignments: a group that is opened elsewhere rebalances
 
     def _commit(self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: Message | None) -> None:
-        group = self.by_name.setdefault(key.group, GroupImage())
+        group = self.by_name.setdefault(key.group, LoggedGroup())
         partition = TopicPartition(key.topic, key.partition)
         match value:
             case OffsetCommitValue():
-                group.offsets[partition] = CommittedOffset(
+                group.offsets[partition] = LoggedOffset(
                     value.offset,
                     value.leader_epoch,
                     value.metadata,
@@ -127,7 +127,7 @@ class Groups:
                     value.topic_id,
                 )
             case LegacyOffsetCommitValue():
-                group.offsets[partition] = CommittedOffset(
+                group.offsets[partition] = LoggedOffset(
                     value.offset, -1, value.metadata, value.commit_timestamp
                 )
             case _:
@@ -141,7 +141,7 @@ class Groups:
 
 
 @dataclass(slots=True)
-class Transactions:
+class LoggedTransactions:
     """All transactional ids that partitions of `__transaction_state` know of."""
 
     by_id: dict[str, TransactionLogValue] = field(default_factory=dict)

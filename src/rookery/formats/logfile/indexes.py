@@ -45,7 +45,7 @@ class TimeEntry(NamedTuple):
     offset: int
 
 
-class AbortedTransaction(NamedTuple):
+class LoggedAbort(NamedTuple):
     """A transaction that did not count, and how far the log was stable when it ended."""
 
     producer_id: int
@@ -90,7 +90,7 @@ def pack_times(entries: Iterable[TimeEntry], base_offset: int) -> bytes:
     return b"".join(_TIME.pack(entry.timestamp, entry.offset - base_offset) for entry in entries)
 
 
-def parse_aborted(data: Buffer, name: str = "txnindex") -> list[AbortedTransaction]:
+def parse_aborted(data: Buffer, name: str = "txnindex") -> list[LoggedAbort]:
     """Read a `.txnindex` file.
 
     Raises:
@@ -100,7 +100,7 @@ def parse_aborted(data: Buffer, name: str = "txnindex") -> list[AbortedTransacti
         raise Corrupt(f"{len(data)} bytes are not a number of entries; rebuild it", name=name)
     found = []
     for number, (version, *fields) in enumerate(_ABORTED.iter_unpack(data)):
-        entry = AbortedTransaction(*fields)
+        entry = LoggedAbort(*fields)
         if version != 0:
             raise Corrupt(f"entry {number} has version {version}; only 0 is known", name=name)
         if not 0 <= entry.first_offset <= entry.last_offset:
@@ -110,7 +110,7 @@ def parse_aborted(data: Buffer, name: str = "txnindex") -> list[AbortedTransacti
     return found
 
 
-def pack_aborted(entries: Iterable[AbortedTransaction]) -> bytes:
+def pack_aborted(entries: Iterable[LoggedAbort]) -> bytes:
     """Write a `.txnindex` file."""
     return b"".join(_ABORTED.pack(0, *entry) for entry in entries)
 

@@ -29,7 +29,7 @@ BOOTSTRAP: Final = "bootstrap.checkpoint"
 OFFSET_LIMIT: Final = 1 << 63
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """What a file of a partition holds; the value is how its name ends."""
 
     LOG = "log"
@@ -54,7 +54,7 @@ class FileName(NamedTuple):
     """The name of a partition's file, taken apart."""
 
     base_offset: int
-    kind: Kind
+    kind: FileKind
     stage: Stage | None = None
 
     @property
@@ -79,7 +79,7 @@ class FolderName(NamedTuple):
 
 
 _FILE: Final = re.compile(
-    rf"([0-9]{{20}})\.({'|'.join(Kind)})(?:\.({Stage.DELETED}|{Stage.CLEANED}|{Stage.SWAP}))?"
+    rf"([0-9]{{20}})\.({'|'.join(FileKind)})(?:\.({Stage.DELETED}|{Stage.CLEANED}|{Stage.SWAP}))?"
 )
 _FOLDER: Final = re.compile(
     r"([a-zA-Z0-9._-]+)-([0-9]{1,10})"
@@ -87,7 +87,7 @@ _FOLDER: Final = re.compile(
 )
 
 
-def file_name(base_offset: int, kind: Kind) -> str:
+def file_name(base_offset: int, kind: FileKind) -> str:
     """Return the name of a partition's file that counts."""
     if not 0 <= base_offset < OFFSET_LIMIT:
         raise ValueError(f"offset {base_offset} is not within 0..{OFFSET_LIMIT - 1}")
@@ -99,7 +99,7 @@ def parse_file_name(name: str) -> FileName | None:
     match = _FILE.fullmatch(name)
     if match is None or int(match[1]) >= OFFSET_LIMIT:
         return None
-    return FileName(int(match[1]), Kind(match[2]), Stage(match[3]) if match[3] else None)
+    return FileName(int(match[1]), FileKind(match[2]), Stage(match[3]) if match[3] else None)
 
 
 def parse_folder_name(name: str) -> FolderName | None:

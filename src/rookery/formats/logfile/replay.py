@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from rookery.formats.logfile.indexes import AbortedTransaction
+from rookery.formats.logfile.indexes import LoggedAbort
 from rookery.formats.logfile.producers import NO_OFFSET, ProducerEntry
 from rookery.model.control import ControlRecordType
 from rookery.records import record as records
@@ -30,7 +30,7 @@ class SequencedBatch(NamedTuple):
     last_offset: int
 
 
-class Replay:
+class PartitionReplay:
     """Producers, open transactions and aborted ones of one partition."""
 
     def __init__(self, known: Iterable[ProducerEntry] = ()) -> None:
@@ -40,7 +40,7 @@ class Replay:
         """The last batches of each producer in its current epoch, oldest first."""
         self.open: dict[int, int] = {}
         """Where the open transaction of each producer begins, the oldest first."""
-        self.aborted: list[AbortedTransaction] = []
+        self.aborted: list[LoggedAbort] = []
         """Transactions that were aborted, in the order in which they ended."""
         for entry in known:
             self._restore(entry)
@@ -99,9 +99,7 @@ class Replay:
         if first is not None and is_abort:
             stable = self.first_unstable()
             self.aborted.append(
-                AbortedTransaction(
-                    producer_id, first, offset, offset + 1 if stable is None else stable
-                )
+                LoggedAbort(producer_id, first, offset, offset + 1 if stable is None else stable)
             )
         known = self.producers.get(producer_id)
         if known is None or known.epoch != header.producer_epoch:

@@ -23,11 +23,11 @@ from rookery.cluster.state.topics import Topic
 from rookery.log.compaction.fates import Fates
 from rookery.log.compaction.output import Output
 from rookery.log.compaction.plan import Dirt
-from rookery.log.compaction.sift import Kept, Sieve, note, spread
+from rookery.log.compaction.sift import Sieve, SiftedBatches, note, spread
 from rookery.log.compaction.source import STRETCH_BYTES, pieces, stretch
-from rookery.log.newobjects import Captured
+from rookery.log.newobjects import CapturedRange
 from rookery.log.plan import range_of
-from rookery.log.refine import Read, Refined
+from rookery.log.refine import Read, RefinedRow
 from rookery.records.sieve import SLOT_BYTES, OffsetMap
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ REMOVED_RECORDS: Final = metrics.counter(
 )
 
 
-class Step(NamedTuple):
+class CompactionStep(NamedTuple):
     """A part of the work that is done."""
 
     read: int
@@ -54,7 +54,7 @@ class Step(NamedTuple):
     """Bytes of rows that were replaced."""
 
 
-class Task(NamedTuple):
+class CompactionTask(NamedTuple):
     """What is to be done, and with which means."""
 
     dirt: Dirt
@@ -69,7 +69,7 @@ class _Group:
     """Rows that become one segment, and what stays of them."""
 
     rows: list[Row] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[SiftedBatches] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -79,7 +79,7 @@ class _Group:
     def end_offset(self) -> int:
         return self.rows[-1].end_offset
 
-    def add(self, rows: list[Row], kept: Kept) -> None:
+    def add(self, rows: list[Row], kept: SiftedBatches) -> None:
         self.rows += rows
         self.kept.append(kept)
 
@@ -93,10 +93,10 @@ class _Group:
         )
 
 
-class Cleaning:
+class PartitionCompaction:
     """The compaction of one partition; rows may move meanwhile, and more may come."""
 
-    def __init__(self, task: Task, output: Output, read: Read) -> None:
+    def __init__(self, task: CompactionTask, output: Output, read: Read) -> None:
         self._task = task
         self._output = output
         self._read = read
@@ -108,7 +108,7 @@ class Cleaning:
         partition = task.dirt.partition
         self._fates = Fates(within(partition.aborted, partition.log_start, task.dirt.bound))
 
-    async def run(self) -> AsyncIterator[Step]:
+    async def run(self) -> AsyncIterator[CompactionStep]:
         """Do the work, as far as it is asked for.
 
         Raises:
@@ -137,7 +137,7 @@ class Cleaning:
 
     # Pass one.
 
-    async def _note(self) -> AsyncIterator[Step]:
+    async def _note(self) -> AsyncIterator[CompactionStep]:
         offset, bound = self._task.dirt.start, self._task.dirt.bound
         while offset < bound and (found := self._partition()):
             rows = stretch(found[1], offset, bound, STRETCH_BYTES)
@@ -156,7 +156,7 @@ class Cleaning:
 
     # Pass two.
 
-    async def _rewrite(self) -> AsyncIterator[Step]:
+    async def _rewrite(self) -> AsyncIterator[CompactionStep]:
         found = self._partition()
         offset = found[1].base_offsets[0] if found and found[1].base_offsets else self._end
         segment_bytes = self._output.settings.segment_bytes
@@ -185,7 +185,7 @@ class Cleaning:
         half = self._output.settings.segment_bytes // 2
         return group.size >= half and group.is_as_before(self._task.dirt.start)
 
-    async def _sift(self, partition: Partition, rows: list[Row]) -> Kept:
+    async def _sift(self, partition: Partition, rows: list[Row]) -> SiftedBatches:
         sieve = Sieve(
             self._last,
             self._end,
@@ -193,15 +193,15 @@ class Cleaning:
             self._task.delete_retention_ms,
             self._fates,
         )
-        kept = Kept()
+        kept = SiftedBatches()
         async for piece in pieces(self._read, partition, rows):
             await asyncio.to_thread(sieve.sift, piece, kept)
         return kept
 
-    async def _publish(self, group: _Group) -> Step | None:
+    async def _publish(self, group: _Group) -> CompactionStep | None:
         """Put a segment in the place of a group; None if one of its rows is not there any more."""
         if group.is_as_before(self._task.dirt.start):
-            return Step(0)
+            return CompactionStep(0)
         found = self._partition()
         source = _captured(*found, group) if found else None
         if source is None:
@@ -212,21 +212,21 @@ class Cleaning:
             return None
         WRITTEN_BYTES.inc(size)
         REMOVED_RECORDS.inc(sum(one.removed for one in group.kept))
-        return Step(0, source.range.size)
+        return CompactionStep(0, source.range.size)
 
 
-def _captured(topic: Topic, partition: Partition, group: _Group) -> Captured | None:
+def _captured(topic: Topic, partition: Partition, group: _Group) -> CapturedRange | None:
     """Name the rows of a group, if they are still what was read."""
     span = partition.span(group.rows[0].base_offset, group.end_offset)
     if span is None or [partition.row(index) for index in span] != group.rows:
         return None
     latest = max(row.max_timestamp for row in group.rows)
     whole = group.rows[0]._replace(end_offset=group.end_offset, max_timestamp=latest)
-    refined = [Refined(partition, whole, len(data), [data]) for data in spread(group.kept)]
-    return Captured(topic, partition, range_of(topic, partition, span), refined)
+    refined = [RefinedRow(partition, whole, len(data), [data]) for data in spread(group.kept)]
+    return CapturedRange(topic, partition, range_of(topic, partition, span), refined)
 
 
-def _read_step(rows: list[Row]) -> Step:
+def _read_step(rows: list[Row]) -> CompactionStep:
     size = sum(row.size for row in rows)
     READ_BYTES.inc(size)
-    return Step(size)
+    return CompactionStep(size)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from rookery.clock import Clock, Random, SystemRandom
-from rookery.cluster.replica import Fenced
+from rookery.cluster.replica import IncarnationFenced
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Error, Unavailable
-from rookery.log.compaction.cleaning import Cleaning, Step, Task
+from rookery.log.compaction.cleaning import CompactionStep, CompactionTask, PartitionCompaction
 from rookery.log.compaction.output import Output
-from rookery.log.compaction.plan import Dirt, Limits, dirt_of, has_max_lag, is_due
+from rookery.log.compaction.plan import CompactionLimits, Dirt, dirt_of, has_max_lag, is_due
 from rookery.log.compaction.source import UnreadableRowError
 from rookery.log.newobjects import Proposer, Publisher
 from rookery.log.plan import Lag
@@ -44,7 +44,7 @@ class Compactor:
     clock: Clock
     next_id: Callable[[], int]
     """Returns the id of a new object in the store, of this process's incarnation."""
-    limits: Callable[[Topic], Limits]
+    limits: Callable[[Topic], CompactionLimits]
     """A topic's settings in force."""
     namespace: str = "default"
     """Begins the keys of segments."""
@@ -57,7 +57,7 @@ class Compactor:
     quarantine: Quarantine = field(init=False)
     """Partitions that cannot be compacted, those with damaged rows included."""
     _output: Output = field(init=False)
-    _work: AsyncIterator[Step] | None = None
+    _work: AsyncIterator[CompactionStep] | None = None
     _dirt_at_work: Dirt | None = None
     _since: dict[_Key, int] = field(default_factory=dict)
     """When a partition was first seen to be due, by the monotonic clock."""
@@ -112,18 +112,18 @@ class Compactor:
         """Begin with a partition, unless it has been compacted since it was found dirty."""
         if dirt.partition.cleaned_to > dirt.start:
             return False
-        task = Task(
+        task = CompactionTask(
             dirt,
             self.clock.now_ms(),
             self.limits(dirt.topic).delete_retention_ms,
             self.settings.map_bytes,
             self.random.token(SEED_BYTES),
         )
-        self._work = Cleaning(task, self._output, self.read).run()
+        self._work = PartitionCompaction(task, self._output, self.read).run()
         self._dirt_at_work = dirt
         return True
 
-    async def _step(self) -> Step | None:
+    async def _step(self) -> CompactionStep | None:
         """Do a part of the work; None if that was all, or if it cannot be done."""
         work, self._work = self._work, None
         dirt = self._dirt_at_work
@@ -137,7 +137,7 @@ class Compactor:
         except UnreadableRowError as error:
             await self._report(error, dirt)
             return None
-        except (Fenced, Unavailable):
+        except (IncarnationFenced, Unavailable):
             raise
         except Exception as error:  # noqa: BLE001 (whatever it is, it must not stop the others)
             self.quarantine.add(

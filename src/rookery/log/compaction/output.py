@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from rookery.cluster.events.log import Replaced
-from rookery.log.newobjects import Captured, Publisher, segment
+from rookery.cluster.events.log import RowsReplaced
+from rookery.log.newobjects import CapturedRange, Publisher, segment
 from rookery.log.settings import RewriteSettings
 
 
@@ -17,7 +17,9 @@ class Output:
     publisher: Publisher
     settings: RewriteSettings
 
-    async def publish(self, source: Captured, cleaned_to: int, compacted_to: int) -> int | None:
+    async def publish(
+        self, source: CapturedRange, cleaned_to: int, compacted_to: int
+    ) -> int | None:
         """Write a segment in the place of a range; return its size, None if that had changed.
 
         Args:
@@ -37,7 +39,7 @@ class Output:
         if not await publisher.write(birth.object_id, files, source.range):
             return None
         made.ranges[0].cleaned_to = cleaned_to
-        replaced = Replaced(object_id=birth.object_id, ranges=made.ranges)
+        replaced = RowsReplaced(object_id=birth.object_id, ranges=made.ranges)
         [outcome] = await publisher.replica.propose([replaced])
         if outcome.value == [True]:
             publisher.adopt(birth.object_id)

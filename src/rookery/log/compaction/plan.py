@@ -14,15 +14,15 @@ from bisect import bisect_right
 from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
-from rookery.cluster.state.partition import Kind, Partition, Row
+from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.topics import Topic
 from rookery.log.settings import CompactionSettings
 
-_FINAL: Final = int(Kind.FINAL)
+_FINAL: Final = int(RowKind.FINAL)
 _NEVER: Final = (1 << 63) - 1
 
 
-class Limits(Protocol):
+class CompactionLimits(Protocol):
     """What compaction needs to know of a topic's settings; times in milliseconds."""
 
     @property
@@ -84,7 +84,7 @@ def last_stable_offset(partition: Partition) -> int:
 
 
 def dirt_of(
-    topic: Topic, partition: Partition, limits: Limits, now_ms: int, damage: Damage = ()
+    topic: Topic, partition: Partition, limits: CompactionLimits, now_ms: int, damage: Damage = ()
 ) -> Dirt | None:
     """Find the dirty rows of a partition that may be compacted; None if there are none."""
     bases, start = partition.base_offsets, partition.cleaned_to
@@ -113,7 +113,7 @@ def dirt_of(
     )
 
 
-def is_due(dirt: Dirt, limits: Limits, settings: CompactionSettings, age_ms: int) -> bool:
+def is_due(dirt: Dirt, limits: CompactionLimits, settings: CompactionSettings, age_ms: int) -> bool:
     """Whether a partition should be compacted now; the age is that of its oldest dirty record."""
     if age_ms >= limits.max_compaction_lag_ms:
         return True
@@ -124,12 +124,14 @@ def is_due(dirt: Dirt, limits: Limits, settings: CompactionSettings, age_ms: int
     return is_enough and dirt.ratio >= limits.min_cleanable_dirty_ratio
 
 
-def has_max_lag(limits: Limits) -> bool:
+def has_max_lag(limits: CompactionLimits) -> bool:
     """Whether a topic bounds how long a record may wait."""
     return limits.max_compaction_lag_ms < _NEVER
 
 
-def _may_go(partition: Partition, index: int, limits: Limits, now_ms: int, damage: Damage) -> bool:
+def _may_go(
+    partition: Partition, index: int, limits: CompactionLimits, now_ms: int, damage: Damage
+) -> bool:
     row = partition.row(index)
     age_ms = now_ms - row.max_timestamp
     if row.end_offset > last_stable_offset(partition) or _is_damaged(

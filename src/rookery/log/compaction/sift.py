@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rookery.errors import ApiError, Corrupt
 from rookery.log.compaction.fates import NONE, Fates
-from rookery.log.compaction.source import Piece
+from rookery.log.compaction.source import BatchPiece
 from rookery.model.control import ControlRecordType
 from rookery.records import batch as batches
 from rookery.records import record as records
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Kept:
+class SiftedBatches:
     """What stays of a stretch."""
 
     data: list[bytes] = field(default_factory=list)
@@ -50,14 +50,16 @@ class _Batch(NamedTuple):
     removed: int
 
 
-class Noted(NamedTuple):
+class NotedPiece(NamedTuple):
     """How far a piece was taken into the map."""
 
     end_offset: int
     is_full: bool
 
 
-def note(last: OffsetMap, piece: Piece, start: int, until: int, fates: Fates = NONE) -> Noted:
+def note(
+    last: OffsetMap, piece: BatchPiece, start: int, until: int, fates: Fates = NONE
+) -> NotedPiece:
     """Take the keys of a piece's batches into the map: those from `start` on and before `until`."""
     end = start
     for header in piece.headers:
@@ -65,12 +67,12 @@ def note(last: OffsetMap, piece: Piece, start: int, until: int, fates: Fates = N
             continue
         counts = not header.is_control and not fates.is_aborted(header)
         if counts and not _note_batch(last, piece, header):
-            return Noted(header.base_offset, is_full=True)
+            return NotedPiece(header.base_offset, is_full=True)
         end = header.last_offset + 1
-    return Noted(end, is_full=False)
+    return NotedPiece(end, is_full=False)
 
 
-def _note_batch(last: OffsetMap, piece: Piece, header: BatchHeader) -> bool:
+def _note_batch(last: OffsetMap, piece: BatchPiece, header: BatchHeader) -> bool:
     try:
         return last.note(records.payload(piece.data, header), header)
     except (ApiError, Corrupt) as error:
@@ -91,7 +93,7 @@ class Sieve:
     fates: Fates = NONE
     """Which transactions were aborted."""
 
-    def sift(self, piece: Piece, kept: Kept) -> None:
+    def sift(self, piece: BatchPiece, kept: SiftedBatches) -> None:
         """Add what stays of a piece."""
         parts: list[Buffer] = []
         for header in piece.headers:
@@ -108,7 +110,7 @@ class Sieve:
         kept.size += len(joined)
         kept.data.append(joined)
 
-    def _batch(self, piece: Piece, header: BatchHeader) -> _Batch:
+    def _batch(self, piece: BatchPiece, header: BatchHeader) -> _Batch:
         whole = _Batch(piece.data[header.position : header.end], 0)
         if header.base_offset >= self.end:
             return whole
@@ -121,7 +123,7 @@ class Sieve:
         except (ApiError, Corrupt):
             return whole  # `note` has told of it, or did when it was new
 
-    def _is_done(self, piece: Piece, header: BatchHeader) -> bool:
+    def _is_done(self, piece: BatchPiece, header: BatchHeader) -> bool:
         """Whether a marker may go: it says nothing once no reader waits for it.
 
         That of an abort stays while fetches list the transaction, since readers skip its producer
@@ -136,7 +138,7 @@ class Sieve:
         ends = ControlRecordType.COMMIT, ControlRecordType.ABORT
         return records.control(record).type in ends
 
-    def _records(self, whole: _Batch, piece: Piece, header: BatchHeader) -> _Batch:
+    def _records(self, whole: _Batch, piece: BatchPiece, header: BatchHeader) -> _Batch:
         payload = records.payload(piece.data, header)
         is_over = header.has_delete_horizon and header.base_timestamp <= self.now_ms
         count, tombstones, highest, rest = self.last.sift(payload, header, is_over)
@@ -165,7 +167,7 @@ def empty(header: BatchHeader) -> bytes:
     return batches.seal(new, b"")
 
 
-def spread(all_kept: Iterable[Kept]) -> Iterator[bytes]:
+def spread(all_kept: Iterable[SiftedBatches]) -> Iterator[bytes]:
     """Yield what stays of all stretches, and an empty batch at the end if nothing of it does."""
     gone: BatchHeader | None = None
     for kept in all_kept:

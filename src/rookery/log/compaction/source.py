@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer
-from rookery.log.refine import Read, Refined, refine
+from rookery.log.refine import Read, RefinedRow, refine
 from rookery.log.runs import batches_of, body, expect_body
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
@@ -22,7 +22,7 @@ STRETCH_BYTES: Final = 8 * 1024 * 1024
 _STRETCH_ROWS: Final = 10_000
 
 
-class Piece(NamedTuple):
+class BatchPiece(NamedTuple):
     """Some whole batches, and their headers with final offsets."""
 
     data: memoryview
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 class UnreadableRowError(Exception):
     """A row whose bytes are not there, or wrong, or out of reach."""
 
-    def __init__(self, refined: Refined) -> None:
+    def __init__(self, refined: RefinedRow) -> None:
         super().__init__(str(refined.error))
         self.refined = refined
 
@@ -57,7 +57,7 @@ def stretch(partition: Partition, offset: int, until: int, max_bytes: int) -> li
     return found
 
 
-async def pieces(read: Read, partition: Partition, rows: list[Row]) -> AsyncIterator[Piece]:
+async def pieces(read: Read, partition: Partition, rows: list[Row]) -> AsyncIterator[BatchPiece]:
     """Read a stretch and check it.
 
     Raises:
@@ -67,16 +67,16 @@ async def pieces(read: Read, partition: Partition, rows: list[Row]) -> AsyncIter
         async for piece in _segment(read, partition, rows[0]):
             yield piece
         return
-    refined = [Refined(partition, row) for row in rows]
+    refined = [RefinedRow(partition, row) for row in rows]
     await refine(refined, read)
     for one in refined:
         if one.error is not None:
             raise UnreadableRowError(one)
     data = memoryview(b"".join(part for one in refined for part in one.parts))
-    yield Piece(data, batches.outline(data))
+    yield BatchPiece(data, batches.outline(data))
 
 
-async def _segment(read: Read, partition: Partition, row: Row) -> AsyncIterator[Piece]:
+async def _segment(read: Read, partition: Partition, row: Row) -> AsyncIterator[BatchPiece]:
     """Read a segment from end to end, and only then know that it is what was written."""
     begin, end = body(row)
     crc = 0
@@ -86,10 +86,10 @@ async def _segment(read: Read, partition: Partition, row: Row) -> AsyncIterator[
             if found.damage is not None:
                 raise corrupt(found.damage)
             crc = checksum(found.sound, crc)
-            yield Piece(found.sound, found.headers)
+            yield BatchPiece(found.sound, found.headers)
         footer = parse_footer(await read(row.object_id, end, FOOTER_BYTES))
         # The checksum is over all batches of the file.
         if begin == HEADER_BYTES and crc != footer.crc:
             raise Corrupt("the CRC-32C of its batches is not the one in its footer")
     except Error as error:
-        raise UnreadableRowError(Refined(partition, row, error=error)) from error
+        raise UnreadableRowError(RefinedRow(partition, row, error=error)) from error

@@ -20,13 +20,13 @@ from rookery.errors import Corrupt
 from rookery.formats.keys import OBJECTS, journal_name, parse_object_key
 from rookery.formats.manifest import HEAD_BYTES, manifest_length, read_head
 from rookery.log import snapshots
-from rookery.log.fsck.fault import Fault, Kind
+from rookery.log.fsck.fault import FaultKind, LogFault
 from rookery.log.fsck.history import check_ends, check_entries, check_owner, check_snapshots
-from rookery.log.fsck.listing import Unnamed, unnamed_journals, unnamed_keys
+from rookery.log.fsck.listing import UnnamedObject, unnamed_journals, unnamed_keys
 from rookery.log.fsck.objects import ObjectCheck, Suspect
 from rookery.log.fsck.offsets import check_state
-from rookery.log.fsck.progress import Progress, Report
-from rookery.log.fsck.rows import Rows
+from rookery.log.fsck.progress import CheckReport, Progress
+from rookery.log.fsck.rows import RowTable
 from rookery.log.fsck.sources import Sources
 from rookery.store.port import NotFound, Store
 
@@ -36,7 +36,7 @@ _OURS: Final = "_rookery/"
 
 async def check(
     sources: Sources, *, is_quick: bool = False, progress: Progress = lambda *_: None
-) -> Report:
+) -> CheckReport:
     """Check everything; nothing is changed.
 
     Args:
@@ -57,16 +57,16 @@ class _Check:
         self._sources = sources
         self._progress = progress
         self._is_quick = is_quick
-        self._report = Report()
+        self._report = CheckReport()
         store = sources.store
         self._replica = Replica(sources.cluster_log, SystemClock(), partial(snapshots.load, store))
 
-    async def run(self) -> Report:
+    async def run(self) -> CheckReport:
         found = await check_snapshots(self._sources)
         self._report.add(found.faults)
         try:
             self._report.add(await check_ends(self._sources, found.newest))
-            if self._report.faults and self._report.faults[-1].kind is Kind.LOG:
+            if self._report.faults and self._report.faults[-1].kind is FaultKind.LOG:
                 return self._report  # there is no state to check anything against
             await self._replica.open(follow=False)
             owner = await check_owner(self._sources, self._replica.state.cluster_id)
@@ -74,7 +74,7 @@ class _Check:
             if not owner:
                 await self._check_all()
         except Corrupt as error:
-            self._report.add([Fault(Kind.LOG, "cluster log", str(error))])
+            self._report.add([LogFault(FaultKind.LOG, "cluster log", str(error))])
         finally:
             await self._replica.close()
         return self._report
@@ -83,7 +83,7 @@ class _Check:
         sizes, journals = await self._list()
         await self._replica.barrier()
         state = self._replica.state
-        rows = Rows.of(state)
+        rows = RowTable.of(state)
         self._count(rows)
         unnamed = [
             *unnamed_keys(state, self._sources.namespace, sizes),
@@ -110,7 +110,7 @@ class _Check:
         journals = await files.found() if files else []
         return dict(listed), dict(journals)
 
-    def _count(self, rows: Rows) -> None:
+    def _count(self, rows: RowTable) -> None:
         state, report = self._replica.state, self._report
         report.entry = state.applied
         report.topics = len(state.topics.by_id)
@@ -120,28 +120,28 @@ class _Check:
         report.objects = len(rows.objects)
         report.rows = rows.count()
 
-    async def _check_rows(self, rows: Rows, sizes: dict[str, int]) -> list[Suspect]:
+    async def _check_rows(self, rows: RowTable, sizes: dict[str, int]) -> list[Suspect]:
         state = self._replica.state
         checking = ObjectCheck(
             self._sources, state, rows, sizes, self._progress, is_quick=self._is_quick
         )
         return await checking.run()
 
-    async def _confirmed(self, suspects: list[Suspect]) -> list[Fault]:
+    async def _confirmed(self, suspects: list[Suspect]) -> list[LogFault]:
         """Look at suspects again in newer states, until they are where they were before."""
-        faults: list[Fault] = []
+        faults: list[LogFault] = []
         for _ in range(_ROUNDS):
             if not suspects:
                 break
             before = {suspect[1:] for suspect in suspects}
             await self._replica.barrier()
-            rows = Rows.within(self._replica.state, {suspect.span for suspect in suspects})
+            rows = RowTable.within(self._replica.state, {suspect.span for suspect in suspects})
             again = await self._check_rows(rows, {})
             faults += [one.fault for one in again if one[1:] in before]
             suspects = [one for one in again if one[1:] not in before]
         return sorted({*faults, *(one.fault for one in suspects)}, key=_order)
 
-    async def _still_unnamed(self, unnamed: list[Unnamed]) -> list[Fault]:
+    async def _still_unnamed(self, unnamed: list[UnnamedObject]) -> list[LogFault]:
         """Leave out what was committed, or deleted, since."""
         objects = self._replica.state.objects
         found, told = [], 0
@@ -158,10 +158,10 @@ class _Check:
             found.append(replace(fault, text=text))
         if told:
             text = f"{told:,} objects only tell the offsets of those before them"
-            found.append(Fault(Kind.TOLD, OBJECTS, text))
+            found.append(LogFault(FaultKind.TOLD, OBJECTS, text))
         return found
 
-    async def _is_there(self, object_id: int, fault: Fault) -> bool:
+    async def _is_there(self, object_id: int, fault: LogFault) -> bool:
         if object_id and fault.key == journal_name(object_id):
             files = self._sources.files
             return files is not None and object_id in dict(await files.found())
@@ -180,6 +180,6 @@ async def _count_extents(store: Store, key: str) -> int | None:
     return len(manifest.extents)
 
 
-def _order(fault: Fault) -> tuple[str, str, str, tuple[object, ...]]:
+def _order(fault: LogFault) -> tuple[str, str, str, tuple[object, ...]]:
     # The text before the offsets, so that neighbours with the same fault become one.
     return fault.key, fault.kind, fault.text, tuple(fault.where or ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt
 from rookery.formats.manifest import read_head, write_head
-from rookery.log.fsck.fault import Kind
+from rookery.log.fsck.fault import FaultKind
 from rookery.log.runs import expect_row
 from rookery.records.policy import rewrite
 from rookery.wire.buffer import Buffer
@@ -14,7 +14,7 @@ from rookery.wire.buffer import Buffer
 class RowError(Exception):
     """The bytes of a row are not what they should be."""
 
-    def __init__(self, kind: Kind, text: str) -> None:
+    def __init__(self, kind: FaultKind, text: str) -> None:
         super().__init__(text)
         self.kind = kind
 
@@ -27,7 +27,7 @@ def check_row(partition: Partition, row: Row, data: Buffer) -> int:
     """
     found = rewrite(data, expect_row(partition, row, has_epochs=True))
     if found.damage is not None:
-        kind = Kind.SHORT if len(data) < row.size else Kind.CORRUPT
+        kind = FaultKind.SHORT if len(data) < row.size else FaultKind.CORRUPT
         raise RowError(kind, found.damage.text)
     return found.record_count
 

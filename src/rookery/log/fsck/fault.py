@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     """What is wrong."""
 
     MISSING = "missing"
@@ -35,21 +35,23 @@ class Kind(StrEnum):
     """It holds no batches, and only tells the offsets of those in other objects."""
 
 
-NOTES: Final = frozenset((Kind.LOST, Kind.IN_FLIGHT, Kind.TOLD))
+NOTES: Final = frozenset((FaultKind.LOST, FaultKind.IN_FLIGHT, FaultKind.TOLD))
 """What is told, and is no fault."""
 
 _REMEDIES: Final = {
-    Kind.MISSING: "restore it from a copy; without one, these records are lost",
-    Kind.SHORT: "restore it from a copy; without one, what it lacks is lost",
-    Kind.CORRUPT: "restore it from a copy; until then, readers get an error at these offsets",
-    Kind.OFFSETS: "stop the brokers, keep a copy of everything, and report it as a bug",
-    Kind.ORPHANED: "the caretaker deletes it; nothing needs to be done while a broker runs",
-    Kind.STRAY: "someone else has put it there; remove it if nobody needs it",
-    Kind.SNAPSHOT: "delete it; brokers use the one before it, and write a new one",
-    Kind.LOG: "stop the brokers and restore the cluster log, or empty it and run `rookery recover`",
-    Kind.LOST: "nothing; it was told when it happened",
-    Kind.IN_FLIGHT: "nothing; look again later",
-    Kind.TOLD: "nothing; the caretaker deletes what is told elsewhere by now",
+    FaultKind.MISSING: "restore it from a copy; without one, these records are lost",
+    FaultKind.SHORT: "restore it from a copy; without one, what it lacks is lost",
+    FaultKind.CORRUPT: "restore it from a copy; until then, readers get an error at these offsets",
+    FaultKind.OFFSETS: "stop the brokers, keep a copy of everything, and report it as a bug",
+    FaultKind.ORPHANED: "the caretaker deletes it; nothing needs to be done while a broker runs",
+    FaultKind.STRAY: "someone else has put it there; remove it if nobody needs it",
+    FaultKind.SNAPSHOT: "delete it; brokers use the one before it, and write a new one",
+    FaultKind.LOG: (
+        "stop the brokers and restore the cluster log, or empty it and run `rookery recover`"
+    ),
+    FaultKind.LOST: "nothing; it was told when it happened",
+    FaultKind.IN_FLIGHT: "nothing; look again later",
+    FaultKind.TOLD: "nothing; the caretaker deletes what is told elsewhere by now",
 }
 
 
@@ -64,10 +66,10 @@ class Where(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class LogFault:
     """One thing that is wrong."""
 
-    kind: Kind
+    kind: FaultKind
     key: str
     """The object, file or entry."""
     text: str
@@ -92,9 +94,9 @@ class Fault:
         return {**found, "remedy": self.advice}
 
 
-def joined(faults: list[Fault]) -> Iterator[Fault]:
+def joined(faults: list[LogFault]) -> Iterator[LogFault]:
     """Make one of faults that differ in their offsets only, where these follow each other."""
-    last: Fault | None = None
+    last: LogFault | None = None
     for fault in faults:
         if last is not None and _follows(last, fault) and last.where and fault.where:
             end = fault.where.end_offset
@@ -107,7 +109,7 @@ def joined(faults: list[Fault]) -> Iterator[Fault]:
         yield last
 
 
-def _follows(one: Fault, other: Fault) -> bool:
+def _follows(one: LogFault, other: LogFault) -> bool:
     if one.where is None or other.where is None:
         return False
     return (

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from rookery.cluster.entry import read_entry, read_events
-from rookery.cluster.port import Trimmed
+from rookery.cluster.port import EntriesTrimmed
 from rookery.cluster.state.image import read_image
 from rookery.errors import Corrupt
 from rookery.formats.keys import CLUSTER, SNAPSHOTS, parse_snapshot_key
-from rookery.log.fsck.fault import Fault, Kind
+from rookery.log.fsck.fault import FaultKind, LogFault
 from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.sources import Sources
 from rookery.log.lostlog import check_not_lost
@@ -23,7 +23,7 @@ class Snapshots(NamedTuple):
     """The entry of the newest snapshot that can be read, -1 if there is none; and the others."""
 
     newest: int
-    faults: list[Fault]
+    faults: list[LogFault]
 
 
 async def check_snapshots(sources: Sources) -> Snapshots:
@@ -38,42 +38,42 @@ async def check_snapshots(sources: Sources) -> Snapshots:
         except NotFound:
             continue  # a newer one has taken its place meanwhile
         except Corrupt as error:
-            faults.append(Fault(Kind.SNAPSHOT, stored.key, str(error)))
+            faults.append(LogFault(FaultKind.SNAPSHOT, stored.key, str(error)))
             continue
         if state.applied != number:
             text = f"it stands after entry {state.applied}: it was copied or renamed"
-            faults.append(Fault(Kind.SNAPSHOT, stored.key, text))
+            faults.append(LogFault(FaultKind.SNAPSHOT, stored.key, text))
             continue
         newest = max(newest, number)
     return Snapshots(newest, faults)
 
 
-async def check_ends(sources: Sources, newest: int) -> list[Fault]:
+async def check_ends(sources: Sources, newest: int) -> list[LogFault]:
     """Check that the cluster log goes on where the newest snapshot stands."""
     try:
         await check_not_lost(sources.cluster_log, sources.store)
     except Corrupt as error:
         advice = "stop the brokers and run `rookery recover`"
-        return [Fault(Kind.LOG, _LOG, str(error), remedy=advice)]
+        return [LogFault(FaultKind.LOG, _LOG, str(error), remedy=advice)]
     floor = await sources.cluster_log.floor()
     if floor > max(newest, 0):
         text = f"entries up to {floor} were trimmed, and no snapshot that can be read holds them"
-        return [Fault(Kind.LOG, _LOG, text)]
+        return [LogFault(FaultKind.LOG, _LOG, text)]
     return []
 
 
-async def check_entries(sources: Sources, progress: Progress) -> AsyncIterator[Fault]:
+async def check_entries(sources: Sources, progress: Progress) -> AsyncIterator[LogFault]:
     """Read all entries that are there; those before the snapshot are not applied any more."""
     log = sources.cluster_log
     after = await log.floor()
     while True:
         try:
             entries = await log.read(after)
-        except Trimmed as trimmed:
+        except EntriesTrimmed as trimmed:
             after = trimmed.floor  # a caretaker works beside us
             continue
         except Corrupt as error:
-            yield Fault(Kind.LOG, _LOG, str(error))
+            yield LogFault(FaultKind.LOG, _LOG, str(error))
             return
         if not entries:
             return
@@ -81,12 +81,12 @@ async def check_entries(sources: Sources, progress: Progress) -> AsyncIterator[F
             try:
                 read_events(number, read_entry(number, data))
             except Corrupt as error:
-                yield Fault(Kind.LOG, f"entry {number}", str(error))
+                yield LogFault(FaultKind.LOG, f"entry {number}", str(error))
             after = number
         progress(sum(len(entry.data) for entry in entries), 0)
 
 
-async def check_owner(sources: Sources, cluster_id: str) -> list[Fault]:
+async def check_owner(sources: Sources, cluster_id: str) -> list[LogFault]:
     """Check that the store is marked as that of the cluster whose log this is."""
     try:
         found = (await sources.store.read(CLUSTER)).decode(errors="replace")
@@ -96,4 +96,4 @@ async def check_owner(sources: Sources, cluster_id: str) -> list[Fault]:
         return []
     text = f"the store is that of cluster {found}, but the cluster log that of {cluster_id}"
     advice = "name the cluster log and the store that belong together; delete nothing"
-    return [Fault(Kind.LOG, CLUSTER, text, remedy=advice)]
+    return [LogFault(FaultKind.LOG, CLUSTER, text, remedy=advice)]

@@ -17,7 +17,7 @@ from rookery.formats.keys import (
     parse_snapshot_key,
     split_object_id,
 )
-from rookery.log.fsck.fault import Fault, Kind, Where
+from rookery.log.fsck.fault import FaultKind, LogFault, Where
 from rookery.log.objects import keys_of
 from rookery.store.probe import PROBES
 
@@ -28,30 +28,30 @@ UNPLACED: Final = "_rookery/unplaced/"
 _ENTRY: Final = re.compile(r"_rookery/log/([0-9]{20}|floor)")
 
 
-class Unnamed(NamedTuple):
+class UnnamedObject(NamedTuple):
     """An object that nothing names, its id if its key tells one, and what is to be said of it."""
 
     object_id: int
-    fault: Fault
+    fault: LogFault
 
 
-def unnamed_keys(state: State, namespace: str, keys: Iterable[str]) -> Iterator[Unnamed]:
+def unnamed_keys(state: State, namespace: str, keys: Iterable[str]) -> Iterator[UnnamedObject]:
     """Find objects in the store that no row, stage or condemnation names."""
     segments = {key for one in state.objects.segments for key in keys_of(state, namespace, one)}
     for key in keys:
         object_id = parse_object_key(key)
         if object_id is not None:
             if not _is_known(state, object_id):
-                yield Unnamed(object_id, _unnamed(state, key, object_id))
+                yield UnnamedObject(object_id, _unnamed(state, key, object_id))
         elif key not in segments and not _is_expected(key):
-            yield Unnamed(0, _foreign(key))
+            yield UnnamedObject(0, _foreign(key))
 
 
-def unnamed_journals(state: State, journals: Iterable[int]) -> Iterator[Unnamed]:
+def unnamed_journals(state: State, journals: Iterable[int]) -> Iterator[UnnamedObject]:
     """Find journal files that no row names."""
     for object_id in journals:
         if not _is_known(state, object_id):
-            yield Unnamed(object_id, _unnamed(state, journal_name(object_id), object_id))
+            yield UnnamedObject(object_id, _unnamed(state, journal_name(object_id), object_id))
 
 
 def _is_known(state: State, object_id: int) -> bool:
@@ -65,27 +65,27 @@ def _is_expected(key: str) -> bool:
     return is_entry or is_small or parse_snapshot_key(key) is not None
 
 
-def _unnamed(state: State, key: str, object_id: int) -> Fault:
+def _unnamed(state: State, key: str, object_id: int) -> LogFault:
     incarnation, _ = split_object_id(object_id)
     if incarnation in state.brokers.sequences:
         # A live writer's newest journal is empty until its first commit, and an object is named
         # only after it was written.
-        return Fault(Kind.IN_FLIGHT, key, f"of process {incarnation}, which lives")
+        return LogFault(FaultKind.IN_FLIGHT, key, f"of process {incarnation}, which lives")
     what = "object" if is_stored(object_id) else "journal"
     text = f"an {what}" if what == "object" else f"a {what}"
-    return Fault(Kind.ORPHANED, key, f"{text} of process {incarnation}, which is gone")
+    return LogFault(FaultKind.ORPHANED, key, f"{text} of process {incarnation}, which is gone")
 
 
-def _foreign(key: str) -> Fault:
+def _foreign(key: str) -> LogFault:
     """Tell a segment that nothing names from what is no key of ours."""
     found = parse_segment_key(key)
     if found is not None:
         where = Where(found.topic, found.partition, found.base_offset, found.base_offset)
         text = "a segment that the cluster log does not know"
         advice = "remove it with its .kfs, .index and .times if the topic has what it holds"
-        return Fault(Kind.ORPHANED, key, text, where, advice)
+        return LogFault(FaultKind.ORPHANED, key, text, where, advice)
     if key.startswith(UNPLACED):
         text = "batches whose offsets were not known when the cluster log was rebuilt"
         advice = "look at it, then remove it: nothing reads it any more"
-        return Fault(Kind.ORPHANED, key, text, remedy=advice)
-    return Fault(Kind.STRAY, key, "nothing of Rookery's is called so")
+        return LogFault(FaultKind.ORPHANED, key, text, remedy=advice)
+    return LogFault(FaultKind.STRAY, key, "nothing of Rookery's is called so")

@@ -16,11 +16,11 @@ from rookery.cluster.state.state import State
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import index_key, is_stored, journal_name, times_key
 from rookery.formats.manifest import HEAD_BYTES, manifest_length
-from rookery.log.files import Missing
+from rookery.log.files import MissingJournal
 from rookery.log.fsck.contents import RowError, check_head, check_row
-from rookery.log.fsck.fault import Fault, Kind
+from rookery.log.fsck.fault import FaultKind, LogFault
 from rookery.log.fsck.progress import Progress
-from rookery.log.fsck.rows import Placed, Rows, Span
+from rookery.log.fsck.rows import OffsetSpan, PlacedRow, RowTable
 from rookery.log.fsck.segments import SegmentCheck
 from rookery.log.fsck.sources import Bytes, Sources
 from rookery.log.objects import key_of
@@ -35,8 +35,8 @@ _HEAD_READ_BYTES: Final = 64 * 1024
 class Suspect(NamedTuple):
     """What seems wrong with a row: it may also have been moved while it was looked at."""
 
-    fault: Fault
-    span: Span
+    fault: LogFault
+    span: OffsetSpan
     object_id: int
     position: int
 
@@ -48,7 +48,7 @@ class ObjectCheck:
         self,
         sources: Sources,
         state: State,
-        rows: Rows,
+        rows: RowTable,
         sizes: Mapping[str, int],
         progress: Progress,
         *,
@@ -107,11 +107,11 @@ class ObjectCheck:
         end = max(placed.row.position + placed.row.size for placed in rows)
         size = await self._size(object_id, key, end)
         if size is None:
-            self._suspect_all(Kind.MISSING, key, "it is not there", rows)
+            self._suspect_all(FaultKind.MISSING, key, "it is not there", rows)
             return
         whole = [placed for placed in rows if placed.row.position + placed.row.size <= size]
         short = [placed for placed in rows if placed.row.position + placed.row.size > size]
-        self._suspect_all(Kind.SHORT, key, f"it ends after {size} bytes", short)
+        self._suspect_all(FaultKind.SHORT, key, f"it ends after {size} bytes", short)
         if not whole:
             return
         if whole[0].row.is_segment:
@@ -119,13 +119,13 @@ class ObjectCheck:
         elif not self._is_quick:
             await self._check_contents(key, whole, size)
 
-    async def _check_contents(self, key: str, rows: list[Placed], size: int) -> None:
+    async def _check_contents(self, key: str, rows: list[PlacedRow], size: int) -> None:
         try:
             if is_stored(rows[0].row.object_id):
                 await self._check_head(key, rows, size)
             await self._check_rows(key, rows)
-        except Missing:
-            self._suspect_all(Kind.MISSING, key, "it is not there", rows)
+        except MissingJournal:
+            self._suspect_all(FaultKind.MISSING, key, "it is not there", rows)
 
     async def _size(self, object_id: int, key: str, end: int) -> int | None:
         """Return an object's size; what is absent or short in the list may have come since."""
@@ -137,22 +137,22 @@ class ObjectCheck:
         found = await self._sources.files.found() if self._sources.files else []
         return next((one.size for one in found if one.object_id == object_id), None)
 
-    def _check_overlaps(self, key: str, rows: list[Placed]) -> None:
+    def _check_overlaps(self, key: str, rows: list[PlacedRow]) -> None:
         for one, other in pairwise(rows):
             if one.row.position + one.row.size > other.row.position:
                 text = f"its bytes from {other.row.position} on belong to two rows"
-                self._suspect(Fault(Kind.OFFSETS, key, text, other.where), other)
+                self._suspect(LogFault(FaultKind.OFFSETS, key, text, other.where), other)
 
-    async def _check_payload(self, key: str, rows: list[Placed]) -> None:
+    async def _check_payload(self, key: str, rows: list[PlacedRow]) -> None:
         log = self._sources.cluster_log
         number = -rows[0].row.object_id
         if self._is_quick:
             if not await log.floor() < number <= await log.head():
-                self._suspect_all(Kind.MISSING, key, "it is not in the cluster log", rows)
+                self._suspect_all(FaultKind.MISSING, key, "it is not in the cluster log", rows)
             return
-        await self._check_rows(key, rows, missing=Kind.MISSING)
+        await self._check_rows(key, rows, missing=FaultKind.MISSING)
 
-    async def _check_head(self, key: str, rows: list[Placed], size: int) -> None:
+    async def _check_head(self, key: str, rows: list[PlacedRow], size: int) -> None:
         object_id = rows[0].row.object_id
         data = await self._bytes.read(object_id, 0, min(size, _HEAD_READ_BYTES))
         try:
@@ -164,9 +164,11 @@ class ObjectCheck:
             text = str(error)
         if text:
             advice = "nothing for now: only `rookery recover` needs it; the records are checked"
-            self._suspect(Fault(Kind.CORRUPT, key, text, rows[0].where, advice), rows[0])
+            self._suspect(LogFault(FaultKind.CORRUPT, key, text, rows[0].where, advice), rows[0])
 
-    async def _check_rows(self, key: str, rows: list[Placed], missing: Kind = Kind.CORRUPT) -> None:
+    async def _check_rows(
+        self, key: str, rows: list[PlacedRow], missing: FaultKind = FaultKind.CORRUPT
+    ) -> None:
         for chunk in _chunks(rows):
             first = chunk[0].row
             size = max(one.row.position + one.row.size for one in chunk) - first.position
@@ -185,25 +187,25 @@ class ObjectCheck:
             )
             self._progress(size, records)
 
-    def _check_bytes(self, key: str, placed: Placed, data: memoryview) -> int:
+    def _check_bytes(self, key: str, placed: PlacedRow, data: memoryview) -> int:
         """Check a row, whose bytes come first; return how many sound records it holds."""
         try:
             return check_row(placed.partition, placed.row, data[: placed.row.size])
         except RowError as error:
-            self._suspect(Fault(error.kind, key, str(error), placed.where), placed)
+            self._suspect(LogFault(error.kind, key, str(error), placed.where), placed)
             return 0
 
-    async def _check_segment(self, key: str, placed: Placed, size: int) -> None:
+    async def _check_segment(self, key: str, placed: PlacedRow, size: int) -> None:
         if size != placed.row.size:
             text = f"it has {size} bytes, the cluster log says {placed.row.size}"
-            self._suspect(Fault(Kind.CORRUPT, key, text, placed.where), placed)
+            self._suspect(LogFault(FaultKind.CORRUPT, key, text, placed.where), placed)
             return
         beside = {index_key(key): await self._beside(index_key(key)),
                   times_key(key): await self._beside(times_key(key))}  # fmt: skip
         for name, data in beside.items():
             if data is None:
                 advice = "restore it from a copy; until then, finding an offset in it takes longer"
-                fault = Fault(Kind.MISSING, name, "it is not there", placed.where, advice)
+                fault = LogFault(FaultKind.MISSING, name, "it is not there", placed.where, advice)
                 self._suspect(fault, placed)
         if self._is_quick:
             return
@@ -211,15 +213,15 @@ class ObjectCheck:
             self._suspect(fault, placed)
 
     async def _segment_faults(
-        self, key: str, placed: Placed, index: bytes | None, times: bytes | None
-    ) -> AsyncIterator[Fault]:
+        self, key: str, placed: PlacedRow, index: bytes | None, times: bytes | None
+    ) -> AsyncIterator[LogFault]:
         read = partial(self._bytes.read, placed.row.object_id)
         check = SegmentCheck(key, placed.where, placed.row.size, read, self._progress)
         try:
             async for fault in check.run(index, times):
                 yield fault
-        except Missing:
-            yield Fault(Kind.MISSING, key, "it is not there", placed.where)
+        except MissingJournal:
+            yield LogFault(FaultKind.MISSING, key, "it is not there", placed.where)
 
     async def _beside(self, key: str) -> bytes | None:
         """Return a file beside a segment; of a quick check, only whether it is there."""
@@ -228,18 +230,18 @@ class ObjectCheck:
         known = key in self._sizes or await self._sources.store.size(key) is not None
         return b"" if known else None
 
-    def _suspect(self, fault: Fault, placed: Placed) -> None:
+    def _suspect(self, fault: LogFault, placed: PlacedRow) -> None:
         row = placed.row
         self._found.append(Suspect(fault, placed.span, row.object_id, row.position))
 
-    def _suspect_all(self, kind: Kind, key: str, text: str, rows: list[Placed]) -> None:
+    def _suspect_all(self, kind: FaultKind, key: str, text: str, rows: list[PlacedRow]) -> None:
         for placed in rows:
-            self._suspect(Fault(kind, key, text, placed.where), placed)
+            self._suspect(LogFault(kind, key, text, placed.where), placed)
 
 
-def _chunks(rows: list[Placed]) -> Iterator[list[Placed]]:
+def _chunks(rows: list[PlacedRow]) -> Iterator[list[PlacedRow]]:
     """Put rows together that lie close to each other; a long row is read alone."""
-    chunk: list[Placed] = []
+    chunk: list[PlacedRow] = []
     for placed in rows:
         row = placed.row
         if chunk:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
-from rookery.log.fsck.fault import Fault, Kind, Where
+from rookery.log.fsck.fault import FaultKind, LogFault, Where
 
 
-def check_state(state: State) -> Iterator[Fault]:
+def check_state(state: State) -> Iterator[LogFault]:
     """Check all rows against each other, and what is counted against what is there."""
     counted: Counter[int] = Counter()
     for topic in state.topics:
@@ -23,7 +23,7 @@ def check_state(state: State) -> Iterator[Fault]:
     yield from _check_counts(state, counted)
 
 
-def check_partition(state: State, topic: Topic, partition: Partition) -> Iterator[Fault]:
+def check_partition(state: State, topic: Topic, partition: Partition) -> Iterator[LogFault]:
     """Check the rows of one partition."""
     name = f"{topic.name}-{partition.index}"
     begin = partition.log_start
@@ -34,18 +34,20 @@ def check_partition(state: State, topic: Topic, partition: Partition) -> Iterato
             yield _hole(name, where._replace(base_offset=begin, end_offset=row.base_offset))
         text = _contradiction(state, topic, partition, row)
         if text:
-            yield Fault(Kind.OFFSETS, name, text, where)
+            yield LogFault(FaultKind.OFFSETS, name, text, where)
         elif row.is_lost:
-            yield Fault(Kind.LOST, name, "these records were lost, and are known to be", where)
+            yield LogFault(
+                FaultKind.LOST, name, "these records were lost, and are known to be", where
+            )
     if not partition.base_offsets and begin < partition.next_offset:
         yield _hole(name, Where(topic.name, partition.index, begin, partition.next_offset))
     if begin > partition.next_offset:
         where = Where(topic.name, partition.index, partition.next_offset, begin)
-        yield Fault(Kind.OFFSETS, name, "the log begins behind its end", where)
+        yield LogFault(FaultKind.OFFSETS, name, "the log begins behind its end", where)
 
 
-def _hole(name: str, where: Where) -> Fault:
-    return Fault(Kind.OFFSETS, name, "no row holds these offsets", where)
+def _hole(name: str, where: Where) -> LogFault:
+    return LogFault(FaultKind.OFFSETS, name, "no row holds these offsets", where)
 
 
 def _contradiction(state: State, topic: Topic, partition: Partition, row: Row) -> str:
@@ -65,12 +67,12 @@ def _contradiction(state: State, topic: Topic, partition: Partition, row: Row) -
     return ""
 
 
-def _check_counts(state: State, counted: Counter[int]) -> Iterator[Fault]:
+def _check_counts(state: State, counted: Counter[int]) -> Iterator[LogFault]:
     known = state.objects.rows
     for object_id in sorted(set(counted) | set(known)):
         if counted[object_id] != known.get(object_id, 0):
-            yield Fault(
-                Kind.OFFSETS,
+            yield LogFault(
+                FaultKind.OFFSETS,
                 f"object {object_id}",
                 f"{counted[object_id]} rows lie in it, but {known.get(object_id, 0)} are counted",
             )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from rookery.log.fsck.fault import Fault, joined
+from rookery.log.fsck.fault import LogFault, joined
 
 MAX_FAULTS: Final = 10_000
 """More are counted, but not kept."""
@@ -16,7 +16,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class Report:
+class CheckReport:
     """What a check has found."""
 
     entry: int = 0
@@ -27,8 +27,8 @@ class Report:
     rows: int = 0
     bytes: int = 0
     """Bytes that rows name."""
-    faults: list[Fault] = field(default_factory=list)
-    notes: list[Fault] = field(default_factory=list)
+    faults: list[LogFault] = field(default_factory=list)
+    notes: list[LogFault] = field(default_factory=list)
     left_out: int = 0
     """Faults beyond those that are kept."""
 
@@ -37,7 +37,7 @@ class Report:
         """Whether nothing is wrong."""
         return not self.faults and not self.left_out
 
-    def add(self, faults: list[Fault]) -> None:
+    def add(self, faults: list[LogFault]) -> None:
         """Take faults and notes in, those of neighbouring rows as one."""
         for fault in joined(faults):
             kept = self.notes if fault.is_note else self.faults

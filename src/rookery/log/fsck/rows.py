@@ -15,7 +15,7 @@ _INDEX_BITS: Final = 32
 _INDEX_MASK: Final = (1 << _INDEX_BITS) - 1
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """Offsets of a partition, whatever rows they are in."""
 
     topic_id: bytes
@@ -24,7 +24,7 @@ class Span(NamedTuple):
     end_offset: int
 
 
-class Placed(NamedTuple):
+class PlacedRow(NamedTuple):
     """A row, and whose it is."""
 
     topic: Topic
@@ -38,13 +38,13 @@ class Placed(NamedTuple):
         return Where(self.topic.name, self.partition.index, row.base_offset, row.end_offset)
 
     @property
-    def span(self) -> Span:
+    def span(self) -> OffsetSpan:
         """The same, by the topic's id."""
         row = self.row
-        return Span(self.topic.id, self.partition.index, row.base_offset, row.end_offset)
+        return OffsetSpan(self.topic.id, self.partition.index, row.base_offset, row.end_offset)
 
 
-class Rows:
+class RowTable:
     """Some rows of one version of the state; to be used before the state moves on."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Rows:
         self._by_object: dict[int, array[int]] = {}
 
     @classmethod
-    def of(cls, state: State, is_wanted: Callable[[int], bool] = bool) -> Rows:
+    def of(cls, state: State, is_wanted: Callable[[int], bool] = bool) -> RowTable:
         """Take all rows that lie in objects, or in objects of some kind."""
         found = cls()
         for topic in state.topics:
@@ -64,7 +64,7 @@ class Rows:
         return found
 
     @classmethod
-    def within(cls, state: State, spans: Iterable[Span]) -> Rows:
+    def within(cls, state: State, spans: Iterable[OffsetSpan]) -> RowTable:
         """Take the rows that have some of these offsets."""
         found = cls()
         for span in spans:
@@ -85,14 +85,14 @@ class Rows:
         """Return how many there are."""
         return sum(map(len, self._by_object.values()))
 
-    def in_object(self, object_id: int) -> list[Placed]:
+    def in_object(self, object_id: int) -> list[PlacedRow]:
         """Return the rows that lie in an object, in the order of their positions."""
         found = [self._placed(packed) for packed in self._by_object.get(object_id, ())]
         return sorted(found, key=lambda placed: placed.row.position)
 
-    def _placed(self, packed: int) -> Placed:
+    def _placed(self, packed: int) -> PlacedRow:
         topic, partition = self._partitions[packed >> _INDEX_BITS]
-        return Placed(topic, partition, partition.row(packed & _INDEX_MASK))
+        return PlacedRow(topic, partition, partition.row(packed & _INDEX_MASK))
 
     def _add(self, topic: Topic, partition: Partition, indexes: Sequence[int]) -> None:
         number = len(self._partitions) << _INDEX_BITS
@@ -102,7 +102,7 @@ class Rows:
             column.append(number | index)
 
 
-def wheres(rows: Iterable[Placed]) -> Iterator[Where]:
+def wheres(rows: Iterable[PlacedRow]) -> Iterator[Where]:
     """Return the offsets of rows, those that follow each other as one, by partition."""
     last: Where | None = None
     for where in sorted(placed.where for placed in rows):

@@ -9,10 +9,10 @@ from typing import Final
 from rookery.errors import Corrupt
 from rookery.formats.index import parse_index
 from rookery.formats.keys import index_key, times_key
-from rookery.formats.layout import Layout, Span
+from rookery.formats.layout import BlockSpan, SegmentLayout
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer, parse_header
 from rookery.formats.times import Times, parse_times
-from rookery.log.fsck.fault import Fault, Kind, Where
+from rookery.log.fsck.fault import FaultKind, LogFault, Where
 from rookery.log.fsck.progress import Progress
 from rookery.records.crc import checksum
 from rookery.records.policy import examine
@@ -35,7 +35,7 @@ class SegmentCheck:
         self._progress = progress
         self._crc = 0
 
-    async def run(self, index: bytes | None, times: bytes | None) -> AsyncIterator[Fault]:
+    async def run(self, index: bytes | None, times: bytes | None) -> AsyncIterator[LogFault]:
         """Name every fault; of files that are not there it was told before."""
         found = None
         if times is not None:
@@ -62,16 +62,16 @@ class SegmentCheck:
         times.check_key(self._key)
         return times
 
-    async def _layout(self, times: Times | None, index: bytes | None) -> Layout:
+    async def _layout(self, times: Times | None, index: bytes | None) -> SegmentLayout:
         first = await self._read(0, HEADER_BYTES)
         last = await self._read(self._size - FOOTER_BYTES, FOOTER_BYTES)
         if times is not None:
             times.check_segment(first, last, self._size, "the segment")
-            layout = Layout.from_times(times, "the segment")
+            layout = SegmentLayout.from_times(times, "the segment")
         elif index is not None:
             ends = parse_header(first, "the header"), parse_footer(last, "the footer")
             parsed = parse_index(index, "the index")
-            layout = Layout.from_index(parsed, *ends, self._size, "the segment")
+            layout = SegmentLayout.from_index(parsed, *ends, self._size, "the segment")
         else:
             raise Corrupt("neither the times file nor the index can be used, so it is not checked")
         has = (layout.header.base_offset, layout.footer.last_offset + 1)
@@ -79,7 +79,7 @@ class SegmentCheck:
             raise Corrupt(f"it holds the offsets {has[0]} to {has[1]}, the cluster log differs")
         return layout
 
-    async def _blocks(self, layout: Layout) -> AsyncIterator[Fault]:
+    async def _blocks(self, layout: SegmentLayout) -> AsyncIterator[LogFault]:
         first, is_sound = 0, True
         while first < len(layout.blocks):
             span = layout.span(first, _STEP_BYTES)
@@ -96,14 +96,14 @@ class SegmentCheck:
         if is_sound and self._crc != layout.footer.crc:
             yield self._fault(self._key, "the CRC-32C in its footer is not that of its batches")
 
-    def _damaged(self, layout: Layout, span: Span, damage: BatchDamage) -> Fault:
+    def _damaged(self, layout: SegmentLayout, span: BlockSpan, damage: BatchDamage) -> LogFault:
         """Name the block that is damaged."""
         blocks = layout.blocks[span.first : span.stop]
         at = bisect_right(blocks, damage.position, key=lambda block: block.position) - 1
         one = layout.span(span.first + at, 0)
         offsets = (blocks[at].offset, layout.next_offset(one))
         where = self._where._replace(base_offset=offsets[0], end_offset=offsets[1])
-        return Fault(Kind.CORRUPT, self._key, damage.text, where)
+        return LogFault(FaultKind.CORRUPT, self._key, damage.text, where)
 
-    def _fault(self, key: str, text: str) -> Fault:
-        return Fault(Kind.CORRUPT, key, text, self._where)
+    def _fault(self, key: str, text: str) -> LogFault:
+        return LogFault(FaultKind.CORRUPT, key, text, self._where)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rookery.cluster.entry import read_entry
-from rookery.cluster.port import ClusterLog, Trimmed
+from rookery.cluster.port import ClusterLog, EntriesTrimmed
 from rookery.cluster.state.state import State
 from rookery.errors import Corrupt
-from rookery.log.files import Files
+from rookery.log.files import JournalFiles
 from rookery.log.objects import Places
 from rookery.store.port import NotFound, Store
 
@@ -22,7 +22,7 @@ class Sources(NamedTuple):
 
     cluster_log: ClusterLog
     store: Store
-    files: Files | None
+    files: JournalFiles | None
     """The journal files of a broker with a folder; None if there is none."""
     namespace: str
     folder: Path | None = None
@@ -61,7 +61,7 @@ class Bytes:
     async def _payload(self, number: int) -> bytes:
         try:
             entries = await self._log.read(number - 1, _ENTRIES_BYTES)
-        except Trimmed as error:
+        except EntriesTrimmed as error:
             raise Corrupt(f"entry {number} was trimmed, and the batches in it with it") from error
         # Entries are asked for in their order, so what was read with one serves the next ones.
         self._payloads = {

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
-from rookery.log.recovery.survey import Survey
+from rookery.log.recovery.survey import StoreSurvey
 
 # Topics that only a segment tells of were there before all others.
 _LONG_AGO = -1
 
 
-class Named(NamedTuple):
+class NamedTopic(NamedTuple):
     """What some object tells of a topic."""
 
     seen: int
@@ -37,7 +37,7 @@ class Catalog(NamedTuple):
     """Topics that had to give way to a newer one of the same name."""
 
 
-def restore_topics(state: State, survey: Survey) -> Catalog:
+def restore_topics(state: State, survey: StoreSurvey) -> Catalog:
     """Bring the topics of a snapshot's state up to date."""
     since = survey.snapshot.applied if survey.snapshot is not None else _LONG_AGO - 1
     added: dict[bytes, str] = {}
@@ -59,7 +59,7 @@ def restore_topics(state: State, survey: Survey) -> Catalog:
     return Catalog(names, dropped)
 
 
-def _named(survey: Survey) -> Iterator[Named]:
+def _named(survey: StoreSurvey) -> Iterator[NamedTopic]:
     for headed in survey.objects.values():
         manifest = headed.manifest
         partitions = dict.fromkeys(range(len(manifest.topics)), 0)
@@ -68,10 +68,10 @@ def _named(survey: Survey) -> Iterator[Named]:
         for index, topic in enumerate(manifest.topics):
             if topic.name:
                 count = max(topic.partitions, partitions[index])
-                yield Named(manifest.seen, topic.topic_id, topic.name, count)
+                yield NamedTopic(manifest.seen, topic.topic_id, topic.name, count)
     for segment in survey.segments.values():
         origin = segment.times.origin
-        yield Named(_LONG_AGO, origin.topic_id, origin.topic, origin.partition + 1)
+        yield NamedTopic(_LONG_AGO, origin.topic_id, origin.topic, origin.partition + 1)
 
 
 def _drop(state: State, topic: Topic) -> None:

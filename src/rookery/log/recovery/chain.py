@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rookery.cluster.state.partition import Kind
+from rookery.cluster.state.partition import RowKind
 
 
 class Candidate(NamedTuple):
@@ -62,5 +62,5 @@ def _walk_back(rows: list[Candidate], before: list[int], is_taken: list[bool]) -
 
 
 def _rank(one: Candidate) -> int:
-    tier = 2 if one.kind & Kind.SEGMENT else 1 if one.kind & Kind.FINAL else 0
+    tier = 2 if one.kind & RowKind.SEGMENT else 1 if one.kind & RowKind.FINAL else 0
     return 2 * tier + one.is_known

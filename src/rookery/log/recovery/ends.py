@@ -16,7 +16,7 @@ from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import State
 from rookery.formats.manifest import EndMarker, TransactionEnd
 from rookery.log.recovery.chain import Candidate
-from rookery.log.recovery.survey import Survey
+from rookery.log.recovery.survey import StoreSurvey
 
 Key = tuple[bytes, int]
 """Topic id and partition."""
@@ -36,7 +36,7 @@ class Told(NamedTuple):
                 yield (self.topics[one.topic], one.partition), one
 
 
-def told_ends(survey: Survey) -> list[Told]:
+def told_ends(survey: StoreSurvey) -> list[Told]:
     """Return the ends that the snapshot does not know, in the order of the cluster log."""
     since = survey.snapshot.applied if survey.snapshot is not None else -1
     found = [

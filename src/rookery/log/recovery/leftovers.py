@@ -14,11 +14,11 @@ from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.journal import HEADER_BYTES
 from rookery.formats.keys import OBJECTS, is_stored, journal_name, object_key
-from rookery.log.files import Files
+from rookery.log.files import JournalFiles
 from rookery.log.fsck.listing import UNPLACED
 from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.sources import Sources
-from rookery.log.recovery.survey import Survey
+from rookery.log.recovery.survey import StoreSurvey
 from rookery.log.runs import batches_of
 from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 
@@ -37,7 +37,9 @@ class Leftover(NamedTuple):
     """So many at most: some may have been rewritten, or deleted, before the log was lost."""
 
 
-async def journal_leftovers(sources: Sources, found: Survey, progress: Progress) -> list[Leftover]:
+async def journal_leftovers(
+    sources: Sources, found: StoreSurvey, progress: Progress
+) -> list[Leftover]:
     """Find batches in journal files that came after the snapshot: nothing tells whose they are."""
     if sources.files is None:
         return []
@@ -79,7 +81,7 @@ def _known_ends(snapshot: State | None) -> dict[int, int]:
 
 
 async def _count(
-    files: Files, object_id: int, position: int, size: int, progress: Progress
+    files: JournalFiles, object_id: int, position: int, size: int, progress: Progress
 ) -> tuple[int, int]:
     """Return how many whole batches and records follow in a journal file."""
     count = records = 0

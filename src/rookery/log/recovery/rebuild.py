@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from rookery.cluster.state.brokers import Brokers
-from rookery.cluster.state.objects import Objects, Segment
-from rookery.cluster.state.partition import PRODUCER_IDS, Kind, Partition, Place
-from rookery.cluster.state.sinks import Sink, Sinks
+from rookery.cluster.state.objects import Objects, SegmentName
+from rookery.cluster.state.partition import PRODUCER_IDS, BatchPosition, Partition, RowKind
+from rookery.cluster.state.sinks import Sinks, SinkState
 from rookery.cluster.state.state import FEATURE_LEVEL, State
 from rookery.formats.keys import is_stored, object_key
 from rookery.formats.manifest import EarlierObject, ManifestExtent
@@ -25,7 +25,7 @@ from rookery.log.objects import key_of
 from rookery.log.recovery.catalog import Catalog, restore_topics
 from rookery.log.recovery.chain import Candidate, choose
 from rookery.log.recovery.ends import Told, marker_rows, told_ends
-from rookery.log.recovery.survey import Headed, Survey
+from rookery.log.recovery.survey import SharedObject, StoreSurvey
 
 # Entries, producer ids and leader epochs were given out of which nothing is left in the store. None
 # may be given again: a process or a client that still has one would be taken for another.
@@ -37,7 +37,7 @@ _Key = tuple[bytes, int]
 _Candidates = dict[_Key, list[Candidate]]
 
 
-class Unplaced(NamedTuple):
+class UnplacedObject(NamedTuple):
     """An object with batches whose offsets nothing tells."""
 
     object_id: int
@@ -62,7 +62,7 @@ class Rebuilt:
     number: int
     """The entry that it stands after: above all that were ever seen."""
     catalog: Catalog
-    unplaced: list[Unplaced] = field(default_factory=list)
+    unplaced: list[UnplacedObject] = field(default_factory=list)
     lost: list[Where] = field(default_factory=list)
     """Offsets that were given, and whose bytes are nowhere."""
     known_ends: dict[_Key, int] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Rebuilt:
     """Transactions that ended after the snapshot, as their brokers have told."""
 
 
-def rebuild(survey: Survey, namespace: str) -> Rebuilt:
+def rebuild(survey: StoreSurvey, namespace: str) -> Rebuilt:
     """Make the state; the survey's snapshot is used up by it."""
     state = survey.snapshot or State()
     since = state.applied
@@ -113,7 +113,7 @@ def rebuild(survey: Survey, namespace: str) -> Rebuilt:
 # What could hold which offsets.
 
 
-def _known_rows(state: State, survey: Survey, namespace: str) -> _Candidates:
+def _known_rows(state: State, survey: StoreSurvey, namespace: str) -> _Candidates:
     """Return the snapshot's rows whose bytes are still there."""
     found: _Candidates = defaultdict(list)
     for topic in state.topics:
@@ -129,7 +129,7 @@ def _known_rows(state: State, survey: Survey, namespace: str) -> _Candidates:
 
 
 def _is_there(
-    state: State, survey: Survey, namespace: str, object_id: int, position: int, size: int
+    state: State, survey: StoreSurvey, namespace: str, object_id: int, position: int, size: int
 ) -> bool:
     if object_id <= 0:
         return False  # lost before, or with the entry it lay in
@@ -140,7 +140,7 @@ def _is_there(
     return length >= position + size and (object_id, position) not in survey.damaged_rows
 
 
-def _told(survey: Survey) -> dict[int, EarlierObject]:
+def _told(survey: StoreSurvey) -> dict[int, EarlierObject]:
     """Return which offsets the batches of each object were given, as its writer noted later."""
     return {
         earlier.object_id: earlier
@@ -149,7 +149,7 @@ def _told(survey: Survey) -> dict[int, EarlierObject]:
     }
 
 
-def _candidates(survey: Survey, told: dict[int, EarlierObject]) -> _Candidates:
+def _candidates(survey: StoreSurvey, told: dict[int, EarlierObject]) -> _Candidates:
     condemned = survey.snapshot.objects.condemned if survey.snapshot is not None else {}
     found: _Candidates = defaultdict(list)
     for object_id, headed in survey.objects.items():
@@ -161,14 +161,14 @@ def _candidates(survey: Survey, told: dict[int, EarlierObject]) -> _Candidates:
         times = segment.times
         row = Candidate(
             times.header.base_offset, times.footer.last_offset + 1, object_id, 0, times.size,
-            times.max_timestamp, int(Kind.FINAL | Kind.SEGMENT), is_known=False,
+            times.max_timestamp, int(RowKind.FINAL | RowKind.SEGMENT), is_known=False,
         )  # fmt: skip
         found[times.origin.topic_id, times.origin.partition].append(row)
     return found
 
 
 def _from_object(
-    found: _Candidates, object_id: int, headed: Headed, told: EarlierObject | None
+    found: _Candidates, object_id: int, headed: SharedObject, told: EarlierObject | None
 ) -> None:
     """Add the rows of a shared object: final ones bear their offsets, others were told them."""
     manifest, position = headed.manifest, headed.begin
@@ -177,7 +177,7 @@ def _from_object(
         if base < 0 and told is not None and index < len(told.base_offsets):
             base, append_time = told.base_offsets[index], told.append_times[index]
             if append_time >= 0:
-                time_ms, kind = append_time, int(Kind.APPEND_TIME)
+                time_ms, kind = append_time, int(RowKind.APPEND_TIME)
             elif time_ms < 0:
                 time_ms = manifest.created_ms
         if base >= 0 and extent.topic < len(manifest.topics):
@@ -189,7 +189,9 @@ def _from_object(
         position += extent.size
 
 
-def _unplaced(survey: Survey, state: State, told: dict[int, EarlierObject]) -> Iterator[Unplaced]:
+def _unplaced(
+    survey: StoreSurvey, state: State, told: dict[int, EarlierObject]
+) -> Iterator[UnplacedObject]:
     """Find the objects that neither the snapshot nor a later object knows."""
     for object_id, headed in sorted(survey.objects.items()):
         manifest = headed.manifest
@@ -200,10 +202,10 @@ def _unplaced(survey: Survey, state: State, told: dict[int, EarlierObject]) -> I
         parts = _counted(headed, sent)
         if parts:
             key = object_key(object_id)
-            yield Unplaced(object_id, key, manifest.created_ms, parts, manifest.staged_for)
+            yield UnplacedObject(object_id, key, manifest.created_ms, parts, manifest.staged_for)
 
 
-def _counted(headed: Headed, sent: list[ManifestExtent]) -> list[Where]:
+def _counted(headed: SharedObject, sent: list[ManifestExtent]) -> list[Where]:
     counts: dict[tuple[str, int], int] = defaultdict(int)
     topics = headed.manifest.topics
     for extent in sent:
@@ -219,7 +221,7 @@ def _fresh(chosen: list[Candidate]) -> set[tuple[int, int]]:
     return {
         (row.object_id, row.position)
         for row in chosen
-        if row.kind & Kind.FINAL and not row.is_known
+        if row.kind & RowKind.FINAL and not row.is_known
     }
 
 
@@ -261,13 +263,13 @@ def _skip(partition: Partition, offset: int, time_ms: int) -> list[tuple[int, in
 
 
 def _append(partition: Partition, row: Candidate) -> None:
-    if row.is_known or row.kind & (Kind.FINAL | Kind.MARKER):
+    if row.is_known or row.kind & (RowKind.FINAL | RowKind.MARKER):
         _put(partition, row)
         return
     # As if it were committed now: batches that lie one behind the other become one row.
-    place = Place(row.object_id, row.position, row.size)
+    place = BatchPosition(row.object_id, row.position, row.size)
     records = row.end_offset - row.base_offset
-    is_append_time = bool(row.kind & Kind.APPEND_TIME)
+    is_append_time = bool(row.kind & RowKind.APPEND_TIME)
     partition.append(place, records, row.max_timestamp, is_append_time=is_append_time)
 
 
@@ -279,7 +281,7 @@ def _put(partition: Partition, row: Candidate) -> None:
     partition.next_offset = row.end_offset
 
 
-def _restore_objects(state: State, survey: Survey) -> None:
+def _restore_objects(state: State, survey: StoreSurvey) -> None:
     """Count rows anew; other objects are known, too, so that they are swept some day."""
     old, objects = state.objects, Objects()
     objects.condemned = old.condemned
@@ -296,13 +298,13 @@ def _restore_objects(state: State, survey: Survey) -> None:
         if segment.times.origin.topic_id in state.topics.by_id:
             key = segment.key
             objects.rows.setdefault(object_id, 0)
-            objects.segments[object_id] = Segment(
+            objects.segments[object_id] = SegmentName(
                 key.topic, key.partition, key.base_offset, key.generation is None
             )
     state.objects = objects
 
 
-def _restore_sinks(state: State, survey: Survey) -> None:
+def _restore_sinks(state: State, survey: StoreSurvey) -> None:
     """Let every sink be where it was told to be last; what was only staged is written anew."""
     sinks = Sinks()
     sinks.by_id = state.sinks.by_id
@@ -310,13 +312,13 @@ def _restore_sinks(state: State, survey: Survey) -> None:
         for told in headed.manifest.sinks:
             known = sinks.by_id.get(told.sink_id)
             if known is None or known.entry < told.entry:
-                sinks.by_id[told.sink_id] = Sink(
+                sinks.by_id[told.sink_id] = SinkState(
                     told.query_id, told.batch_id, told.source_offsets, told.entry, told.stamp_ms
                 )
     state.sinks = sinks
 
 
-def _restore_names(state: State, survey: Survey) -> None:
+def _restore_names(state: State, survey: StoreSurvey) -> None:
     """See to it that no plain name is given a second time."""
     owners = {
         one.key: one.times.origin.topic_id
@@ -332,7 +334,7 @@ def _restore_names(state: State, survey: Survey) -> None:
             partition.named_to = max(partition.named_to, key.base_offset)
 
 
-def _restore_counters(state: State, survey: Survey, number: int) -> None:
+def _restore_counters(state: State, survey: StoreSurvey, number: int) -> None:
     state.applied = number
     state.digest = 0
     state.cluster_id = state.cluster_id or survey.cluster_id

@@ -14,43 +14,43 @@ from functools import partial
 
 from rookery.clock import Clock, Random
 from rookery.cluster.entry import MAX_EVENTS
-from rookery.cluster.events.log import Committed, Extent
+from rookery.cluster.events.log import BatchesCommitted, Extent
 from rookery.cluster.member import ClusterMember, process_registration
 from rookery.cluster.replica import Replica
-from rookery.cluster.state.state import Appended
+from rookery.cluster.state.state import AppendOutcome
 from rookery.errors import Conflict, Corrupt, ErrorCode
 from rookery.log import snapshots
-from rookery.log.fsck.fault import Fault
+from rookery.log.fsck.fault import LogFault
 from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.sources import Sources
 from rookery.log.recovery.leftovers import Leftover, journal_leftovers, set_aside
-from rookery.log.recovery.rebuild import Rebuilt, Unplaced, lead_anew, rebuild
-from rookery.log.recovery.replay import Replay
-from rookery.log.recovery.survey import Headed, Survey, survey
+from rookery.log.recovery.rebuild import Rebuilt, UnplacedObject, lead_anew, rebuild
+from rookery.log.recovery.replay import StateReplay
+from rookery.log.recovery.survey import SharedObject, StoreSurvey, survey
 from rookery.log.recovery.transactions import abort_open
 
 
 @dataclass(slots=True)
-class Plan:
+class RecoveryPlan:
     """What a recovery would do, and what it cannot bring back."""
 
     rebuilt: Rebuilt
     snapshot: int
     """The entry of the snapshot that it starts from, -1 if there is none."""
-    faults: list[Fault]
-    objects: dict[int, Headed]
+    faults: list[LogFault]
+    objects: dict[int, SharedObject]
     """The unplaced ones."""
     leftovers: list[Leftover] = field(default_factory=list)
     """Journal files with batches that nothing tells anything about."""
 
     @property
-    def unplaced(self) -> list[Unplaced]:
+    def unplaced(self) -> list[UnplacedObject]:
         """Objects with batches whose offsets nothing tells."""
         return self.rebuilt.unplaced
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedObject:
     """What became of an unplaced object that was appended."""
 
     object_id: int
@@ -79,7 +79,9 @@ async def check_lost(sources: Sources) -> None:
         )
 
 
-async def plan(sources: Sources, clock: Clock, progress: Progress = lambda *_: None) -> Plan:
+async def plan(
+    sources: Sources, clock: Clock, progress: Progress = lambda *_: None
+) -> RecoveryPlan:
     """Find out what can be rebuilt; nothing is written.
 
     Raises:
@@ -89,13 +91,13 @@ async def plan(sources: Sources, clock: Clock, progress: Progress = lambda *_: N
     start = found.snapshot.applied if found.snapshot is not None else -1
     leftovers = await journal_leftovers(sources, found, progress)
     rebuilt = rebuild(found, sources.namespace)
-    faults = await Replay(sources, rebuilt, clock.now_ms(), progress).run()
+    faults = await StateReplay(sources, rebuilt, clock.now_ms(), progress).run()
     faults += abort_open(rebuilt.state, clock.now_ms())
     lead_anew(rebuilt.state)
-    return Plan(rebuilt, start, [*found.faults, *faults], _kept(found, rebuilt), leftovers)
+    return RecoveryPlan(rebuilt, start, [*found.faults, *faults], _kept(found, rebuilt), leftovers)
 
 
-async def carry_out(sources: Sources, made: Plan, *, keep_unplaced: bool) -> None:
+async def carry_out(sources: Sources, made: RecoveryPlan, *, keep_unplaced: bool) -> None:
     """Write the snapshot, and let the empty log begin behind it.
 
     Args:
@@ -114,8 +116,8 @@ async def carry_out(sources: Sources, made: Plan, *, keep_unplaced: bool) -> Non
 
 
 async def append_unplaced(
-    sources: Sources, made: Plan, clock: Clock, random: Random
-) -> list[Placed]:
+    sources: Sources, made: RecoveryPlan, clock: Clock, random: Random
+) -> list[PlacedObject]:
     """Commit the unplaced objects, in the order of their ids: their batches get new offsets.
 
     What is a repetition, by its producer's sequence, is recognised as at any other time.
@@ -138,22 +140,22 @@ async def append_unplaced(
     return placed
 
 
-async def _append(replica: Replica, object_id: int, headed: Headed) -> Placed:
+async def _append(replica: Replica, object_id: int, headed: SharedObject) -> PlacedObject:
     extents = _extents(headed)
     appended = refused = 0
     for start in range(0, len(extents), MAX_EVENTS):
         some = extents[start : start + MAX_EVENTS]
-        [outcome] = await replica.propose([Committed(object_id=object_id, extents=some)])
-        verdicts: list[Appended] = outcome.value
+        [outcome] = await replica.propose([BatchesCommitted(object_id=object_id, extents=some)])
+        verdicts: list[AppendOutcome] = outcome.value
         for extent, verdict in zip(some, verdicts, strict=True):
             if verdict.error is ErrorCode.NONE and not verdict.is_duplicate:
                 appended += extent.records
             else:
                 refused += extent.records
-    return Placed(object_id, appended, refused)
+    return PlacedObject(object_id, appended, refused)
 
 
-def _extents(headed: Headed) -> list[Extent]:
+def _extents(headed: SharedObject) -> list[Extent]:
     manifest, position = headed.manifest, headed.begin
     extents = []
     for one in manifest.extents:
@@ -176,5 +178,5 @@ def _extents(headed: Headed) -> list[Extent]:
     return extents
 
 
-def _kept(found: Survey, rebuilt: Rebuilt) -> dict[int, Headed]:
+def _kept(found: StoreSurvey, rebuilt: Rebuilt) -> dict[int, SharedObject]:
     return {one.object_id: found.objects[one.object_id] for one in rebuilt.unplaced}

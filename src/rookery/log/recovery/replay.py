@@ -18,8 +18,8 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt
 from rookery.formats.manifest import EndMarker
-from rookery.log.files import Missing
-from rookery.log.fsck.fault import Fault, Kind, Where
+from rookery.log.files import MissingJournal
+from rookery.log.fsck.fault import FaultKind, LogFault, Where
 from rookery.log.fsck.progress import Progress
 from rookery.log.fsck.sources import Bytes, Sources
 from rookery.log.recovery.ends import Key
@@ -41,7 +41,7 @@ class _Batch(NamedTuple):
     data: memoryview
 
 
-class Replay:
+class StateReplay:
     """Brings a rebuilt state up to date with the batches in it."""
 
     def __init__(self, sources: Sources, rebuilt: Rebuilt, now_ms: int, progress: Progress) -> None:
@@ -57,14 +57,14 @@ class Replay:
         self._bytes = Bytes(sources, lambda: rebuilt.state)
         self._now_ms = now_ms
         self._progress = progress
-        self._faults: list[Fault] = []
+        self._faults: list[LogFault] = []
         self._told: dict[Key, dict[int, EndMarker]] = defaultdict(dict)
         for told in rebuilt.ends:
             for key, marker in told.markers:
                 self._told[key][marker.offset] = marker
         self._spans: dict[Key, Spans] = {}
 
-    async def run(self) -> list[Fault]:
+    async def run(self) -> list[LogFault]:
         """Read; return what could not be read, and what is not whole without it."""
         work = iter([(t, p) for t in self._rebuilt.state.topics for p in t.partitions])
 
@@ -95,11 +95,11 @@ class Replay:
             if row.object_id and is_new:
                 try:
                     await self._row(partition, row, spans, known)
-                except (Corrupt, Missing) as error:
+                except (Corrupt, MissingJournal) as error:
                     spans.miss(row, is_known=row.base_offset < known)
                     where = Where(topic.name, partition.index, row.base_offset, row.end_offset)
                     name = self._bytes.places.name(row.object_id)
-                    self._faults.append(Fault(Kind.CORRUPT, name, str(error), where))
+                    self._faults.append(LogFault(FaultKind.CORRUPT, name, str(error), where))
 
     async def _row(self, partition: Partition, row: Row, spans: Spans, known: int) -> None:
         expected, has_gap = row.base_offset, False

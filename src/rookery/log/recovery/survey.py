@@ -28,12 +28,12 @@ from rookery.formats.keys import (
 )
 from rookery.formats.manifest import HEAD_BYTES, Manifest, manifest_length, read_head
 from rookery.formats.times import Times, parse_times
-from rookery.log.fsck.fault import Fault, Kind
+from rookery.log.fsck.fault import FaultKind, LogFault
 from rookery.log.fsck.objects import ObjectCheck
 from rookery.log.fsck.progress import Progress
-from rookery.log.fsck.rows import Rows
+from rookery.log.fsck.rows import RowTable
 from rookery.log.fsck.sources import Sources
-from rookery.store.port import NotFound, Store, Stored
+from rookery.store.port import NotFound, Store, StoredObject
 
 _AT_ONCE: Final = 16
 _HEAD_READ_BYTES: Final = 64 * 1024
@@ -41,7 +41,7 @@ _HEAD_READ_BYTES: Final = 64 * 1024
 T = TypeVar("T")
 
 
-class Headed(NamedTuple):
+class SharedObject(NamedTuple):
     """A shared object: its manifest, where its batches begin, and its size."""
 
     manifest: Manifest
@@ -57,13 +57,13 @@ class FoundSegment(NamedTuple):
 
 
 @dataclass(slots=True)
-class Survey:
+class StoreSurvey:
     """What was found."""
 
     snapshot: State | None = None
     cluster_id: str = ""
     """Whose store it is; empty if nobody has marked it."""
-    objects: dict[int, Headed] = field(default_factory=dict)
+    objects: dict[int, SharedObject] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     """Of every shared object and segment that is there by key, also if it cannot be read."""
     segments: dict[int, FoundSegment] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Survey:
     """Sizes of journal files."""
     damaged_rows: set[tuple[int, int]] = field(default_factory=set)
     """Rows of the snapshot in journals that are not there or wrong: object id and position."""
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[LogFault] = field(default_factory=list)
     highest: int = 0
     """The highest entry number or incarnation that is named anywhere."""
 
@@ -82,13 +82,13 @@ class Survey:
         self.highest = max(self.highest, *numbers)
 
 
-async def survey(sources: Sources, progress: Progress) -> Survey:
+async def survey(sources: Sources, progress: Progress) -> StoreSurvey:
     """Read snapshots, manifests and times files.
 
     Raises:
         Unavailable: the store or the disk is out of reach.
     """
-    found = Survey()
+    found = StoreSurvey()
     with suppress(NotFound):
         found.cluster_id = (await sources.store.read(CLUSTER)).decode(errors="replace")
     await _read_snapshots(found, sources.store)
@@ -101,7 +101,7 @@ async def survey(sources: Sources, progress: Progress) -> Survey:
     return found
 
 
-async def _read_snapshots(found: Survey, store: Store) -> None:
+async def _read_snapshots(found: StoreSurvey, store: Store) -> None:
     """Take the newest that can be read; those behind it tell at least their numbers."""
     keys = {parse_snapshot_key(item.key): item.key for item in await store.list(SNAPSHOTS)}
     numbers = sorted((number for number in keys if number is not None), reverse=True)
@@ -111,14 +111,16 @@ async def _read_snapshots(found: Survey, store: Store) -> None:
             found.snapshot = read_image(await store.read(keys[number]))
         except Corrupt as error:
             advice = "an older one is used: what happened between the two is found as far as can be"
-            found.faults.append(Fault(Kind.SNAPSHOT, keys[number], str(error), remedy=advice))
+            found.faults.append(
+                LogFault(FaultKind.SNAPSHOT, keys[number], str(error), remedy=advice)
+            )
             continue
         found.see(found.snapshot.applied)
         return
 
 
-async def _read_objects(found: Survey, store: Store, progress: Progress) -> None:
-    async def read(item: Stored) -> None:
+async def _read_objects(found: StoreSurvey, store: Store, progress: Progress) -> None:
+    async def read(item: StoredObject) -> None:
         identity = parse_object_key(item.key)
         if identity is None:
             return
@@ -127,11 +129,11 @@ async def _read_objects(found: Survey, store: Store, progress: Progress) -> None
         try:
             headed = await _head(store, item)
         except (Corrupt, NotFound) as error:
-            found.faults.append(Fault(Kind.CORRUPT, item.key, str(error)))
+            found.faults.append(LogFault(FaultKind.CORRUPT, item.key, str(error)))
             return
         if headed.manifest.object_id != identity:
             text = f"it says it is object {headed.manifest.object_id}: it was copied or renamed"
-            found.faults.append(Fault(Kind.CORRUPT, item.key, text))
+            found.faults.append(LogFault(FaultKind.CORRUPT, item.key, text))
             return
         found.objects[identity] = headed
         found.see(headed.manifest.seen)
@@ -140,16 +142,16 @@ async def _read_objects(found: Survey, store: Store, progress: Progress) -> None
     await _each(await store.list(OBJECTS), read)
 
 
-async def _head(store: Store, item: Stored) -> Headed:
+async def _head(store: Store, item: StoredObject) -> SharedObject:
     data = await store.read(item.key, 0, _HEAD_READ_BYTES)
     length = manifest_length(data[:HEAD_BYTES])
     if length > len(data):
         data = await store.read(item.key, 0, length)
     manifest, begin = read_head(data)
-    return Headed(manifest, begin, item.size)
+    return SharedObject(manifest, begin, item.size)
 
 
-async def _read_segments(found: Survey, sources: Sources, progress: Progress) -> None:
+async def _read_segments(found: StoreSurvey, sources: Sources, progress: Progress) -> None:
     """Read the times files; a segment without its files is of no use."""
     listed = dict(await sources.store.list(f"{sources.namespace}/"))
     found.sizes |= listed
@@ -166,7 +168,7 @@ async def _read_segments(found: Survey, sources: Sources, progress: Progress) ->
         try:
             identity, segment = await _segment(sources.store, key, listed)
         except (Corrupt, NotFound) as error:
-            found.faults.append(Fault(Kind.CORRUPT, key, str(error)))
+            found.faults.append(LogFault(FaultKind.CORRUPT, key, str(error)))
             return
         found.segments[identity] = segment
         found.see(segment.times.origin.incarnation)
@@ -188,11 +190,11 @@ async def _segment(store: Store, key: str, listed: dict[str, int]) -> tuple[int,
     return object_id(*has), FoundSegment(parsed, times)
 
 
-async def _check_journals(found: Survey, sources: Sources, progress: Progress) -> None:
+async def _check_journals(found: StoreSurvey, sources: Sources, progress: Progress) -> None:
     """Read what the snapshot's rows say is in journal files: nothing else vouches for them."""
     if found.snapshot is None:
         return
-    rows = Rows.of(found.snapshot, lambda one: one > 0 and not is_stored(one))
+    rows = RowTable.of(found.snapshot, lambda one: one > 0 and not is_stored(one))
     check = ObjectCheck(sources, found.snapshot, rows, {}, progress, is_quick=False)
     suspects = await check.run()
     found.damaged_rows = {(one.object_id, one.position) for one in suspects}

@@ -15,13 +15,12 @@ from typing import Final, NamedTuple
 
 from rookery.cluster.state import aborted, producers
 from rookery.cluster.state.aborted import AbortedTransaction
-from rookery.cluster.state.partition import Kind, Partition, Row
+from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.cluster.state.txns import Transactions
 from rookery.formats.manifest import EndMarker
-from rookery.log.fsck.fault import Fault, Where
-from rookery.log.fsck.fault import Kind as FaultKind
+from rookery.log.fsck.fault import FaultKind, LogFault, Where
 from rookery.log.recovery.ends import Key, Told, move_offsets
 from rookery.model.control import ControlRecordType
 from rookery.records import record as records
@@ -89,7 +88,7 @@ class Spans:
         told = self._told.get(row.base_offset)
         if told is not None and not self._is_whole(producer_id, told):
             self.torn.add(row.base_offset)
-        self._end(producer_id, row.base_offset, is_abort=not row.kind & Kind.COMMIT)
+        self._end(producer_id, row.base_offset, is_abort=not row.kind & RowKind.COMMIT)
 
     def close(self, to_abort: set[int]) -> None:
         """List what was aborted; some commits, by their markers' offsets, are aborts from now."""
@@ -102,9 +101,9 @@ class Spans:
         """Make a marker an abort; one that was rewritten stays as it is."""
         partition = self._partition
         index = partition.row_of(offset)
-        if partition.base_offsets[index] != offset or not partition.kinds[index] & Kind.MARKER:
+        if partition.base_offsets[index] != offset or not partition.kinds[index] & RowKind.MARKER:
             return False
-        partition.kinds[index] &= ~Kind.COMMIT
+        partition.kinds[index] &= ~RowKind.COMMIT
         return True
 
     def _is_whole(self, producer_id: int, told: EndMarker) -> bool:
@@ -132,7 +131,7 @@ class Spans:
         return producers.describe(window).last_sequence if window is not None else -1
 
 
-def settle(state: State, ends: list[Told], spans: dict[Key, Spans]) -> list[Fault]:
+def settle(state: State, ends: list[Told], spans: dict[Key, Spans]) -> list[LogFault]:
     """End transactions as brokers have told; return those that cannot, because records are lost."""
     whole: list[Told] = []
     torn: list[Told] = []
@@ -151,11 +150,11 @@ def settle(state: State, ends: list[Told], spans: dict[Key, Spans]) -> list[Faul
     return [fault for told in torn for fault in _torn(state, told)]
 
 
-def _torn(state: State, told: Told) -> Iterator[Fault]:
+def _torn(state: State, told: Told) -> Iterator[LogFault]:
     for (topic_id, index), marker in told.markers:
         topic = state.topics.by_id.get(topic_id)
         if topic is not None:
-            yield Fault(
+            yield LogFault(
                 FaultKind.LOST,
                 f"{topic.name}-{index}",
                 f"a transaction of producer {told.end.producer_id} was committed, but some of its "
@@ -164,7 +163,7 @@ def _torn(state: State, told: Told) -> Iterator[Fault]:
             )
 
 
-def abort_open(state: State, now_ms: int) -> list[Fault]:
+def abort_open(state: State, now_ms: int) -> list[LogFault]:
     """Abort what is open in a rebuilt state; return what is to be said about it."""
     state.transactions = Transactions()
     return [
@@ -175,7 +174,7 @@ def abort_open(state: State, now_ms: int) -> list[Fault]:
     ]
 
 
-def _abort(topic: Topic, partition: Partition, now_ms: int) -> Iterator[Fault]:
+def _abort(topic: Topic, partition: Partition, now_ms: int) -> Iterator[LogFault]:
     end = partition.next_offset
     for producer_id, first in list(partition.ongoing.items()):
         window = partition.producers.get(producer_id)
@@ -186,7 +185,7 @@ def _abort(topic: Topic, partition: Partition, now_ms: int) -> Iterator[Fault]:
         del partition.ongoing[producer_id]
         one = AbortedTransaction(producer_id, first, offset, partition.last_stable_offset)
         aborted.add(partition.aborted, one)
-        yield Fault(
+        yield LogFault(
             FaultKind.LOST,
             f"{topic.name}-{partition.index}",
             f"how the transaction of producer {producer_id} ended is not known: it is aborted",

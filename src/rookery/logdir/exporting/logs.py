@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from rookery.formats.logfile.checkpoints import LeaderEpoch, format_epochs
+from rookery.formats.logfile.checkpoints import LoggedEpoch, format_epochs
 from rookery.formats.logfile.identity import format_partition_metadata
 from rookery.formats.logfile.indexes import (
     Indexer,
@@ -14,9 +14,9 @@ from rookery.formats.logfile.indexes import (
     pack_positions,
     pack_times,
 )
-from rookery.formats.logfile.names import LEADER_EPOCHS, PARTITION_METADATA, Kind, file_name
+from rookery.formats.logfile.names import LEADER_EPOCHS, PARTITION_METADATA, FileKind, file_name
 from rookery.formats.logfile.producers import ProducerEntry, pack_producers
-from rookery.formats.logfile.replay import Replay
+from rookery.formats.logfile.replay import PartitionReplay
 from rookery.records.batch import BatchHeader
 from rookery.records.expectation import FAR, Expectation, ExpectedExtent, OffsetRule
 from rookery.records.kernel import Buffer
@@ -28,7 +28,7 @@ SEGMENT_BYTES: Final = 1 << 30
 _MOST_OFFSETS: Final = (1 << 31) - 1
 
 
-class Written(NamedTuple):
+class ExportedPartition(NamedTuple):
     """What was written of a partition."""
 
     end_offset: int
@@ -37,7 +37,7 @@ class Written(NamedTuple):
     segments: int
 
 
-class LogWriter:
+class PartitionExporter:
     """Takes whole batches that bear their offsets, and writes segments with their indexes."""
 
     def __init__(self, folder: Path, base_offset: int, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -50,7 +50,7 @@ class LogWriter:
         """
         folder.mkdir(parents=True)
         self.folder = folder
-        self.replay = Replay()
+        self.replay = PartitionReplay()
         self.end_offset = base_offset
         self.records = self.bytes = self.segments = 0
         self._segment_bytes = segment_bytes
@@ -85,10 +85,10 @@ class LogWriter:
     def finish(
         self,
         topic_id: bytes,
-        epochs: Iterable[LeaderEpoch],
+        epochs: Iterable[LoggedEpoch],
         end_offset: int,
         producers: Iterable[ProducerEntry] = (),
-    ) -> Written:
+    ) -> ExportedPartition:
         """End the log, and write what lies beside the segments.
 
         Args:
@@ -103,11 +103,11 @@ class LogWriter:
         self.end_offset = end_offset
         self._close()
         known = {entry.producer_id: entry for entry in producers} | self.replay.producers
-        snapshot = self.folder / file_name(end_offset, Kind.PRODUCERS)
+        snapshot = self.folder / file_name(end_offset, FileKind.PRODUCERS)
         snapshot.write_bytes(pack_producers(known.values()))
         (self.folder / LEADER_EPOCHS).write_text(format_epochs(epochs))
         (self.folder / PARTITION_METADATA).write_text(format_partition_metadata(topic_id))
-        return Written(end_offset, self.bytes, self.records, self.segments)
+        return ExportedPartition(end_offset, self.bytes, self.records, self.segments)
 
     def _room_for(self, header: BatchHeader) -> BinaryIO:
         """Return the file that a batch goes to; a new one, if the last is full."""
@@ -123,7 +123,7 @@ class LogWriter:
     def _begin(self, base_offset: int) -> BinaryIO:
         self._close()
         self._indexer = Indexer(base_offset)
-        self._file = (self.folder / file_name(base_offset, Kind.LOG)).open("xb")
+        self._file = (self.folder / file_name(base_offset, FileKind.LOG)).open("xb")
         self._position = 0
         self.segments += 1
         return self._file
@@ -134,13 +134,13 @@ class LogWriter:
         self._file.close()
         base = self._indexer.base_offset
         self._indexer.add_time()
-        self._put(base, Kind.INDEX, pack_positions(self._indexer.positions, base))
-        self._put(base, Kind.TIMES, pack_times(self._indexer.times, base))
+        self._put(base, FileKind.INDEX, pack_positions(self._indexer.positions, base))
+        self._put(base, FileKind.TIMES, pack_times(self._indexer.times, base))
         aborted = self.replay.aborted[self._aborted :]
         if aborted:
-            self._put(base, Kind.ABORTED, pack_aborted(aborted))
+            self._put(base, FileKind.ABORTED, pack_aborted(aborted))
             self._aborted += len(aborted)
         self._file = None
 
-    def _put(self, base_offset: int, kind: Kind, data: bytes) -> None:
+    def _put(self, base_offset: int, kind: FileKind, data: bytes) -> None:
         (self.folder / file_name(base_offset, kind)).write_bytes(data)

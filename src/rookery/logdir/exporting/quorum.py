@@ -15,9 +15,9 @@ from rookery.formats.kraft.entries import (
 )
 from rookery.formats.kraft.quorum import QUORUM_STATE, QuorumState, format_quorum_state
 from rookery.formats.kraft.snapshots import SnapshotName, pack_snapshot
-from rookery.formats.logfile.checkpoints import LeaderEpoch
+from rookery.formats.logfile.checkpoints import LoggedEpoch
 from rookery.formats.logfile.names import BOOTSTRAP
-from rookery.logdir.exporting.logs import LogWriter
+from rookery.logdir.exporting.logs import PartitionExporter
 from rookery.model.address import Address
 from rookery.model.control import ControlRecordType
 from rookery.wire.control import (
@@ -65,12 +65,12 @@ def write_metadata(
     features = [
         FeatureLevelRecord(name=name, feature_level=level) for name, level in FEATURES.items()
     ]
-    log = LogWriter(path / METADATA_FOLDER, 0)
+    log = PartitionExporter(path / METADATA_FOLDER, 0)
     log.write(pack_control(_first(node_id, voters), 0, _EPOCH, now_ms))
     rows = [(one, version_for(one, METADATA_VERSION)) for one in (*features, *messages)]
     for at in range(0, len(rows), _RECORDS):
         log.write(pack_batch(rows[at : at + _RECORDS], log.end_offset, _EPOCH, now_ms))
-    log.finish(METADATA_TOPIC_ID, [LeaderEpoch(_EPOCH, 0)], log.end_offset)
+    log.finish(METADATA_TOPIC_ID, [LoggedEpoch(_EPOCH, 0)], log.end_offset)
     begin = pack_snapshot([], timestamp=now_ms, kraft_version=1, voters=voters)
     (log.folder / SnapshotName(0, 0).text).write_bytes(begin)
     state = QuorumState(leader_epoch=_EPOCH, leader_id=node_id)

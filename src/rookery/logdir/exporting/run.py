@@ -21,7 +21,7 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ConfigError
 from rookery.formats.kraft.image import TOPIC
-from rookery.formats.logfile.checkpoints import LeaderEpoch, format_offsets
+from rookery.formats.logfile.checkpoints import LoggedEpoch, format_offsets
 from rookery.formats.logfile.identity import (
     MetaProperties,
     format_clean_shutdown,
@@ -35,9 +35,9 @@ from rookery.formats.logfile.names import (
     RECOVERY_POINTS,
 )
 from rookery.formats.logfile.producers import NO_OFFSET, ProducerEntry
-from rookery.log.tail import Key, Slice
+from rookery.log.tail import Key, TailSlice
 from rookery.logdir.exporting import internal
-from rookery.logdir.exporting.logs import LogWriter, Written
+from rookery.logdir.exporting.logs import ExportedPartition, PartitionExporter
 from rookery.logdir.exporting.quorum import write_metadata
 from rookery.model.address import Address
 from rookery.model.partition import TopicPartition
@@ -51,7 +51,7 @@ from rookery.wire.message import Message
 
 log = logging.getLogger(__name__)
 
-Read = Callable[[Key, Partition, int, int], Awaitable[Slice]]
+Read = Callable[[Key, Partition, int, int], Awaitable[TailSlice]]
 """Reads batches of a partition from an offset on, so many bytes."""
 Progress = Callable[[int, int], None]
 
@@ -71,7 +71,7 @@ class ExportSettings:
 
 
 @dataclass(slots=True)
-class Exported:
+class ExportReport:
     """What an export has written."""
 
     topics: int = 0
@@ -84,7 +84,7 @@ class Exported:
     left_out: list[str] = field(default_factory=list)
     """Topics under Kafka's own names, which are not written."""
 
-    def add(self, written: Written) -> None:
+    def add(self, written: ExportedPartition) -> None:
         """Count a partition."""
         self.partitions += 1
         self.segments += written.segments
@@ -103,7 +103,7 @@ class Export:
     random: Random
     settings: ExportSettings = field(default_factory=ExportSettings)
     progress: Progress = lambda _bytes, _records: None
-    report: Exported = field(default_factory=Exported)
+    report: ExportReport = field(default_factory=ExportReport)
     _ends: dict[TopicPartition, int] = field(default_factory=dict)
     _starts: dict[TopicPartition, int] = field(default_factory=dict)
     _ids: dict[str, bytes] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class Export:
         """About how much there is to write."""
         return sum(one.size_bytes for topic in self.topics for one in topic.partitions)
 
-    async def run(self) -> Exported:
+    async def run(self) -> ExportReport:
         """Write all of it.
 
         Raises:
@@ -160,7 +160,9 @@ class Export:
         self.report.topics += 1
         for partition in topic.partitions:
             name = TopicPartition(topic.name, partition.index)
-            writer = LogWriter(part / name.text, partition.log_start, self.settings.segment_bytes)
+            writer = PartitionExporter(
+                part / name.text, partition.log_start, self.settings.segment_bytes
+            )
             end = partition.next_offset
             offset = partition.log_start
             while offset < end:
@@ -177,7 +179,7 @@ class Export:
             )  # fmt: skip
             self._note(name, partition.log_start, written)
 
-    def _note(self, name: TopicPartition, log_start: int, written: Written) -> None:
+    def _note(self, name: TopicPartition, log_start: int, written: ExportedPartition) -> None:
         self._ends[name] = written.end_offset
         if log_start:
             self._starts[name] = log_start
@@ -214,10 +216,10 @@ class Export:
         self._ids[topic] = self._new_id()
         for index in range(internal.PARTITIONS):
             name = TopicPartition(topic, index)
-            writer = LogWriter(part / name.text, 0)
+            writer = PartitionExporter(part / name.text, 0)
             for data in internal.packed(rows.get(index, [])):
                 writer.write(data)
-            epochs = [LeaderEpoch(0, 0)]
+            epochs = [LoggedEpoch(0, 0)]
             written = writer.finish(self._ids[topic], epochs, writer.end_offset)
             self._ends[name] = written.end_offset
 
@@ -254,11 +256,11 @@ class Export:
                 return found
 
 
-def _epochs(partition: Partition) -> list[LeaderEpoch]:
-    found: list[LeaderEpoch] = []
+def _epochs(partition: Partition) -> list[LoggedEpoch]:
+    found: list[LoggedEpoch] = []
     for epoch, start in partition.epochs:
         if epoch >= 0 and start <= partition.next_offset:
-            found.append(LeaderEpoch(epoch, start))
+            found.append(LoggedEpoch(epoch, start))
     return found
 
 

@@ -19,15 +19,15 @@ from rookery.cluster.events.imports import (
 from rookery.errors import Conflict
 from rookery.formats import times
 from rookery.formats.keys import split_object_id
-from rookery.formats.logfile.checkpoints import LeaderEpoch
-from rookery.formats.logfile.replay import Replay
-from rookery.formats.segmentwriter import SegmentFiles
-from rookery.formats.times import Origin
+from rookery.formats.logfile.checkpoints import LoggedEpoch
+from rookery.formats.logfile.replay import PartitionReplay
+from rookery.formats.segmentwriter import FinishedSegment
+from rookery.formats.times import SegmentOrigin
 from rookery.log.newobjects import Birth, Publisher
-from rookery.log.plan import Range
-from rookery.logdir.importing.report import Progress, Report
-from rookery.logdir.importing.segments import Cutter, Ready, end_in
-from rookery.logdir.importing.target import ImportSettings, Target, happen
+from rookery.log.plan import RowRange
+from rookery.logdir.importing.report import ImportReport, Progress
+from rookery.logdir.importing.segments import SegmentBatches, SegmentCutter, end_in
+from rookery.logdir.importing.target import ImportSettings, ImportTarget, happen
 from rookery.logdir.partition import PartitionLog
 from rookery.wire.message import Message
 
@@ -42,9 +42,9 @@ class PartitionImport:
         self,
         log: PartitionLog,
         topic_id: bytes,
-        target: Target,
+        target: ImportTarget,
         settings: ImportSettings,
-        report: Report,
+        report: ImportReport,
     ) -> None:
         """Look at nothing yet.
 
@@ -59,8 +59,8 @@ class PartitionImport:
         self.topic_id = topic_id
         self.target = target
         self.report = report
-        self._cutter = Cutter(log, settings.segment_bytes, settings.skip_damaged)
-        self._replay = Replay()
+        self._cutter = SegmentCutter(log, settings.segment_bytes, settings.skip_damaged)
+        self._replay = PartitionReplay()
         self._end: int | None = None
 
     async def run(self, publisher: Publisher, progress: Progress) -> None:
@@ -104,11 +104,11 @@ class PartitionImport:
             return False
         return known.epochs[: len(epochs)] == epochs
 
-    async def _write(self, publisher: Publisher, ready: Ready) -> ImportedSegment:
+    async def _write(self, publisher: Publisher, ready: SegmentBatches) -> ImportedSegment:
         base = ready.writer.base_offset
         birth = publisher.birth()
         files = self._finish(ready, birth)
-        place = Range(self.topic_id, self.log.name.partition, base, ready.end_offset, 0, 0)
+        place = RowRange(self.topic_id, self.log.name.partition, base, ready.end_offset, 0, 0)
         if not await publisher.write(birth.object_id, files, place):
             raise Conflict(f"{self._what}: the topic was deleted meanwhile")
         self.report.segments += 1
@@ -120,19 +120,19 @@ class PartitionImport:
             max_timestamp=max(files.max_timestamp, 0),
         )
 
-    def _finish(self, ready: Ready, birth: Birth) -> SegmentFiles:
+    def _finish(self, ready: SegmentBatches, birth: Birth) -> FinishedSegment:
         """End a segment: it says whose it is, and what was aborted in it."""
         name = self.log.name
         incarnation, number = split_object_id(birth.object_id)
-        origin = Origin(
+        origin = SegmentOrigin(
             self.target.namespace, name.topic, self.topic_id, name.partition, incarnation, number
         )
         return ready.writer.finish(
             origin,
             ready.end_offset - 1,
             birth.created_ms,
-            aborted=[times.AbortedTransaction(*one[:3]) for one in self._replay.aborted],
-            epochs=[times.LeaderEpoch(*one) for one in self._epochs()],
+            aborted=[times.SegmentAbort(*one[:3]) for one in self._replay.aborted],
+            epochs=[times.SegmentEpoch(*one) for one in self._epochs()],
         )
 
     async def _commit(
@@ -196,7 +196,7 @@ class PartitionImport:
             ],
         )
 
-    def _epochs(self) -> list[LeaderEpoch]:
+    def _epochs(self) -> list[LoggedEpoch]:
         return self.log.epochs or self._cutter.epochs
 
     @property
@@ -204,7 +204,7 @@ class PartitionImport:
         return f"partition {self.log.name.text}"
 
 
-def _producers(replay: Replay) -> Iterator[ImportedProducer]:
+def _producers(replay: PartitionReplay) -> Iterator[ImportedProducer]:
     for entry in replay.producers.values():
         batches = replay.batches.get(entry.producer_id, ())
         yield ImportedProducer(

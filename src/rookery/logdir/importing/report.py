@@ -13,7 +13,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class Report:
+class ImportReport:
     """What an import has done."""
 
     topics: int = 0

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from rookery.clock import Random
-from rookery.cluster.events.brokers import ConfigChange
+from rookery.cluster.events.brokers import SettingChange
 from rookery.cluster.events.topics import PartitionsAdded, TopicCreated
 from rookery.errors import ConfigError
 from rookery.log.newobjects import Publisher
@@ -18,8 +18,8 @@ from rookery.logdir.directory import LogDirectory
 from rookery.logdir.importing import states
 from rookery.logdir.importing.defaults import inherited, keeps_for
 from rookery.logdir.importing.partition import PartitionImport
-from rookery.logdir.importing.report import Progress, Report
-from rookery.logdir.importing.target import ImportSettings, Target, happen
+from rookery.logdir.importing.report import ImportReport, Progress
+from rookery.logdir.importing.target import ImportSettings, ImportTarget, happen
 from rookery.logdir.importing.verifying import verify
 from rookery.logdir.internal import read_groups, read_transactions
 from rookery.logdir.partition import PartitionLog
@@ -27,15 +27,15 @@ from rookery.model.topicname import INTERNAL_TOPICS
 
 
 @dataclass(kw_only=True, slots=True)
-class Import:
+class DirectoryImport:
     """Brings a broker's directory into a cluster."""
 
     directory: LogDirectory
-    target: Target
+    target: ImportTarget
     random: Random
     settings: ImportSettings = field(default_factory=ImportSettings)
     progress: Progress = lambda _bytes, _records: None
-    report: Report = field(default_factory=Report)
+    report: ImportReport = field(default_factory=ImportReport)
     _ids: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -53,7 +53,7 @@ class Import:
         """How much there is to read."""
         return sum(log.size_bytes for log in self.logs)
 
-    async def run(self) -> Report:
+    async def run(self) -> ImportReport:
         """Bring all of it over.
 
         Raises:
@@ -139,7 +139,7 @@ class Import:
             name=name,
             partitions=self._partitions(name),
             replication_factor=max(replicas, default=1),
-            configs=[ConfigChange(name=key, value=value) for key, value in configs.items()],
+            configs=[SettingChange(name=key, value=value) for key, value in configs.items()],
         )
         await happen(self.target, [event], f"topic {name!r}")
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from rookery.cluster.state.state import State
 from rookery.errors import Corrupt
-from rookery.formats.logfile.checkpoints import LeaderEpoch
+from rookery.formats.logfile.checkpoints import LoggedEpoch
 from rookery.formats.segmentwriter import SegmentWriter
 from rookery.logdir.damage import Damage
 from rookery.logdir.partition import PartitionLog
-from rookery.logdir.segment import Batch
+from rookery.logdir.segment import SegmentBatch
 
 
 @dataclass(slots=True)
-class Ready:
+class SegmentBatches:
     """Batches that make up a segment, not yet finished."""
 
     writer: SegmentWriter
@@ -25,19 +25,19 @@ class Ready:
 
 
 @dataclass(slots=True)
-class Cutter:
+class SegmentCutter:
     """Cuts a partition's log into segments, one after the other."""
 
     log: PartitionLog
     segment_bytes: int
     skip_damaged: bool
-    epochs: list[LeaderEpoch] = field(default_factory=list)
+    epochs: list[LoggedEpoch] = field(default_factory=list)
     """The leader epochs that batches bear, for a partition whose checkpoint of them is gone."""
     cleaned_to: int = 0
     """Behind the last offset that is missing."""
     last_timestamp: int = -1
 
-    def cut(self, start: int | None) -> Iterator[Ready]:
+    def cut(self, start: int | None) -> Iterator[SegmentBatches]:
         """Yield segments from an offset on; from the log's start, if none is given.
 
         Raises:
@@ -45,17 +45,17 @@ class Cutter:
         """
         end = self.log.high_watermark
         begin = self.log.log_start if start is None else start
-        ready: Ready | None = None
+        ready: SegmentBatches | None = None
         for batch in self._batches(begin, end):
             header = batch.header
             if start is not None and header.base_offset < start:
                 continue  # it is there already: segments end behind whole batches
             if ready is None:
                 base = min(begin, header.base_offset) if start is None else begin
-                ready = Ready(SegmentWriter(base), base)
+                ready = SegmentBatches(SegmentWriter(base), base)
             elif self._is_full(ready, batch):
                 yield ready
-                ready = Ready(SegmentWriter(ready.end_offset), ready.end_offset)
+                ready = SegmentBatches(SegmentWriter(ready.end_offset), ready.end_offset)
             self._look(ready, batch)
             ready.writer.add(bytes(batch.data))
             ready.end_offset = header.last_offset + 1
@@ -66,11 +66,11 @@ class Cutter:
             ready.is_last = True
             yield ready
 
-    def _is_full(self, ready: Ready, batch: Batch) -> bool:
+    def _is_full(self, ready: SegmentBatches, batch: SegmentBatch) -> bool:
         size = ready.writer.size + batch.header.size
         return size > self.segment_bytes or not ready.writer.has_room(batch.header)
 
-    def _look(self, ready: Ready, batch: Batch) -> None:
+    def _look(self, ready: SegmentBatches, batch: SegmentBatch) -> None:
         header = batch.header
         is_sparse = header.record_count <= header.last_offset_delta
         if header.base_offset > ready.end_offset or is_sparse:
@@ -78,9 +78,9 @@ class Cutter:
         self.last_timestamp = max(self.last_timestamp, header.max_timestamp)
         epoch = header.partition_leader_epoch
         if epoch >= 0 and (not self.epochs or epoch > self.epochs[-1].epoch):
-            self.epochs.append(LeaderEpoch(epoch, header.base_offset))
+            self.epochs.append(LoggedEpoch(epoch, header.base_offset))
 
-    def _batches(self, start: int, end: int) -> Iterator[Batch]:
+    def _batches(self, start: int, end: int) -> Iterator[SegmentBatch]:
         seen = len(self.damage)
         for batch in self.log.batches(start, end):
             if len(self.damage) > seen and not self.skip_damaged:

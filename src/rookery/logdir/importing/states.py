@@ -11,9 +11,9 @@ from rookery.cluster.events.log import ProducerIdsAllotted
 from rookery.cluster.events.txns import MarkersWritten, TransactionPlace
 from rookery.cluster.state import producers
 from rookery.cluster.state.txns import LAST_EPOCH
-from rookery.formats.logfile.groups import GroupImage, Groups, Transactions
-from rookery.logdir.importing.report import Report
-from rookery.logdir.importing.target import Target, happen
+from rookery.formats.logfile.groups import LoggedGroup, LoggedGroups, LoggedTransactions
+from rookery.logdir.importing.report import ImportReport
+from rookery.logdir.importing.target import ImportTarget, happen
 from rookery.model.partition import TopicPartition
 from rookery.wire.coordinator.transactions import TransactionLogValue
 
@@ -22,7 +22,7 @@ _MOST_IDS: Final = 1 << 30
 _PREPARE_COMMIT, _COMPLETE_COMMIT = 2, 4
 
 
-def committed_producers(transactions: Transactions) -> frozenset[int]:
+def committed_producers(transactions: LoggedTransactions) -> frozenset[int]:
     """Return the producer ids whose last transaction is to be committed, whatever is missing."""
     return frozenset(
         value.producer_id
@@ -31,7 +31,7 @@ def committed_producers(transactions: Transactions) -> frozenset[int]:
     )
 
 
-async def end_open(target: Target, committed: frozenset[int], report: Report) -> None:
+async def end_open(target: ImportTarget, committed: frozenset[int], report: ImportReport) -> None:
     """End the transactions that were open when Kafka stopped: nobody else can any more.
 
     As Kafka does when it starts again: what was about to be committed is, the rest is aborted.
@@ -56,7 +56,7 @@ async def end_open(target: Target, committed: frozenset[int], report: Report) ->
                 report.ended.setdefault(name, []).append(producer_id)
 
 
-async def import_producer_ids(target: Target, next_producer_id: int) -> None:
+async def import_producer_ids(target: ImportTarget, next_producer_id: int) -> None:
     """See to it that no producer id is given again that Kafka has given."""
     missing = next_producer_id - target.state.next_producer_id
     while missing > 0:
@@ -66,7 +66,7 @@ async def import_producer_ids(target: Target, next_producer_id: int) -> None:
 
 
 async def import_transactional_ids(
-    target: Target, transactions: Transactions, report: Report
+    target: ImportTarget, transactions: LoggedTransactions, report: ImportReport
 ) -> None:
     """Bring transactional ids over, so that earlier producers are fenced by the next."""
     for name, value in sorted(transactions.by_id.items()):
@@ -82,7 +82,7 @@ async def import_transactional_ids(
         report.transactional_ids += 1
 
 
-def _can_be_kept(target: Target, value: TransactionLogValue) -> bool:
+def _can_be_kept(target: ImportTarget, value: TransactionLogValue) -> bool:
     return (
         value.producer_id >= 0
         and 0 <= value.producer_epoch <= LAST_EPOCH
@@ -92,7 +92,7 @@ def _can_be_kept(target: Target, value: TransactionLogValue) -> bool:
 
 
 async def import_groups(
-    target: Target, groups: Groups, ids: dict[str, bytes], report: Report
+    target: ImportTarget, groups: LoggedGroups, ids: dict[str, bytes], report: ImportReport
 ) -> None:
     """Bring over what groups have committed; what a group has committed here stays.
 
@@ -119,7 +119,7 @@ async def import_groups(
         report.offsets += len(offsets)
 
 
-def _offsets(group: GroupImage, ids: dict[str, bytes]) -> Iterator[OffsetCommitted]:
+def _offsets(group: LoggedGroup, ids: dict[str, bytes]) -> Iterator[OffsetCommitted]:
     for place, committed in sorted(group.offsets.items()):
         if place.topic in ids:
             yield OffsetCommitted(

@@ -16,7 +16,7 @@ from rookery.wire.buffer import Buffer
 from rookery.wire.message import Message
 
 
-class Target(Protocol):
+class ImportTarget(Protocol):
     """A cluster that this process has joined, to write objects and commit them."""
 
     clock: Clock
@@ -59,7 +59,7 @@ class ImportSettings:
     """The broker's own settings, as its `server.properties` has them: topics inherit some."""
 
 
-async def happen(target: Target, events: Sequence[Message], what: str) -> list[Outcome]:
+async def happen(target: ImportTarget, events: Sequence[Message], what: str) -> list[Outcome]:
     """Have events happen together.
 
     Raises:

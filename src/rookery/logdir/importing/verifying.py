@@ -11,7 +11,7 @@ from rookery.errors import Corrupt
 from rookery.log.objects import key_of
 from rookery.log.runs import batches_of, expect_body
 from rookery.logdir.importing.report import Progress
-from rookery.logdir.importing.target import Target
+from rookery.logdir.importing.target import ImportTarget
 from rookery.logdir.partition import PartitionLog
 from rookery.records.batch import BatchHeader
 from rookery.records.expectation import OffsetRule
@@ -20,7 +20,9 @@ from rookery.records.scan import corrupt
 _STEP_BYTES: Final = 8 * 1024 * 1024
 
 
-async def verify(target: Target, log: PartitionLog, topic_id: bytes, progress: Progress) -> int:
+async def verify(
+    target: ImportTarget, log: PartitionLog, topic_id: bytes, progress: Progress
+) -> int:
     """Compare a partition with what was imported of it; return how many batches are the same.
 
     Raises:
@@ -52,7 +54,9 @@ async def verify(target: Target, log: PartitionLog, topic_id: bytes, progress: P
     return count
 
 
-async def _stored(target: Target, log: PartitionLog, topic_id: bytes) -> AsyncIterator[BatchHeader]:
+async def _stored(
+    target: ImportTarget, log: PartitionLog, topic_id: bytes
+) -> AsyncIterator[BatchHeader]:
     """Go through the batches of the imported segments, each checked."""
     partition = target.state.topics.partition(topic_id, log.name.partition)
     rows = (

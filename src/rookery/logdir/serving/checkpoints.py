@@ -19,7 +19,7 @@ from rookery.formats.logfile.names import (
     LOG_STARTS,
     RECOVERY_POINTS,
 )
-from rookery.logdir.serving.loading import Loaded
+from rookery.logdir.serving.loading import LoadedDirectory
 from rookery.logdir.writing.appendlog import AppendLog
 from rookery.logdir.writing.smallfiles import replace
 from rookery.model.partition import TopicPartition
@@ -28,7 +28,7 @@ from rookery.model.partition import TopicPartition
 class TopFiles:
     """Writes the checkpoints of every directory of a broker."""
 
-    def __init__(self, loaded: Loaded, broker_epoch: int) -> None:
+    def __init__(self, loaded: LoadedDirectory, broker_epoch: int) -> None:
         self._loaded = loaded
         self._broker_epoch = broker_epoch
         self._written: dict[Path, bytes] = {}

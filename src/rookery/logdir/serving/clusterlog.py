@@ -23,20 +23,20 @@ from rookery.cluster.entry import read_entry, read_events
 from rookery.cluster.port import (
     READ_BYTES,
     Durability,
-    Entry,
-    Trimmed,
+    EntriesTrimmed,
+    LogEntry,
     check_beginning,
     check_empty,
     check_entry,
     check_trim,
 )
 from rookery.cluster.state.image import read_image, write_image
-from rookery.cluster.state.outcome import Applied
+from rookery.cluster.state.outcome import EntryOutcome
 from rookery.cluster.state.state import State
 from rookery.errors import Unavailable
-from rookery.logdir.serving.job import Job, Placement
-from rookery.logdir.serving.loading import Loaded
-from rookery.logdir.serving.medium import DirectoryMedium
+from rookery.logdir.serving.job import DirectoryJob, Placement
+from rookery.logdir.serving.loading import LoadedDirectory
+from rookery.logdir.serving.medium import DirectoryTarget
 from rookery.logdir.serving.rows import place
 from rookery.logdir.serving.scribe import Scribe
 from rookery.logdir.writing.appendlog import AppendLog
@@ -53,9 +53,9 @@ class DirectoryLog:
 
     def __init__(
         self,
-        loaded: Loaded,
+        loaded: LoadedDirectory,
         scribe: Scribe | None,
-        medium: DirectoryMedium,
+        medium: DirectoryTarget,
         durability: Durability,
     ) -> None:
         """Begin after what was loaded.
@@ -71,11 +71,11 @@ class DirectoryLog:
         self._scribe = scribe
         self._medium = medium
         self._syncs = durability == "disk"
-        self._entries: deque[Entry] = deque(maxlen=_KEPT)
+        self._entries: deque[LogEntry] = deque(maxlen=_KEPT)
         self._head = self._state.applied
         self._waiters: set[asyncio.Future[int]] = set()
         self._writing = asyncio.Lock()
-        self._pending: tuple[bytes, Job] | None = None
+        self._pending: tuple[bytes, DirectoryJob] | None = None
         self._placements: dict[int, list[Placement]] = {}
         self._later: dict[int, list[Callable[[], None]]] = {}
         self._open: OrderedDict[AppendLog, None] = OrderedDict()
@@ -86,7 +86,7 @@ class DirectoryLog:
         """Return the state as a replica begins with it: its own copy."""
         return read_image(write_image(self._state))
 
-    def applied(self, replica: State, applied: Applied) -> None:
+    def applied(self, replica: State, applied: EntryOutcome) -> None:
         """Let a replica know where the batches of an entry lie that it has applied."""
         for key, placed in self._placements.pop(applied.number, ()):
             place(replica, *key, placed)
@@ -122,23 +122,23 @@ class DirectoryLog:
             self._pending = None
             self._place(number, job)
             self._head = number
-            self._entries.append(Entry(number, data))
+            self._entries.append(LogEntry(number, data))
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(number)
         self._waiters.clear()
         return number
 
-    def _plan(self, number: int, data: bytes) -> Job:
+    def _plan(self, number: int, data: bytes) -> DirectoryJob:
         entry: entries.Entry = read_entry(number, data)
         events = read_events(number, entry)
         scribe = self._scribe
         doomed = scribe.foresee(events) if scribe is not None else {}
         applied = self._state.apply(number, entry, events)
         self._leave_unled(self._state)
-        return scribe.job(entry, events, applied, doomed) if scribe is not None else Job()
+        return scribe.job(entry, events, applied, doomed) if scribe is not None else DirectoryJob()
 
-    async def _carry_out(self, job: Job) -> None:
+    async def _carry_out(self, job: DirectoryJob) -> None:
         if job.is_empty:
             return
         try:
@@ -157,7 +157,7 @@ class DirectoryLog:
             raise Unavailable(text) from error
         self._medium.trouble = None
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: DirectoryJob) -> None:
         job.run(syncs=self._syncs)
         for one in job.written:
             self._open[one] = None
@@ -165,7 +165,7 @@ class DirectoryLog:
         while len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)[0].close()
 
-    def _place(self, number: int, job: Job) -> None:
+    def _place(self, number: int, job: DirectoryJob) -> None:
         if job.placements:
             for key, placed in job.placements:
                 place(self._state, *key, placed)
@@ -173,13 +173,13 @@ class DirectoryLog:
         if job.later:
             self._later[number] = job.later
 
-    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[Entry]:
+    async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
         """Return the entries that follow number `after`."""
         self._check_open()
         floor = await self.floor()
         if after < floor:
-            raise Trimmed(after, floor)
-        found: list[Entry] = []
+            raise EntriesTrimmed(after, floor)
+        found: list[LogEntry] = []
         size = 0
         for one in self._entries:
             if one.number > after:

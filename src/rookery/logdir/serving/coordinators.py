@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.state.groups import Group, pack
 from rookery.cluster.state.state import State
-from rookery.cluster.state.txns import Place, Transaction, TransactionState, Writer
-from rookery.formats.logfile.groups import Groups
+from rookery.cluster.state.txns import Place, Transaction, TransactionOwner, TransactionState
+from rookery.formats.logfile.groups import LoggedGroups
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.internal import read_groups, read_transactions
 from rookery.model.partition import TopicPartition
@@ -27,7 +27,7 @@ _STATES: Final = {
 }
 
 
-class Found(NamedTuple):
+class CoordinatorRecords(NamedTuple):
     """What the state has no place for."""
 
     prepared: dict[str, bool]
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     """Groups that had members, and their generations."""
 
 
-def load(state: State, directory: LogDirectory) -> Found:
+def load(state: State, directory: LogDirectory) -> CoordinatorRecords:
     """Let the state know groups with their offsets, and transactional ids."""
     groups = read_groups(directory)
     populated = {
@@ -59,13 +59,13 @@ def load(state: State, directory: LogDirectory) -> Found:
         if record.transaction_status in {PREPARE_COMMIT, PREPARE_ABORT}:
             prepared[transactional_id] = record.transaction_status == PREPARE_COMMIT
         state.next_producer_id = max(state.next_producer_id, record.producer_id + 1)
-    return Found(prepared, populated)
+    return CoordinatorRecords(prepared, populated)
 
 
 def _transaction(
-    state: State, groups: Groups, transactional_id: str, record: TransactionLogValue
+    state: State, groups: LoggedGroups, transactional_id: str, record: TransactionLogValue
 ) -> Transaction:
-    writer = Writer(record.producer_id, record.producer_epoch)
+    writer = TransactionOwner(record.producer_id, record.producer_epoch)
     made = Transaction(transactional_id, writer, record.transaction_timeout_ms)
     made.state = _STATES[record.transaction_status]
     made.changed_ms = record.transaction_last_update_timestamp_ms

@@ -9,7 +9,7 @@ from typing import Final
 from rookery.clock import Random
 from rookery.cluster.events import groups as group_events
 from rookery.cluster.events import txns as txn_events
-from rookery.cluster.events.brokers import ConfigChange
+from rookery.cluster.events.brokers import SettingChange
 from rookery.cluster.events.topics import TopicCreated
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import Outcome
@@ -60,7 +60,7 @@ class InternalTopics:
             name=name,
             partitions=count,
             replication_factor=1,
-            configs=[ConfigChange(name=key, value=value) for key, value in _CONFIGS.items()],
+            configs=[SettingChange(name=key, value=value) for key, value in _CONFIGS.items()],
         )
 
 

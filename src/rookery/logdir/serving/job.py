@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rookery.logdir.writing.appendlog import AppendLog, Limits, Placed, Run
+from rookery.logdir.writing.appendlog import AppendLimits, AppendLog, AppendPosition, AppendRun
 from rookery.logdir.writing.segmentfile import NewBatch
 
 Key = tuple[bytes, int]
@@ -22,10 +22,10 @@ class Placement(NamedTuple):
     """Where batches of a partition went."""
 
     key: Key
-    placed: Placed
+    placed: AppendPosition
 
 
-class Job:
+class DirectoryJob:
     """The steps of one entry."""
 
     def __init__(self) -> None:
@@ -41,10 +41,10 @@ class Job:
         self._steps.append(step)
 
     def append(
-        self, log: AppendLog, batches: Sequence[NewBatch], limits: Limits, key: Key | None
+        self, log: AppendLog, batches: Sequence[NewBatch], limits: AppendLimits, key: Key | None
     ) -> None:
         """Have batches written; who names a partition of the state has them placed there."""
-        runs: list[Run] = []
+        runs: list[AppendRun] = []
 
         def step() -> None:
             # Where segments end is known when all before it is written.

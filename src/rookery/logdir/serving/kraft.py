@@ -20,7 +20,7 @@ from rookery.formats.kraft.entries import (
     pack_batch,
     version_for,
 )
-from rookery.logdir.serving.loading import Loaded, adopt, open_all
+from rookery.logdir.serving.loading import LoadedDirectory, adopt, open_all
 from rookery.logdir.serving.repair import repair_segment
 from rookery.logdir.writing.appendlog import AppendLog
 from rookery.logdir.writing.segmentfile import NewBatch
@@ -50,7 +50,7 @@ class MetadataLimits:
 class MetadataWriter:
     """Appends to the metadata log."""
 
-    def __init__(self, loaded: Loaded, log: AppendLog) -> None:
+    def __init__(self, loaded: LoadedDirectory, log: AppendLog) -> None:
         image = loaded.directory.image
         self.log = log
         self.limits = MetadataLimits()
@@ -115,13 +115,13 @@ class MetadataWriter:
         )
 
 
-def _config(type_: int, name: str, change: broker_events.ConfigChange) -> ConfigRecord:
+def _config(type_: int, name: str, change: broker_events.SettingChange) -> ConfigRecord:
     return ConfigRecord(
         resource_type=type_, resource_name=name, name=change.name, value=change.value
     )
 
 
-def metadata_log(loaded: Loaded) -> AppendLog:
+def metadata_log(loaded: LoadedDirectory) -> AppendLog:
     """Return the metadata log as it is written on; one that is not there begins anew."""
     metadata = loaded.directory.metadata
     name = TopicPartition(CLUSTER_METADATA, 0)
@@ -137,7 +137,7 @@ def metadata_log(loaded: Loaded) -> AppendLog:
     return found
 
 
-def lead(loaded: Loaded, writer: MetadataWriter) -> None:
+def lead(loaded: LoadedDirectory, writer: MetadataWriter) -> None:
     """Write that this node leads what lies here: nobody did, or another broker."""
     topics = loaded.directory.image.topics.by_id
     records: list[Message] = []

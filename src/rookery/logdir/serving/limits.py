@@ -9,7 +9,7 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 
 
-class Limits(Protocol):
+class SegmentLimits(Protocol):
     """What is done to old segments, and when a new one begins."""
 
     @property
@@ -37,4 +37,4 @@ class Limits(Protocol):
         """How long a renamed segment stays before it is deleted."""
 
 
-LimitsOf = Callable[[State, Topic], Limits]
+LimitsOf = Callable[[State, Topic], SegmentLimits]

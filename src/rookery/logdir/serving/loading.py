@@ -21,17 +21,17 @@ from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import FEATURE_LEVEL, State, resource_key
 from rookery.cluster.state.topics import Topic
 from rookery.formats.kraft.image import BROKER, CLIENT_METRICS, GROUP
-from rookery.formats.kraft.topics import PartitionImage
-from rookery.formats.logfile.checkpoints import LeaderEpoch
-from rookery.formats.logfile.replay import Replay
+from rookery.formats.kraft.topics import MetadataPartition
+from rookery.formats.logfile.checkpoints import LoggedEpoch
+from rookery.formats.logfile.replay import PartitionReplay
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.partition import PartitionLog
-from rookery.logdir.segment import Segment
+from rookery.logdir.segment import LogFileSegment
 from rookery.logdir.serving import coordinators
-from rookery.logdir.serving.opening import Opened, open_segment
+from rookery.logdir.serving.opening import OpenedSegment, open_segment
 from rookery.logdir.serving.rows import add_rows, rows_of
 from rookery.logdir.serving.segmentfiles import SegmentFiles
-from rookery.logdir.writing.appendlog import AppendLog, Held
+from rookery.logdir.writing.appendlog import AppendLog, HeldSegment
 from rookery.logdir.writing.segmentfile import Begun
 from rookery.logdir.writing.smallfiles import cut, mark_deleted
 from rookery.model.partition import TopicPartition
@@ -43,7 +43,7 @@ Key = tuple[bytes, int]
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedDirectory:
     """What was found, ready to be served."""
 
     directory: LogDirectory
@@ -54,7 +54,7 @@ class Loaded:
     """The partitions that lie here."""
     elsewhere: set[Key] = field(default_factory=set)
     """Partitions of the cluster that do not."""
-    opened: dict[Key, list[Opened]] = field(default_factory=dict)
+    opened: dict[Key, list[OpenedSegment]] = field(default_factory=dict)
     """Their segments, for who has to repair them."""
     beyond: dict[Key, int] = field(default_factory=dict)
     """Partitions that go on behind their high watermark, and to which offset."""
@@ -68,13 +68,13 @@ class Loaded:
     """Transactions whose end is decided but not written, and whether it is a commit."""
 
 
-def load(directory: LogDirectory, node_id: int, now_ms: int) -> Loaded:
+def load(directory: LogDirectory, node_id: int, now_ms: int) -> LoadedDirectory:
     """Build the state of a directory."""
     state = State()
     state.feature_level = FEATURE_LEVEL
     state.cluster_id = directory.meta.cluster_id if directory.meta is not None else ""
     state.next_producer_id = directory.image.next_producer_id
-    loaded = Loaded(directory, node_id, state, SegmentFiles(), now_ms=now_ms)
+    loaded = LoadedDirectory(directory, node_id, state, SegmentFiles(), now_ms=now_ms)
     for name, topic_id, count in _topics(directory):
         _add_topic(loaded, name, topic_id, count)
     for (type_, resource), configs in directory.image.configs.items():
@@ -99,7 +99,7 @@ def _topics(directory: LogDirectory) -> Iterator[tuple[str, bytes, int]]:
         yield topic_name, directory.topic_id(topic_name) or number.to_bytes(16, "big"), count
 
 
-def _add_topic(loaded: Loaded, name: str, topic_id: bytes, count: int) -> None:
+def _add_topic(loaded: LoadedDirectory, name: str, topic_id: bytes, count: int) -> None:
     image = loaded.directory.image
     topic = Topic(topic_id, name, replication_factor=1)
     for key, value in image.topic_configs(name).items():
@@ -113,7 +113,7 @@ def _add_topic(loaded: Loaded, name: str, topic_id: bytes, count: int) -> None:
 
 
 def _add_partition(
-    loaded: Loaded, topic: Topic, partition: Partition, image: PartitionImage | None
+    loaded: LoadedDirectory, topic: Topic, partition: Partition, image: MetadataPartition | None
 ) -> None:
     key, name = (topic.id, partition.index), TopicPartition(topic.name, partition.index)
     partition.leader_epoch = image.leader_epoch if image is not None else 0
@@ -129,7 +129,7 @@ def _add_partition(
     made = loaded.logs[key] = AppendLog(folder, name, topic.id, loaded.files.number)
     if disk is not None:
         _fill(loaded, topic, partition, made, disk)
-    made.epochs = [LeaderEpoch(*epoch) for epoch in partition.epochs]
+    made.epochs = [LoggedEpoch(*epoch) for epoch in partition.epochs]
     _begin_epoch(partition)
 
 
@@ -143,7 +143,7 @@ def _begin_epoch(partition: Partition) -> None:
 
 
 def _fill(
-    loaded: Loaded, topic: Topic, partition: Partition, made: AppendLog, disk: PartitionLog
+    loaded: LoadedDirectory, topic: Topic, partition: Partition, made: AppendLog, disk: PartitionLog
 ) -> None:
     """Read what a partition's folder says."""
     key = (topic.id, partition.index)
@@ -174,10 +174,12 @@ def _fill(
         made.before_write = partial(_cut_off, made, opened, end)
 
 
-def adopt(loaded: Loaded, made: AppendLog, opened: list[Opened], end: int) -> list[Held]:
+def adopt(
+    loaded: LoadedDirectory, made: AppendLog, opened: list[OpenedSegment], end: int
+) -> list[HeldSegment]:
     """Let a log go on behind what lies on the disk."""
     held = [
-        Held(
+        HeldSegment(
             one.segment.base_offset,
             one.size,
             one.largest.timestamp,
@@ -190,7 +192,7 @@ def adopt(loaded: Loaded, made: AppendLog, opened: list[Opened], end: int) -> li
     return held
 
 
-def open_all(disk: PartitionLog) -> list[Opened]:
+def open_all(disk: PartitionLog) -> list[OpenedSegment]:
     """Open all segments of a partition."""
     segments = disk.segments
     recovered = disk.checkpoints.recovery_point or 0
@@ -202,7 +204,7 @@ def open_all(disk: PartitionLog) -> list[Opened]:
     return opened
 
 
-def _cut_off(made: AppendLog, opened: list[Opened], end: int) -> None:
+def _cut_off(made: AppendLog, opened: list[OpenedSegment], end: int) -> None:
     """Cut away what lies behind the high watermark: something else is about to get its offsets."""
     log.warning(
         "%s: records from offset %d on are set aside in files called .deleted and .cut: something "
@@ -211,7 +213,7 @@ def _cut_off(made: AppendLog, opened: list[Opened], end: int) -> None:
         end,
     )
     numbers = {held.base_offset: held.object_id for held in made.held}
-    kept: list[Opened] = []
+    kept: list[OpenedSegment] = []
     for one in opened:
         base = one.segment.base_offset
         if kept and base >= end:
@@ -220,10 +222,10 @@ def _cut_off(made: AppendLog, opened: list[Opened], end: int) -> None:
             kept.append(one)
         else:
             cut(one.segment.path, _cut(one, end).size)
-            kept.append(open_segment(Segment(one.segment.folder, base), is_trusted=False))
+            kept.append(open_segment(LogFileSegment(one.segment.folder, base), is_trusted=False))
     made.adopt(
         [
-            Held(
+            HeldSegment(
                 one.segment.base_offset,
                 one.size,
                 one.largest.timestamp,
@@ -235,7 +237,7 @@ def _cut_off(made: AppendLog, opened: list[Opened], end: int) -> None:
     )
 
 
-def _cut(opened: Opened, end: int) -> Opened:
+def _cut(opened: OpenedSegment, end: int) -> OpenedSegment:
     """Leave out what lies behind the high watermark."""
     pieces = [piece for piece in opened.pieces if piece.base_offset < end]
     if not pieces:
@@ -248,11 +250,11 @@ def _cut(opened: Opened, end: int) -> Opened:
     return opened._replace(pieces=pieces, size=size)
 
 
-def _begun(opened: Opened) -> Begun:
+def _begun(opened: OpenedSegment) -> Begun:
     return Begun(opened.size, opened.largest, opened.entries, opened.times, opened.last_time)
 
 
-def _epochs_of(disk: PartitionLog, opened: list[Opened]) -> list[LeaderEpoch]:
+def _epochs_of(disk: PartitionLog, opened: list[OpenedSegment]) -> list[LoggedEpoch]:
     """Return the leaders' epochs: those that were written down, and those that batches bear.
 
     Kafka writes them down a while after the first batch of an epoch, so that a crash loses some.
@@ -261,21 +263,21 @@ def _epochs_of(disk: PartitionLog, opened: list[Opened]) -> list[LeaderEpoch]:
     every = [epoch for one in opened for epoch in one.epochs]
     if not found and not every:
         headers = (batch.header for batch in disk.batches())
-        every = [LeaderEpoch(one.partition_leader_epoch, one.base_offset) for one in headers]
+        every = [LoggedEpoch(one.partition_leader_epoch, one.base_offset) for one in headers]
     for epoch in every:
         if epoch.epoch >= 0 and (not found or epoch.epoch > found[-1].epoch):
             found.append(epoch)
     return found
 
 
-def _replay(disk: PartitionLog) -> Replay:
+def _replay(disk: PartitionLog) -> PartitionReplay:
     """Learn of producers, as Kafka does: after a stop in order, no snapshot means no producers."""
     if disk.is_clean and not disk.snapshots:
-        return Replay()
+        return PartitionReplay()
     return disk.replay()
 
 
-def _set_producers(partition: Partition, replay: Replay) -> None:
+def _set_producers(partition: Partition, replay: PartitionReplay) -> None:
     for producer_id, entry in replay.producers.items():
         window: bytes | None = None
         for batch in replay.batches.get(producer_id, ()):

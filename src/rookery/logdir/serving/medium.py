@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from rookery.cluster.state.outcome import Appended
+from rookery.cluster.state.outcome import AppendOutcome
 from rookery.errors import ApiError, ErrorCode
 from rookery.formats.keys import NUMBER_BITS
-from rookery.log.journal import Written
-from rookery.log.medium import Batch, NoMedium
+from rookery.log.journal import FlushPosition
+from rookery.log.medium import CheckedBatch, NoFlushTarget
 
 
 class Stash:
     """Batches by the number under which they will be committed."""
 
     def __init__(self) -> None:
-        self._held: dict[int, Sequence[Batch]] = {}
+        self._held: dict[int, Sequence[CheckedBatch]] = {}
         # The lowest bit tells these from the numbers of files.
         self._numbers = (number << NUMBER_BITS | 1 for number in count(1))
 
-    def put(self, batches: Sequence[Batch]) -> int:
+    def put(self, batches: Sequence[CheckedBatch]) -> int:
         """Hold batches; return their number."""
         number = next(self._numbers)
         self._held[number] = batches
         return number
 
-    def get(self, number: int) -> Sequence[Batch]:
+    def get(self, number: int) -> Sequence[CheckedBatch]:
         """Return the batches of a number."""
         return self._held[number]
 
@@ -39,7 +39,7 @@ class Stash:
         self._held.pop(number, None)
 
 
-class DirectoryMedium(NoMedium):
+class DirectoryTarget(NoFlushTarget):
     """Takes flushes; the cluster log of the directory writes them."""
 
     def __init__(self, stash: Stash, *, is_read_only: bool) -> None:
@@ -53,14 +53,14 @@ class DirectoryMedium(NoMedium):
         """Why the last write failed and what to do; None while writing works."""
         return self.trouble
 
-    async def write(self, batches: Sequence[Batch]) -> Written:
+    async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
         """Hold batches until they are committed."""
         if self._is_read_only:
             raise read_only()
         size = sum(len(batch.data) for batch in batches)
-        return Written(self._stash.put(batches), 0, size)
+        return FlushPosition(self._stash.put(batches), 0, size)
 
-    def settle(self, identity: int, _outcomes: Sequence[Appended]) -> None:
+    def settle(self, identity: int, _outcomes: Sequence[AppendOutcome]) -> None:
         """Let batches go that are written."""
         self._stash.drop(identity)
 

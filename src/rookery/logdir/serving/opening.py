@@ -18,10 +18,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from rookery.formats.logfile.checkpoints import LeaderEpoch
+from rookery.formats.logfile.checkpoints import LoggedEpoch
 from rookery.formats.logfile.indexes import Indexer, PositionEntry, TimeEntry
-from rookery.formats.logfile.names import Kind
-from rookery.logdir.segment import Segment
+from rookery.formats.logfile.names import FileKind
+from rookery.logdir.segment import LogFileSegment
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 
@@ -29,7 +29,7 @@ PIECE_BYTES: Final = 1024 * 1024
 """A reader of one offset does not have to look through more than this."""
 
 
-class Piece(NamedTuple):
+class SegmentPiece(NamedTuple):
     """Batches that lie one behind the other, as many as are looked through together."""
 
     base_offset: int
@@ -38,14 +38,14 @@ class Piece(NamedTuple):
     """No record up to its end is later; one of a piece before it may be as late."""
 
 
-class Opened(NamedTuple):
+class OpenedSegment(NamedTuple):
     """A segment, as far as its batches are sound."""
 
-    segment: Segment
+    segment: LogFileSegment
     size: int
     """Where its last sound batch ends."""
     end_offset: int
-    pieces: list[Piece]
+    pieces: list[SegmentPiece]
     largest: TimeEntry
     """The largest time, and the last offset of the batch that has it."""
     entries: int
@@ -54,13 +54,15 @@ class Opened(NamedTuple):
     """… and of the `.timeindex`."""
     last_time: int
     """The time of the last of these."""
-    epochs: list[LeaderEpoch]
+    epochs: list[LoggedEpoch]
     """The leaders' epochs that its batches bear, if they were all looked at."""
     indexes: Indexer | None
     """Both indexes anew, if those on the disk are not to be used."""
 
 
-def open_segment(segment: Segment, *, is_trusted: bool, stop: int = 1 << 63) -> Opened:
+def open_segment(
+    segment: LogFileSegment, *, is_trusted: bool, stop: int = 1 << 63
+) -> OpenedSegment:
     """Open a segment; who does not trust it has every batch checked.
 
     Args:
@@ -75,32 +77,32 @@ def open_segment(segment: Segment, *, is_trusted: bool, stop: int = 1 << 63) -> 
     return found if found is not None else _by_walk(segment)
 
 
-def _by_walk(segment: Segment) -> Opened:
+def _by_walk(segment: LogFileSegment) -> OpenedSegment:
     indexer = Indexer(segment.base_offset)
-    pieces: list[Piece] = []
-    epochs: list[LeaderEpoch] = []
+    pieces: list[SegmentPiece] = []
+    epochs: list[LoggedEpoch] = []
     end, end_offset = 0, segment.base_offset
     for header in segment.headers():
         indexer.add(header)
         if not epochs or header.partition_leader_epoch > epochs[-1].epoch:
-            epochs.append(LeaderEpoch(header.partition_leader_epoch, header.base_offset))
+            epochs.append(LoggedEpoch(header.partition_leader_epoch, header.base_offset))
         is_far = not pieces or header.end - pieces[-1].position > PIECE_BYTES
         # What is damaged stays behind: it must not hide what follows.
         if is_far or header.position > end:
-            pieces.append(Piece(header.base_offset, header.position if pieces else 0, -1))
+            pieces.append(SegmentPiece(header.base_offset, header.position if pieces else 0, -1))
         pieces[-1] = pieces[-1]._replace(max_timestamp=indexer.largest.timestamp)
         end, end_offset = header.end, header.last_offset + 1
     times = indexer.times
     last_time = times[-1].timestamp if times else -1
-    return Opened(
+    return OpenedSegment(
         segment, end, end_offset, pieces, indexer.largest,
         len(indexer.positions), len(times), last_time, epochs, indexer,
     )  # fmt: skip
 
 
-def _by_index(segment: Segment, stop: int) -> Opened | None:
+def _by_index(segment: LogFileSegment, stop: int) -> OpenedSegment | None:
     """Open a segment by its indexes; None, if they do not fit what lies in the file."""
-    if not all(segment.beside(kind).exists() for kind in (Kind.INDEX, Kind.TIMES)):
+    if not all(segment.beside(kind).exists() for kind in (FileKind.INDEX, FileKind.TIMES)):
         return None
     entries, times = segment.positions, segment.times
     if not entries or entries[-1].position >= segment.size or entries[-1].offset >= stop:
@@ -118,12 +120,12 @@ def _by_index(segment: Segment, stop: int) -> Opened | None:
     if not end:
         return None
     timed = list(_timed(pieces, [*times, *newest[1:]], end_offset))
-    return Opened(
+    return OpenedSegment(
         segment, end, end_offset, timed, newest[-1], len(entries), len(times), last_time, [], None
     )
 
 
-def _pieces(segment: Segment, entries: list[PositionEntry]) -> list[Piece] | None:
+def _pieces(segment: LogFileSegment, entries: list[PositionEntry]) -> list[SegmentPiece] | None:
     """Look at a header for every piece; None, if one is not where the index says."""
     pieces = []
     fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -133,7 +135,7 @@ def _pieces(segment: Segment, entries: list[PositionEntry]) -> list[Piece] | Non
             # An entry can stand for several batches: it names the first one and the last offset.
             if header is None or (entry.position and header.last_offset > entry.offset):
                 return None
-            pieces.append(Piece(header.base_offset, entry.position, -1))
+            pieces.append(SegmentPiece(header.base_offset, entry.position, -1))
     finally:
         os.close(fd)
     return pieces
@@ -149,7 +151,9 @@ def _steps(entries: list[PositionEntry]) -> Iterator[PositionEntry]:
             yield entry
 
 
-def _timed(pieces: list[Piece], times: list[TimeEntry], end_offset: int) -> Iterator[Piece]:
+def _timed(
+    pieces: list[SegmentPiece], times: list[TimeEntry], end_offset: int
+) -> Iterator[SegmentPiece]:
     """Give each piece a time that no record up to its end exceeds."""
     latest = times[-1].timestamp if times else -1
     for at, piece in enumerate(pieces):

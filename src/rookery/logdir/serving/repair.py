@@ -13,16 +13,16 @@ from pathlib import Path
 
 from rookery.errors import ConfigError
 from rookery.formats.logfile.indexes import Indexer, pack_positions, pack_times
-from rookery.formats.logfile.names import Kind, Stage, parse_file_name
-from rookery.logdir.serving.loading import Loaded
-from rookery.logdir.serving.opening import Opened
+from rookery.formats.logfile.names import FileKind, Stage, parse_file_name
+from rookery.logdir.serving.loading import LoadedDirectory
+from rookery.logdir.serving.opening import OpenedSegment
 from rookery.logdir.serving.trash import delete
 from rookery.logdir.writing.smallfiles import cut
 
 log = logging.getLogger(__name__)
 
 
-def repair(loaded: Loaded, *, deletes: bool) -> None:
+def repair(loaded: LoadedDirectory, *, deletes: bool) -> None:
     """Repair what was opened.
 
     Args:
@@ -42,7 +42,7 @@ def repair(loaded: Loaded, *, deletes: bool) -> None:
     _remove_marked(loaded, deletes=deletes)
 
 
-def _remove_marked(loaded: Loaded, *, deletes: bool) -> None:
+def _remove_marked(loaded: LoadedDirectory, *, deletes: bool) -> None:
     leftovers = loaded.directory.leftovers.items()
     marked = [folder for folder, name in leftovers if name.stage is Stage.DELETE]
     for partition in loaded.directory.partitions.values():
@@ -65,7 +65,7 @@ def _remove_marked(loaded: Loaded, *, deletes: bool) -> None:
         )
 
 
-def repair_segment(opened: Opened) -> None:
+def repair_segment(opened: OpenedSegment) -> None:
     """Cut away what is no whole batch, and write indexes that fit."""
     segment = opened.segment
     size = segment.size
@@ -92,10 +92,10 @@ def _cut(path: Path, size: int) -> Path | None:
         ) from error
 
 
-def _write_indexes(opened: Opened, indexes: Indexer) -> None:
+def _write_indexes(opened: OpenedSegment, indexes: Indexer) -> None:
     base = opened.segment.base_offset
     positions, times = pack_positions(indexes.positions, base), pack_times(indexes.times, base)
-    for kind, data in ((Kind.INDEX, positions), (Kind.TIMES, times)):
+    for kind, data in ((FileKind.INDEX, positions), (FileKind.TIMES, times)):
         path = opened.segment.beside(kind)
         if not path.exists() or path.read_bytes() != data:
             path.write_bytes(data)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rookery.cluster.events.topics import LogStartMoved
-from rookery.logdir.serving.limits import Limits, LimitsOf
-from rookery.logdir.serving.loading import Key, Loaded
-from rookery.logdir.writing.appendlog import AppendLog, Held
+from rookery.logdir.serving.limits import LimitsOf, SegmentLimits
+from rookery.logdir.serving.loading import Key, LoadedDirectory
+from rookery.logdir.writing.appendlog import AppendLog, HeldSegment
 from rookery.model.partition import TopicPartition
 
 
@@ -37,7 +37,7 @@ class OverduePartition(NamedTuple):
 class SegmentRetention:
     """The retention of one directory; whole segments go."""
 
-    def __init__(self, loaded: Loaded, limits: LimitsOf, *, is_confirmed: bool) -> None:
+    def __init__(self, loaded: LoadedDirectory, limits: LimitsOf, *, is_confirmed: bool) -> None:
         self._loaded = loaded
         self._limits = limits
         topics = () if is_confirmed else loaded.state.topics
@@ -85,13 +85,13 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _bounds(limits: Limits) -> tuple[bool, int, int]:
+def _bounds(limits: SegmentLimits) -> tuple[bool, int, int]:
     return limits.is_deleted, limits.retention_ms, limits.retention_bytes
 
 
-def _overdue_segments(one: AppendLog, limits: Limits, now_ms: int) -> list[Held]:
+def _overdue_segments(one: AppendLog, limits: SegmentLimits, now_ms: int) -> list[HeldSegment]:
     """Return the oldest segments of a partition that are too old or too many."""
-    overdue: list[Held] = []
+    overdue: list[HeldSegment] = []
     if not limits.is_deleted:
         return overdue
     size = sum(segment.size for segment in one.held)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rookery.cluster.state.partition import Kind, Partition, Row
+from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.state import State
-from rookery.logdir.serving.opening import PIECE_BYTES, Opened
-from rookery.logdir.writing.appendlog import Placed
+from rookery.logdir.serving.opening import PIECE_BYTES, OpenedSegment
+from rookery.logdir.writing.appendlog import AppendPosition
 
 
-def rows_of(opened: Opened, object_id: int, end_offset: int) -> list[Row]:
+def rows_of(opened: OpenedSegment, object_id: int, end_offset: int) -> list[Row]:
     """Return the rows of a segment whose offsets end before the next one's."""
     pieces = opened.pieces
     if not pieces:
@@ -29,7 +29,7 @@ def rows_of(opened: Opened, object_id: int, end_offset: int) -> list[Row]:
             piece.position,
             position - piece.position,
             piece.max_timestamp,
-            Kind.FINAL,
+            RowKind.FINAL,
         )
         for piece, (end, position) in zip(pieces, [*ends, (end_offset, opened.size)], strict=True)
     ]
@@ -48,7 +48,7 @@ def add_rows(state: State, partition: Partition, rows: Iterable[Row]) -> None:
         state.objects.add_row(row.object_id)
 
 
-def place(state: State, topic_id: bytes, index: int, placed: Placed) -> None:
+def place(state: State, topic_id: bytes, index: int, placed: AppendPosition) -> None:
     """Say of batches that were written where they lie; offsets that are new begin to count."""
     partition = state.topics.partition(topic_id, index)
     if partition is None:
@@ -60,7 +60,7 @@ def place(state: State, topic_id: bytes, index: int, placed: Placed) -> None:
     last = len(partition.sizes) - 1
     if (
         last >= 0
-        and partition.kinds[last] == Kind.FINAL
+        and partition.kinds[last] == RowKind.FINAL
         and partition.objects[last] == placed.object_id
         and partition.positions[last] + partition.sizes[last] == placed.position
         and partition.sizes[last] + placed.size <= PIECE_BYTES
@@ -76,7 +76,7 @@ def place(state: State, topic_id: bytes, index: int, placed: Placed) -> None:
         placed.position,
         placed.size,
         placed.max_timestamp,
-        Kind.FINAL,
+        RowKind.FINAL,
     )
     add_rows(state, partition, [row])
 

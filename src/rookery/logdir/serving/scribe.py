@@ -22,21 +22,21 @@ from rookery.cluster.events import groups as group_events
 from rookery.cluster.events import log as log_events
 from rookery.cluster.events import topics as topic_events
 from rookery.cluster.events import txns as txn_events
-from rookery.cluster.state.outcome import Applied, Ended, Outcome
+from rookery.cluster.state.outcome import EndedTransaction, EntryOutcome, Outcome
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
-from rookery.cluster.state.txns import Writer
+from rookery.cluster.state.txns import TransactionOwner
 from rookery.errors import ErrorCode
 from rookery.formats.logfile.names import FolderName, Stage
 from rookery.log import markers
 from rookery.logdir.serving import offsetrecords, txnrecords
-from rookery.logdir.serving.job import Job, Key
+from rookery.logdir.serving.job import DirectoryJob, Key
 from rookery.logdir.serving.kraft import MetadataWriter
-from rookery.logdir.serving.limits import Limits
-from rookery.logdir.serving.loading import Loaded
+from rookery.logdir.serving.limits import SegmentLimits
+from rookery.logdir.serving.loading import LoadedDirectory
 from rookery.logdir.serving.medium import Stash
 from rookery.logdir.serving.trash import Trash
-from rookery.logdir.serving.txnrecords import Standing
+from rookery.logdir.serving.txnrecords import TransactionRecord
 from rookery.logdir.serving.work import Work
 from rookery.logdir.writing.appendlog import AppendLog
 from rookery.logdir.writing.segmentfile import NewBatch
@@ -64,10 +64,10 @@ class Scribe:
 
     def __init__(
         self,
-        loaded: Loaded,
+        loaded: LoadedDirectory,
         stash: Stash,
         metadata: MetadataWriter,
-        limits: Callable[[State, Topic], Limits],
+        limits: Callable[[State, Topic], SegmentLimits],
         trash: Trash,
     ) -> None:
         """Begin with what was loaded.
@@ -88,7 +88,7 @@ class Scribe:
         self._trash = trash
         self.write_starts: Callable[[], None] = lambda: None
         """Writes down where logs begin."""
-        self._told: dict[str, Standing] = {}
+        self._told: dict[str, TransactionRecord] = {}
         """What `__transaction_state` says."""
         self._in_offsets: dict[int, dict[Key, None]] = {}
         """Where producers have offsets in `__consumer_offsets` that are part of a transaction."""
@@ -120,7 +120,9 @@ class Scribe:
                     _doom_topic(state, topic, doomed)
         return doomed
 
-    def job(self, entry: Entry, events: list[Message], applied: Applied, doomed: Doomed) -> Job:
+    def job(
+        self, entry: Entry, events: list[Message], applied: EntryOutcome, doomed: Doomed
+    ) -> DirectoryJob:
         """Return what there is to write of an entry that was applied."""
         work = Work(entry.stamp_ms)
         if not applied.is_void:
@@ -213,7 +215,7 @@ class Scribe:
                 log.replay.producers.pop(idle.producer_id, None)
                 log.replay.batches.pop(idle.producer_id, None)
 
-    def _committed(self, work: Work, event: log_events.Committed, outcome: Outcome) -> None:
+    def _committed(self, work: Work, event: log_events.BatchesCommitted, outcome: Outcome) -> None:
         found = zip(event.extents, self._stash.get(event.object_id), outcome.value, strict=True)
         for extent, batch, appended in found:
             if appended.error is not _NONE or appended.is_duplicate:
@@ -244,7 +246,7 @@ class Scribe:
         name = self._state.topics.by_id[topic_id].name
         self._make_logs(work, topic_id, name, [index])
 
-    def _end(self, work: Work, ended: Ended) -> None:
+    def _end(self, work: Work, ended: EndedTransaction) -> None:
         """Write the markers of a transaction, and that its end is decided before them."""
         for marked in ended.markers:
             partition = self._state.topics.partition(marked.topic_id, marked.partition)
@@ -261,14 +263,14 @@ class Scribe:
         self._prepare(work, ended, [*places, *in_offsets])
 
     def _append_marker(
-        self, work: Work, key: Key, ended: Ended, outcome: ControlRecordType
+        self, work: Work, key: Key, ended: EndedTransaction, outcome: ControlRecordType
     ) -> None:
-        settings = self._settings(work, key, Writer(ended.producer_id, ended.epoch))
+        settings = self._settings(work, key, TransactionOwner(ended.producer_id, ended.epoch))
         if settings is not None:
             data = records.build_marker(outcome, 0, settings, work.now_ms)
             work.add(key, NewBatch(batches.parse(data), data))
 
-    def _prepare(self, work: Work, ended: Ended, places: list[Key]) -> None:
+    def _prepare(self, work: Work, ended: EndedTransaction, places: list[Key]) -> None:
         for transactional_id in work.touched:
             told = self._told.get(transactional_id)
             transaction = self._state.transactions.by_id.get(transactional_id)
@@ -276,7 +278,7 @@ class Scribe:
                 continue
             if told.writer.producer_id != ended.producer_id:
                 continue
-            writer = Writer(ended.producer_id, ended.epoch)
+            writer = TransactionOwner(ended.producer_id, ended.epoch)
             standing = txnrecords.prepared(writer, places, is_commit=ended.is_commit)
             record = txnrecords.record(self._state, transaction, standing, work.now_ms)
             work.decided.append((transactional_id, record))
@@ -323,7 +325,7 @@ class Scribe:
         self._tell_group(work, event.group_id, [row])
 
     def _tell_group(
-        self, work: Work, group_id: str, rows: list[Record], writer: Writer | None = None
+        self, work: Work, group_id: str, rows: list[Record], writer: TransactionOwner | None = None
     ) -> None:
         key = offsetrecords.offsets_place(self._state, group_id)
         if key is None or not rows:
@@ -333,7 +335,9 @@ class Scribe:
             data = records.build(rows, settings)
             work.add(key, NewBatch(batches.parse(data), data))
 
-    def _settings(self, work: Work, key: Key, writer: Writer | None) -> BatchSettings | None:
+    def _settings(
+        self, work: Work, key: Key, writer: TransactionOwner | None
+    ) -> BatchSettings | None:
         """Return what a batch for one of Kafka's own partitions bears; None if it is not here."""
         partition = self._state.topics.partition(*key)
         if partition is None or key not in self._logs:
@@ -362,7 +366,7 @@ class Scribe:
         rows = offsetrecords.commits(
             self._state, event.group_id, event.offsets, outcome.value, work.now_ms
         )
-        writer = Writer(event.producer_id, event.producer_epoch)
+        writer = TransactionOwner(event.producer_id, event.producer_epoch)
         self._tell_group(work, event.group_id, list(rows), writer)
 
     def _txn_group(
@@ -393,8 +397,8 @@ class Scribe:
 
     # Putting it together.
 
-    def _job(self, work: Work) -> Job:
-        job = Job()
+    def _job(self, work: Work) -> DirectoryJob:
+        job = DirectoryJob()
         if work.records:
             log, limits = self._metadata.log, self._metadata.limits
             batch = self._metadata.batch(work.records, log.next_offset, work.now_ms)
@@ -432,7 +436,7 @@ class Scribe:
         topic_events.TopicDeleted: _deleted,
         topic_events.LogStartMoved: _log_start,
         broker_events.ConfigsChanged: _configured,
-        log_events.Committed: _committed,
+        log_events.BatchesCommitted: _committed,
         log_events.ProducersExpired: _expired,
         group_events.GroupPersisted: _persisted,
         group_events.OffsetsCommitted: _offsets,

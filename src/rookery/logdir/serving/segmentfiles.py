@@ -16,13 +16,13 @@ from typing import Final
 
 from rookery.errors import Conflict, Unavailable
 from rookery.formats.keys import NUMBER_BITS
-from rookery.log.files import Missing, OpenFiles
+from rookery.log.files import MissingJournal, OpenFiles
 
 _THREADS: Final = 4
 _MAX_OPEN: Final = 512
 
 
-class Gone(Missing):
+class SegmentGone(MissingJournal):
     """A segment was deleted meanwhile: look at the state again."""
 
     def __init__(self, object_id: int, path: Path | None) -> None:
@@ -105,11 +105,11 @@ class _Descriptors(OpenFiles):
     def _open(self, object_id: int) -> int:
         path = self._path_of(object_id)
         if path is None:
-            raise Gone(object_id, None)
+            raise SegmentGone(object_id, None)
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            raise Gone(object_id, path) from error
+            raise SegmentGone(object_id, path) from error
 
 
 def _pread(fd: int, position: int, size: int) -> bytes:

@@ -22,7 +22,7 @@ from rookery.logdir.serving.kraft import MetadataWriter, lead, metadata_log
 from rookery.logdir.serving.limits import LimitsOf
 from rookery.logdir.serving.loading import load
 from rookery.logdir.serving.locking import DirectoryLock
-from rookery.logdir.serving.medium import DirectoryMedium, Stash
+from rookery.logdir.serving.medium import DirectoryTarget, Stash
 from rookery.logdir.serving.repair import repair
 from rookery.logdir.serving.retention import SegmentRetention
 from rookery.logdir.serving.scribe import Scribe
@@ -36,7 +36,7 @@ _FIRST_NODE: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ServiceOptions:
     """How a directory is served."""
 
     now_ms: int
@@ -54,7 +54,7 @@ class Options:
 class DirectoryService:
     """One broker's directories, for as long as they are served."""
 
-    def __init__(self, paths: Sequence[Path], options: Options, limits: LimitsOf) -> None:
+    def __init__(self, paths: Sequence[Path], options: ServiceOptions, limits: LimitsOf) -> None:
         """Lock, read and put in order.
 
         Raises:
@@ -72,7 +72,7 @@ class DirectoryService:
             self._lock.close()
             raise
 
-    def _open(self, paths: Sequence[Path], options: Options) -> None:
+    def _open(self, paths: Sequence[Path], options: ServiceOptions) -> None:
         if not options.is_read_only:
             settle_swaps(paths)
         directory = LogDirectory.open(paths)
@@ -88,7 +88,7 @@ class DirectoryService:
         self.retention = SegmentRetention(
             loaded, self._limits, is_confirmed=options.is_retention_confirmed
         )
-        self.medium = DirectoryMedium(self._stash, is_read_only=options.is_read_only)
+        self.medium = DirectoryTarget(self._stash, is_read_only=options.is_read_only)
         self._scribe: Scribe | None = None
         self._top: TopFiles | None = None
         if not options.is_read_only:

@@ -13,13 +13,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from rookery.formats.logfile.names import FileName, Kind, Stage, parse_file_name, parse_folder_name
-from rookery.logdir.segment import Segment
+from rookery.formats.logfile.names import (
+    FileKind,
+    FileName,
+    Stage,
+    parse_file_name,
+    parse_folder_name,
+)
+from rookery.logdir.segment import LogFileSegment
 from rookery.logdir.writing.smallfiles import mark_deleted
 
 log = logging.getLogger(__name__)
 
-_FILES: Final = (Kind.INDEX, Kind.TIMES, Kind.ABORTED, Kind.LOG)
+_FILES: Final = (FileKind.INDEX, FileKind.TIMES, FileKind.ABORTED, FileKind.LOG)
 """The files of a segment; the one by which it counts comes last."""
 
 
@@ -43,13 +49,13 @@ def _settle(folder: Path) -> None:
     swaps = sorted(
         file.base_offset
         for file in files
-        if file.stage is Stage.SWAP and file.kind is Kind.LOG and file.base_offset < limit
+        if file.stage is Stage.SWAP and file.kind is FileKind.LOG and file.base_offset < limit
     )
     for base in swaps:
         end = _end(folder, base)
         log.warning("%s: an interrupted compaction up to offset %d is completed", folder, end)
         for file in files:
-            if file.kind is Kind.LOG and file.stage is None and base <= file.base_offset < end:
+            if file.kind is FileKind.LOG and file.stage is None and base <= file.base_offset < end:
                 mark_deleted(folder, file.base_offset, _FILES[::-1])
         for kind in _FILES:
             swapped = folder / FileName(base, kind, Stage.SWAP).text
@@ -59,6 +65,6 @@ def _settle(folder: Path) -> None:
 
 def _end(folder: Path, base: int) -> int:
     """Return the offset behind a swapped segment."""
-    segment = Segment(folder, base)
-    segment.path = folder / FileName(base, Kind.LOG, Stage.SWAP).text
+    segment = LogFileSegment(folder, base)
+    segment.path = folder / FileName(base, FileKind.LOG, Stage.SWAP).text
     return max((header.last_offset + 1 for header in segment.headers()), default=base + 1)

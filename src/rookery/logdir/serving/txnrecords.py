@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rookery.cluster.state.state import State
-from rookery.cluster.state.txns import Transaction, TransactionState, Writer
+from rookery.cluster.state.txns import Transaction, TransactionOwner, TransactionState
 from rookery.logdir.serving.coordinators import PREPARE_ABORT, PREPARE_COMMIT
 from rookery.logdir.serving.javahash import partition_of
 from rookery.records.record import Record
@@ -27,10 +27,10 @@ Key = tuple[bytes, int]
 _VALUE_VERSION = 0
 
 
-class Standing(NamedTuple):
+class TransactionRecord(NamedTuple):
     """What Kafka has been told of a transactional id."""
 
-    writer: Writer
+    writer: TransactionOwner
     status: int
     places: tuple[Key, ...]
 
@@ -43,19 +43,21 @@ def transactions_place(state: State, transactional_id: str) -> Key | None:
     return topic.id, partition_of(transactional_id, len(topic.partitions))
 
 
-def standing(transaction: Transaction, offsets_places: Iterable[Key]) -> Standing:
+def standing(transaction: Transaction, offsets_places: Iterable[Key]) -> TransactionRecord:
     """Return what there is to tell of a transactional id."""
     places = (*transaction.partitions, *offsets_places) if transaction.is_open else ()
-    return Standing(transaction.writer, int(transaction.state), places)
+    return TransactionRecord(transaction.writer, int(transaction.state), places)
 
 
-def prepared(writer: Writer, places: Iterable[Key], *, is_commit: bool) -> Standing:
+def prepared(
+    writer: TransactionOwner, places: Iterable[Key], *, is_commit: bool
+) -> TransactionRecord:
     """Return what there is to tell once its end is decided: the partitions that get markers."""
     status = PREPARE_COMMIT if is_commit else PREPARE_ABORT
-    return Standing(writer, status, tuple(places))
+    return TransactionRecord(writer, status, tuple(places))
 
 
-def record(state: State, transaction: Transaction, told: Standing, now_ms: int) -> Record:
+def record(state: State, transaction: Transaction, told: TransactionRecord, now_ms: int) -> Record:
     """Write what is told of an id."""
     is_empty = told.status == TransactionState.EMPTY
     value = TransactionLogValue(

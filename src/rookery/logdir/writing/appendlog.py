@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from rookery.formats.logfile.checkpoints import LeaderEpoch, format_epochs
+from rookery.formats.logfile.checkpoints import LoggedEpoch, format_epochs
 from rookery.formats.logfile.identity import format_partition_metadata
-from rookery.formats.logfile.indexes import AbortedTransaction
-from rookery.formats.logfile.names import LEADER_EPOCHS, PARTITION_METADATA, Kind, file_name
+from rookery.formats.logfile.indexes import LoggedAbort
+from rookery.formats.logfile.names import LEADER_EPOCHS, PARTITION_METADATA, FileKind, file_name
 from rookery.formats.logfile.producers import pack_producers
-from rookery.formats.logfile.replay import Replay
+from rookery.formats.logfile.replay import PartitionReplay
 from rookery.logdir.writing.segmentfile import Begun, NewBatch, SegmentFile
 from rookery.logdir.writing.smallfiles import mark_deleted, replace, sync_folder
 from rookery.model.partition import TopicPartition
@@ -29,7 +29,7 @@ from rookery.wire.buffer import Buffer
 _INT_MAX: Final = (1 << 31) - 1
 
 
-class Limits(Protocol):
+class AppendLimits(Protocol):
     """What decides when a segment is full."""
 
     @property
@@ -41,7 +41,7 @@ class Limits(Protocol):
         """So much later than its first batch none of its batches may be."""
 
 
-class Held(NamedTuple):
+class HeldSegment(NamedTuple):
     """A segment that is there: its first offset, its size, its largest time, its file's number."""
 
     base_offset: int
@@ -50,14 +50,14 @@ class Held(NamedTuple):
     object_id: int
 
 
-class Dropped(NamedTuple):
+class DroppedSegment(NamedTuple):
     """A segment that no longer counts, and its files under their new names."""
 
-    held: Held
+    held: HeldSegment
     files: list[Path]
 
 
-class Run(NamedTuple):
+class AppendRun(NamedTuple):
     """Batches that go into one segment."""
 
     batches: list[NewBatch]
@@ -65,7 +65,7 @@ class Run(NamedTuple):
     """Whether that is a new one."""
 
 
-class Placed(NamedTuple):
+class AppendPosition(NamedTuple):
     """Where batches went that lie one behind the other."""
 
     base_offset: int
@@ -94,12 +94,12 @@ class AppendLog:
         self.name = name
         self.topic_id = topic_id
         self.next_offset = 0
-        self.epochs: list[LeaderEpoch] = []
-        self.replay = Replay()
+        self.epochs: list[LoggedEpoch] = []
+        self.replay = PartitionReplay()
         """Its producers and open transactions, up to the last batch."""
         self.recovery_point = 0
         """All below it is on the disk."""
-        self.closed: list[Held] = []
+        self.closed: list[HeldSegment] = []
         """The segments before the one that is written."""
         self._number = number
         self._active: SegmentFile | None = None
@@ -111,7 +111,7 @@ class AppendLog:
         self.is_touched = False
         """Whether anything was written that a stop in order has to complete."""
 
-    def adopt(self, held: Sequence[Held], last: Begun | None) -> None:
+    def adopt(self, held: Sequence[HeldSegment], last: Begun | None) -> None:
         """Take over what is there: all segments, and of the last one what has to be known."""
         if not held or last is None:
             return
@@ -121,23 +121,25 @@ class AppendLog:
         self._is_made = True
 
     @property
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldSegment]:
         """All segments, the oldest first."""
         active = self._active
         if active is None:
             return self.closed
-        last = Held(active.base_offset, active.size, active.largest.timestamp, self._active_id)
+        last = HeldSegment(
+            active.base_offset, active.size, active.largest.timestamp, self._active_id
+        )
         return [*self.closed, last]
 
     # Writing.
 
-    def plan(self, batches: Sequence[NewBatch], limits: Limits) -> list[Run]:
+    def plan(self, batches: Sequence[NewBatch], limits: AppendLimits) -> list[AppendRun]:
         """Cut batches where a segment is full; most often nowhere."""
         active = self._active
         size, first_time, base = 0, -1, self.next_offset
         if active is not None:
             size, first_time, base = active.size, active.first_time, active.base_offset
-        runs = [Run([], rolls=False)]
+        runs = [AppendRun([], rolls=False)]
         for batch in batches:
             header = batch.header
             waited = header.max_timestamp - first_time if first_time >= 0 else 0
@@ -146,14 +148,14 @@ class AppendLog:
                 or waited > limits.segment_ms
                 or header.last_offset - base > _INT_MAX
             ):
-                runs.append(Run([], rolls=True))
+                runs.append(AppendRun([], rolls=True))
                 size, first_time, base = 0, -1, header.base_offset
             runs[-1].batches.append(batch)
             size += header.size
             first_time = header.max_timestamp if first_time < 0 else first_time
         return [run for run in runs if run.batches]
 
-    def write(self, run: Run) -> Placed:
+    def write(self, run: AppendRun) -> AppendPosition:
         """Write a run behind the last batch.
 
         Raises:
@@ -175,13 +177,15 @@ class AppendLog:
         self.next_offset = last.last_offset + 1
         largest = max(header.max_timestamp for header, _ in run.batches)
         size = active.size - position
-        return Placed(first.base_offset, self.next_offset, self._active_id, position, size, largest)
+        return AppendPosition(
+            first.base_offset, self.next_offset, self._active_id, position, size, largest
+        )
 
     def _learn(self, header: BatchHeader, data: Buffer) -> None:
         """Take in what a batch says of epochs, producers and transactions."""
         epoch = header.partition_leader_epoch
         if epoch >= 0 and (not self.epochs or epoch > self.epochs[-1].epoch):
-            self.epochs.append(LeaderEpoch(epoch, header.base_offset))
+            self.epochs.append(LoggedEpoch(epoch, header.base_offset))
             self._write_epochs()
         if header.has_producer_id:
             self.replay.apply(data, header)
@@ -189,7 +193,7 @@ class AppendLog:
                 self._note_aborted(entry)
             self.replay.aborted = []
 
-    def _note_aborted(self, entry: AbortedTransaction) -> None:
+    def _note_aborted(self, entry: LoggedAbort) -> None:
         if self._active is not None:
             self._active.abort(entry)
 
@@ -210,7 +214,7 @@ class AppendLog:
         """Write what is known of producers at an offset."""
         if self.replay.producers:
             data = pack_producers(self.replay.producers.values())
-            replace(self.folder / file_name(offset, Kind.PRODUCERS), data)
+            replace(self.folder / file_name(offset, FileKind.PRODUCERS), data)
 
     def make(self) -> None:
         """Make the folder, say whose it is, and begin the first segment, if need be."""
@@ -247,7 +251,7 @@ class AppendLog:
         self._active.close()
         self.recovery_point = self.next_offset
 
-    def drop_before(self, offset: int) -> list[Dropped]:
+    def drop_before(self, offset: int) -> list[DroppedSegment]:
         """Rename the segments that hold nothing from an offset on, as Kafka does before it deletes.
 
         Raises:
@@ -257,7 +261,9 @@ class AppendLog:
             self.roll(self.next_offset)
         bases = [held.base_offset for held in self.held][1:]
         gone = [held for held, after in zip(self.closed, bases, strict=False) if after <= offset]
-        dropped = [Dropped(held, mark_deleted(self.folder, held.base_offset)) for held in gone]
+        dropped = [
+            DroppedSegment(held, mark_deleted(self.folder, held.base_offset)) for held in gone
+        ]
         del self.closed[: len(gone)]
         return dropped
 

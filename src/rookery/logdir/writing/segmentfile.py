@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 
 from rookery.formats.logfile.indexes import (
     INTERVAL_BYTES,
-    AbortedTransaction,
+    LoggedAbort,
     PositionEntry,
     TimeEntry,
     pack_aborted,
     pack_positions,
     pack_times,
 )
-from rookery.formats.logfile.names import Kind, file_name
+from rookery.formats.logfile.names import FileKind, file_name
 from rookery.records.batch import BatchHeader
 from rookery.wire.buffer import Buffer
 
@@ -76,13 +76,16 @@ class SegmentFile:
     @property
     def path(self) -> Path:
         """The file with the batches."""
-        return self._beside(Kind.LOG)
+        return self._beside(FileKind.LOG)
 
     def open(self) -> None:
         """Make the files that are missing, and cut off what lies behind what is known."""
         self._open()
         os.ftruncate(self._fd, self.size)
-        for kind, size in ((Kind.INDEX, self._index_bytes), (Kind.TIMES, self._times_bytes)):
+        for kind, size in (
+            (FileKind.INDEX, self._index_bytes),
+            (FileKind.TIMES, self._times_bytes),
+        ):
             fd = os.open(self._beside(kind), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 os.ftruncate(fd, size)
@@ -107,9 +110,9 @@ class SegmentFile:
             self.flush_indexes()
         return begin
 
-    def abort(self, entry: AbortedTransaction) -> None:
+    def abort(self, entry: LoggedAbort) -> None:
         """Note a transaction that was aborted."""
-        with self._beside(Kind.ABORTED).open("ab") as file:
+        with self._beside(FileKind.ABORTED).open("ab") as file:
             file.write(pack_aborted([entry]))
 
     def sync(self) -> None:
@@ -122,8 +125,8 @@ class SegmentFile:
         """Write the entries that were kept back."""
         positions = pack_positions(self._positions, self.base_offset)
         times = pack_times(self._times, self.base_offset)
-        _write_at(self._beside(Kind.INDEX), positions, self._index_bytes)
-        _write_at(self._beside(Kind.TIMES), times, self._times_bytes)
+        _write_at(self._beside(FileKind.INDEX), positions, self._index_bytes)
+        _write_at(self._beside(FileKind.TIMES), times, self._times_bytes)
         self._index_bytes += len(positions)
         self._times_bytes += len(times)
         self._positions, self._times = [], []
@@ -140,7 +143,7 @@ class SegmentFile:
             os.close(self._fd)
             self._fd = -1
 
-    def _beside(self, kind: Kind) -> Path:
+    def _beside(self, kind: FileKind) -> Path:
         return self.folder / file_name(self.base_offset, kind)
 
     def _open(self) -> int:

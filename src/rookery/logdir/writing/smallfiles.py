@@ -8,12 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rookery.formats.logfile.names import FileName, Kind, Stage
+from rookery.formats.logfile.names import FileKind, FileName, Stage
 
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_CUTS: Final = 1000
 # The batches first, so that no half of a segment counts.
-_SEGMENT_FILES: Final = (Kind.LOG, Kind.INDEX, Kind.TIMES, Kind.ABORTED, Kind.PRODUCERS)
+_SEGMENT_FILES: Final = (
+    FileKind.LOG,
+    FileKind.INDEX,
+    FileKind.TIMES,
+    FileKind.ABORTED,
+    FileKind.PRODUCERS,
+)
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -73,7 +79,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def mark_deleted(
-    folder: Path, base_offset: int, kinds: Sequence[Kind] = _SEGMENT_FILES
+    folder: Path, base_offset: int, kinds: Sequence[FileKind] = _SEGMENT_FILES
 ) -> list[Path]:
     """Rename the files of a segment so that it no longer counts; return their new names.
 

@@ -22,7 +22,15 @@ from urllib.parse import unquote, urlsplit
 
 from rookery.clock import Clock, SystemClock, SystemRandom
 from rookery.errors import ConfigError, Conflict, Unavailable
-from rookery.store.port import Buffer, NotFound, Store, Stored, StoreTraits, check_key, check_range
+from rookery.store.port import (
+    Buffer,
+    NotFound,
+    Store,
+    StoredObject,
+    StoreTraits,
+    check_key,
+    check_range,
+)
 
 _UNFINISHED: Final = "~new"
 _LOCK: Final = "~lock"
@@ -79,7 +87,7 @@ class FileStore:
         check_key(key)
         return await asyncio.to_thread(self._size, key)
 
-    async def list(self, prefix: str = "") -> List[Stored]:
+    async def list(self, prefix: str = "") -> List[StoredObject]:
         """Return the files whose keys begin with the prefix."""
         return await asyncio.to_thread(self._list, prefix)
 
@@ -165,7 +173,7 @@ class FileStore:
             except FileNotFoundError:
                 return None
 
-    def _list(self, prefix: str) -> List[Stored]:
+    def _list(self, prefix: str) -> List[StoredObject]:
         # Only the folder that the prefix names whole can hold what it finds.
         whole, slash, _ = prefix.rpartition("/")
         if slash:
@@ -174,7 +182,7 @@ class FileStore:
             found = self._walk(self._folder / whole, whole + slash)
             return sorted(stored for stored in found if stored.key.startswith(prefix))
 
-    def _walk(self, folder: Path, path: str) -> Iterator[Stored]:
+    def _walk(self, folder: Path, path: str) -> Iterator[StoredObject]:
         try:
             with os.scandir(folder) as found:
                 entries = list(found)
@@ -186,7 +194,7 @@ class FileStore:
             if entry.is_dir(follow_symlinks=False):
                 yield from self._walk(folder / entry.name, f"{path}{entry.name}/")
             elif (size := self._size(f"{path}{entry.name}")) is not None:
-                yield Stored(f"{path}{entry.name}", size)
+                yield StoredObject(f"{path}{entry.name}", size)
 
     def _delete(self, key: str) -> None:
         path = self._folder / key

@@ -17,9 +17,9 @@ from urllib.parse import unquote
 
 from rookery.errors import ConfigError, Unavailable
 from rookery.formats.keys import SEGMENT_ENDING, parse_segment_key
-from rookery.formats.logfile.names import Kind, file_name
+from rookery.formats.logfile.names import FileKind, file_name
 from rookery.model.partition import TopicPartition
-from rookery.store.port import Buffer, NotFound, Store, Stored, StoreTraits, check_range
+from rookery.store.port import Buffer, NotFound, Store, StoredObject, StoreTraits, check_range
 
 
 def traits(_url: str) -> StoreTraits:
@@ -61,7 +61,7 @@ class KafkaDirStore:
         path = await asyncio.to_thread(self._find, key)
         return None if path is None else path.stat().st_size
 
-    async def list(self, prefix: str = "") -> List[Stored]:
+    async def list(self, prefix: str = "") -> List[StoredObject]:
         """Return nothing: what counts in the directory is not told by its names alone."""
         del prefix
         return []
@@ -88,7 +88,7 @@ class KafkaDirStore:
         if found is None or found.ending != SEGMENT_ENDING or found.generation is not None:
             return None
         folder = TopicPartition(found.topic, found.partition).text
-        name = file_name(found.base_offset, Kind.LOG)
+        name = file_name(found.base_offset, FileKind.LOG)
         paths = (one / folder / name for one in self._folders)
         return next((path for path in paths if path.exists()), None)
 

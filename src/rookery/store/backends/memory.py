@@ -13,7 +13,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from rookery.errors import Conflict
-from rookery.store.port import Buffer, NotFound, Store, Stored, StoreTraits, check_key, check_range
+from rookery.store.port import (
+    Buffer,
+    NotFound,
+    Store,
+    StoredObject,
+    StoreTraits,
+    check_key,
+    check_range,
+)
 
 _stores: Final[dict[str, dict[str, bytes]]] = {}
 _changing: Final = threading.Lock()
@@ -65,10 +73,10 @@ class MemoryStore:
         data = self._objects.get(key)
         return None if data is None else len(data)
 
-    async def list(self, prefix: str = "") -> List[Stored]:
+    async def list(self, prefix: str = "") -> List[StoredObject]:
         """Return the objects whose keys begin with the prefix."""
         found = ((key, len(data)) for key, data in list(self._objects.items()))
-        return sorted(Stored(key, size) for key, size in found if key.startswith(prefix))
+        return sorted(StoredObject(key, size) for key, size in found if key.startswith(prefix))
 
     async def read_version(self, key: str) -> tuple[bytes, str] | None:
         """Return an object and its version, None if there is none."""

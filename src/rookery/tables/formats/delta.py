@@ -22,7 +22,7 @@ from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.store.address import parse
 from rookery.tables import latest, naming, rewriting, staging, upserting
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.port import (
     BatchName,
     DataFile,
@@ -53,7 +53,7 @@ class DeltaFormat:
     """A table at its location."""
 
     def __init__(self, spec: TableSpec) -> None:
-        self._folder = Folder(spec.location)
+        self._folder = TableFolder(spec.location)
         self._name = spec.name or self._folder.name
 
     def stage(

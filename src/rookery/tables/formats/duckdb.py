@@ -19,7 +19,7 @@ from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError, Unavailable
 from rookery.store.open import store_traits
 from rookery.tables import latest, naming, staging, upserting
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.port import (
     BatchName,
     DataFile,
@@ -54,7 +54,7 @@ class DuckTable:
             raise ConfigError(f"table {spec.location!r}: DuckDB needs a file of this host")
         self._path = path
         self._staged = path.with_name(f"{path.name}.staged")
-        self._folder = Folder(str(self._staged))
+        self._folder = TableFolder(str(self._staged))
         self._name = spec.name or self._path.stem
         if _WORD.fullmatch(self._name) is None:
             raise ConfigError(f"table {self._name!r}: letters, digits and _ only, for DuckDB")

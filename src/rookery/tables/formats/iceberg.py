@@ -47,9 +47,9 @@ from rookery.model.location import Location
 from rookery.store.address import parse
 from rookery.store.open import as_url
 from rookery.tables import icebergexpiry, latest, naming, rewriting, staging
-from rookery.tables.folder import Folder
+from rookery.tables.folder import TableFolder
 from rookery.tables.icebergfiles import IcebergFiles, columns_of, detached
-from rookery.tables.icebergparts import Part, Partitioner, data_file
+from rookery.tables.icebergparts import FilePartitioner, PartitionFile, data_file
 from rookery.tables.icebergtransaction import OneLook
 from rookery.tables.identity import iceberg_catalog, iceberg_name
 from rookery.tables.port import (
@@ -105,7 +105,7 @@ class IcebergTable:
     """A table in a catalog, whose files lie at its location."""
 
     def __init__(self, spec: TableSpec) -> None:
-        self._folder = Folder(spec.location)
+        self._folder = TableFolder(spec.location)
         self._chosen = iceberg_catalog(spec)
         self._is_beside = not spec.options.get("catalog")
         if "%" in self._folder.name:
@@ -274,7 +274,7 @@ class IcebergTable:
         change: Callable[[IcebergHandle, pa.Schema], Swap],
         run: Run,
     ) -> bool:
-        partitioner = Partitioner(self._folder, run)
+        partitioner = FilePartitioner(self._folder, run)
         for _ in range(_ATTEMPTS):
             table = self._load() or self._created(merged(self._name, None, schema))
             if not naming.is_new(self._name, _last(table, name.pipeline), name):
@@ -289,7 +289,7 @@ class IcebergTable:
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
     def _commit_once(
-        self, table: IcebergHandle, swap: Swap, name: BatchName, partitioner: Partitioner
+        self, table: IcebergHandle, swap: Swap, name: BatchName, partitioner: FilePartitioner
     ) -> None:
         with _quiet():
             transaction = OneLook(table)
@@ -310,7 +310,7 @@ class IcebergTable:
         table: IcebergHandle,
         transaction: Transaction,
         swap: Swap,
-        partitioner: Partitioner,
+        partitioner: FilePartitioner,
     ) -> None:
         removed = {file.path for file in swap.removed}
         files = self._described(table, transaction, swap.added, partitioner)
@@ -326,24 +326,24 @@ class IcebergTable:
         table: IcebergHandle,
         transaction: Transaction,
         files: Sequence[DataFile],
-        partitioner: Partitioner,
+        partitioner: FilePartitioner,
     ) -> list[IcebergFile]:
         """Return files as manifests have them; they are split if the table is partitioned."""
         metadata = transaction.table_metadata
         if metadata.spec().is_unpartitioned():
-            parts = [Part(file, ()) for file in files]
+            parts = [PartitionFile(file, ()) for file in files]
         else:
             columns = self._files(table).readable(columns_of(table))
             parts = partitioner.parts(metadata, columns, files)
 
-        def describe(part: Part) -> IcebergFile:
+        def describe(part: PartitionFile) -> IcebergFile:
             return data_file(table.io, metadata, self._folder.address(part.file.path), part)
 
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE, "rookery-footers") as pool:
             return list(pool.map(describe, parts))
 
     def _swapped(self, swap: Swap, marks: dict[str, set[str]]) -> bool:
-        partitioner = Partitioner(self._folder, here)
+        partitioner = FilePartitioner(self._folder, here)
         for _ in range(_ATTEMPTS):
             table = self._catalog.load_table(self._name)
             there = self._files(table)

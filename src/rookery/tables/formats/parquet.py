@@ -15,8 +15,8 @@ import pyarrow as pa
 from rookery.clock import SystemClock, Time
 from rookery.errors import Conflict
 from rookery.tables import latest, manifest, naming, rewriting, staging, upserting
-from rookery.tables.folder import Folder
-from rookery.tables.manifest import Entry, Version
+from rookery.tables.folder import TableFolder
+from rookery.tables.manifest import TableVersion, Version
 from rookery.tables.port import (
     BatchName,
     DataFile,
@@ -44,7 +44,7 @@ class ParquetTable:
     """A folder of files with a log."""
 
     def __init__(self, spec: TableSpec) -> None:
-        self._folder = Folder(spec.location)
+        self._folder = TableFolder(spec.location)
         self._name = spec.name or self._folder.name
 
     def stage(
@@ -203,7 +203,7 @@ def _changed(version: Version, columns: pa.Schema) -> str:
     return "" if columns == version.arrow_schema() else columns.serialize().to_pybytes().hex()
 
 
-def _entry(version: Version, swap: Swap, schema: str, commits: dict[str, str]) -> Entry:
+def _entry(version: Version, swap: Swap, schema: str, commits: dict[str, str]) -> TableVersion:
     removed = [file.path for file in swap.removed]
     at = SystemClock().now_ms()
-    return Entry(version.version + 1, at, swap.added, removed, schema, commits)
+    return TableVersion(version.version + 1, at, swap.added, removed, schema, commits)

@@ -24,13 +24,13 @@ from typing import Any
 import pyarrow as pa
 
 from rookery.clock import Time
-from rookery.cluster.state.sinks import Batch
+from rookery.cluster.state.sinks import SinkBatch
 from rookery.decode import variant
 from rookery.direct import blocking, commit
 from rookery.direct.blocking import BlockingLog
-from rookery.direct.layout import Packing
-from rookery.direct.place import Place
-from rookery.direct.staging import Staging
+from rookery.direct.layout import PackSettings
+from rookery.direct.place import ClusterAddress
+from rookery.direct.staging import RowStager
 from rookery.errors import ConfigError
 from rookery.tables import naming
 from rookery.tables.port import (
@@ -60,7 +60,7 @@ class TopicTable:
     def __init__(self, spec: TableSpec) -> None:
         self._topic = spec.location
         self._options = dict(spec.options)
-        self._place = Place.of(self._options)
+        self._place = ClusterAddress.of(self._options)
 
     def stage(
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
@@ -152,13 +152,13 @@ class TopicTable:
     def _sink(self, pipeline: str) -> str:
         return f"{pipeline}:{self._topic}"
 
-    def _batch(self, name: BatchName) -> Batch:
-        return Batch(self._sink(name.pipeline), name.query, name.batch)
+    def _batch(self, name: BatchName) -> SinkBatch:
+        return SinkBatch(self._sink(name.pipeline), name.query, name.batch)
 
-    def _staging(self, log: BlockingLog, name: BatchName) -> Staging:
-        packing = Packing(self._topic, self._options.get("compression", "zstd"))
+    def _staging(self, log: BlockingLog, name: BatchName) -> RowStager:
+        packing = PackSettings(self._topic, self._options.get("compression", "zstd"))
         partitions = int(self._options.get("partitions", "1"))
-        return Staging(log.log, self._batch(name), packing, create_partitions=partitions)
+        return RowStager(log.log, self._batch(name), packing, create_partitions=partitions)
 
     def _records(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         columns: dict[str, pa.Array[Any]] = {}

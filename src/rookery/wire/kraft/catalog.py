@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Final
 
 from rookery.errors import ApiError, Corrupt, ProtocolError
-from rookery.wire.buffer import Buffer, Reader, write_uvarint
+from rookery.wire.buffer import Buffer, FrameReader, write_uvarint
 from rookery.wire.codec import decode, encode_bytes
 from rookery.wire.kraft import brokers, cluster, security, topics
 from rookery.wire.message import Message
@@ -55,7 +55,7 @@ def write_record(record: Message, version: int) -> bytes:
 
 
 def _read(value: Buffer) -> tuple[Message, int]:
-    reader = Reader(value)
+    reader = FrameReader(value)
     frame, key, version = reader.uvarint(), reader.uvarint(), reader.uvarint()
     if frame != FRAME_VERSION:
         raise Corrupt(f"a metadata record has frame version {frame}; only {FRAME_VERSION} is known")

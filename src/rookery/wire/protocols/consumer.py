@@ -23,7 +23,7 @@ class ConsumerProtocolSubscription(Message, versions=range(4), flexible=None):
 
     topics: list[TopicName]
     user_data: bytes | None = None  # for the assignor; the sticky one keeps its memory here
-    owned_partitions: list[TopicPartition] = field(since=1, factory=list)
+    owned_partitions: list[AssignedTopic] = field(since=1, factory=list)
     generation_id: i32 = field(since=2, default=-1)
     rack_id: str | None = field(since=3, default=None)
 
@@ -31,11 +31,11 @@ class ConsumerProtocolSubscription(Message, versions=range(4), flexible=None):
 class ConsumerProtocolAssignment(Message, versions=range(4), flexible=None):
     """What a member shall read; all versions are alike."""
 
-    assigned_partitions: list[TopicPartition]
+    assigned_partitions: list[AssignedTopic]
     user_data: bytes | None = None
 
 
-class TopicPartition(Message):
+class AssignedTopic(Message):
     """Partitions of one topic."""
 
     topic: TopicName

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from rookery.errors import ProtocolError
-from rookery.wire.buffer import Buffer, Reader, write_i16
+from rookery.wire.buffer import Buffer, FrameReader, write_i16
 from rookery.wire.codec import decode, decode_at, encode_bytes
 from rookery.wire.message import Message
 
@@ -20,7 +20,7 @@ def read_prefix(buffer: Buffer) -> int:
     Raises:
         ProtocolError: there are not even two bytes.
     """
-    return Reader(buffer).i16()
+    return FrameReader(buffer).i16()
 
 
 def read_exactly(message: type[M], buffer: Buffer) -> tuple[M, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.coordination.machine import Effect, Event, Reply, Request
+from rookery.broker.coordination.machine import Effect, Event, MachineRequest, Reply
 from rookery.broker.groups.classic import CLASSIC, Classic
 from rookery.broker.groups.consumer import Consumer
 from rookery.broker.groups.consumermember import JOINING
@@ -59,7 +59,7 @@ def _goes_down(machine: Consumer, effects: list[Effect], settings: GroupSettings
     return len(machine.group.members) <= settings.classic.max_size
 
 
-def _upgrade(machine: Classic, event: Request, settings: GroupSettings, now_ms: int) -> Step:
+def _upgrade(machine: Classic, event: MachineRequest, settings: GroupSettings, now_ms: int) -> Step:
     """Let the first member of the consumer protocol in, if its request does not fail."""
     message = event.message
     assert isinstance(message, ConsumerGroupHeartbeatRequest)  # noqa: S101 (that of `joined_by`)
@@ -79,7 +79,7 @@ def _upgrade(machine: Classic, event: Request, settings: GroupSettings, now_ms: 
     return upgraded, [*effects, *machine.close(ErrorCode.REBALANCE_IN_PROGRESS)]
 
 
-def _refuse(request: Request, message: ConsumerGroupHeartbeatRequest, reason: str) -> Reply:
+def _refuse(request: MachineRequest, message: ConsumerGroupHeartbeatRequest, reason: str) -> Reply:
     """Refuse a member of the consumer protocol: the group is a classic one, and stays so."""
     response = CONSUMER_GROUP_HEARTBEAT.refuse(message, KIND.mismatch)
     response.error_message = f"group {message.group_id!r} is no consumer group: {reason}"

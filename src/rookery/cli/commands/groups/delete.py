@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rookery.cli.command import Command, CommandArguments
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import part, positional, switch
 from rookery.errors import ErrorCode
 
@@ -16,7 +16,7 @@ class DeleteGroups(CommandArguments):
 
     groups: tuple[str, ...] = positional("GROUP", "their names", nargs="+")
     if_exists: bool = switch("--if-exists", help="one that is gone is no error")
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: DeleteGroups) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command, CommandArguments, print_json
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import part, positional
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class DescribeGroups(CommandArguments):
     """Which groups."""
 
     groups: tuple[str, ...] = positional("GROUP", "their names", nargs="+")
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: DescribeGroups) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command, CommandArguments, print_json
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import part, repeated
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class ListGroups(CommandArguments):
         metavar="STATE",
         help="only groups in this state, such as stable or empty; may be repeated",
     )
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: ListGroups) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rookery.cli.command import Command, CommandArguments, print_json
 from rookery.cli.options import values
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import option, part, positional, repeated, switch
 from rookery.errors import ApiError, ConfigError, ErrorCode
 
@@ -62,7 +62,7 @@ class ResetGroup(CommandArguments):
         help="so many records on, or back if below 0",
     )
     execute: bool = switch("--execute", help="do it")
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
     @property
     def position(self) -> str:

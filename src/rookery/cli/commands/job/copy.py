@@ -13,7 +13,7 @@ from rookery.errors import ConfigError
 
 if TYPE_CHECKING:
     from rookery.client.settings import ClientSettings
-    from rookery.jobs import Copying
+    from rookery.jobs import CopyRequest
 
 _WHERE: Final = "where to"
 
@@ -57,7 +57,7 @@ def run(args: CopyTopics) -> int:
     """Copy topics into another cluster."""
     from rookery import jobs
     from rookery.cli.jobs import run_job
-    from rookery.direct.place import Place
+    from rookery.direct.place import ClusterAddress
 
     copying = _copying(args)
     if args.to_kafka:
@@ -69,8 +69,8 @@ def run(args: CopyTopics) -> int:
                 spark, place, kafka, copying, plan, is_exact=not args.at_least_once
             ),
         )
-    target = Place(args.to_store, args.to_cluster, args.to_namespace, args.to_data)
-    if target == Place():
+    target = ClusterAddress(args.to_store, args.to_cluster, args.to_namespace, args.to_data)
+    if target == ClusterAddress():
         raise ConfigError("copy: name the other cluster with --to-store, --to-data or --to-kafka")
     return run_job(
         "copy",
@@ -79,7 +79,7 @@ def run(args: CopyTopics) -> int:
     )
 
 
-def _kafka(args: CopyTopics, copying: Copying) -> ClientSettings:
+def _kafka(args: CopyTopics, copying: CopyRequest) -> ClientSettings:
     """Return how the Kafka is reached that is copied to; may ask for a password."""
     from rookery.client.settings import ClientSettings
     from rookery.jobs.kafkacopy import check_map
@@ -93,16 +93,16 @@ def _kafka(args: CopyTopics, copying: Copying) -> ClientSettings:
     )
 
 
-def _copying(args: CopyTopics) -> Copying:
-    from rookery.direct.layout import Packing
-    from rookery.jobs import Copying
+def _copying(args: CopyTopics) -> CopyRequest:
+    from rookery.direct.layout import PackSettings
+    from rookery.jobs import CopyRequest
 
-    return Copying(
+    return CopyRequest(
         args.topics,
         args.prefix,
         args.name,
         args.offset_map,
-        Packing(compression=args.compression),
+        PackSettings(compression=args.compression),
         args.slice_bytes,
     )
 

@@ -46,12 +46,12 @@ def run(args: ImportRows) -> int:
     """Write the rows of files into a topic."""
     from rookery import jobs
     from rookery.cli.jobs import run_job
-    from rookery.direct.layout import Packing
-    from rookery.jobs import Files, Import
+    from rookery.direct.layout import PackSettings
+    from rookery.jobs import FileImport, ImportFiles
 
-    files = Files(args.path, args.format, args.key, args.value, args.timestamp)
-    packing = Packing(compression=args.compression)
-    into = Import(args.topic, args.create_partitions, args.name, packing, args.slice_bytes)
+    files = ImportFiles(args.path, args.format, args.key, args.value, args.timestamp)
+    packing = PackSettings(compression=args.compression)
+    into = FileImport(args.topic, args.create_partitions, args.name, packing, args.slice_bytes)
     return run_job(
         "import",
         args,

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command, CommandArguments
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import option, part, positional
 from rookery.cli.options.sample import SampleSize
 from rookery.cli.options.values import count
@@ -29,7 +29,7 @@ class MeasureConsume(CommandArguments):
     max_bytes: int = option(
         "--max-bytes", type=count, default=1 << 20, help="of a partition in one fetch"
     )
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: MeasureConsume) -> int:

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from rookery.cli.command import Command, CommandArguments
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import option, part, positional
 from rookery.cli.options.sample import SampleSize
 from rookery.cli.options.sending import ACKS
@@ -42,7 +42,7 @@ class MeasureLatency(CommandArguments):
         default="all",
         help="which replicas must have a record before it counts (default: all)",
     )
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: MeasureLatency) -> int:

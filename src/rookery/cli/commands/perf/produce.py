@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from rookery.cli.command import Command, CommandArguments
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import option, part, positional
 from rookery.cli.options.sample import SampleSize
 from rookery.cli.options.sending import DeliveryOptions
@@ -43,7 +43,7 @@ class MeasureProduce(CommandArguments):
         "--partitions", type=count, default=4, help="of a topic that is created"
     )
     delivery: DeliveryOptions = part(DeliveryOptions, "sending")
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: MeasureProduce) -> int:

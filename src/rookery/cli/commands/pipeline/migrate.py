@@ -18,13 +18,13 @@ class MigratePipeline(CommandArguments):
 
 def run(args: MigratePipeline) -> int:
     """Rename the columns of tables that an earlier release has written."""
-    from rookery.pipeline.engine import Plan
+    from rookery.pipeline.engine import BatchPlan
     from rookery.pipeline.load import load
     from rookery.pipeline.migration import migrations
 
     pipeline = load(Path(args.file))
     done = {}
-    for migration in migrations(pipeline, Plan.of(pipeline).sinks):
+    for migration in migrations(pipeline, BatchPlan.of(pipeline).sinks):
         migration.run(may_rewrite=True)
         done[migration.place] = dict(migration.columns)
     if args.json:

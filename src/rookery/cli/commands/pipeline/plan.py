@@ -21,14 +21,14 @@ class PlanPipeline(CommandArguments):
 def run(args: PlanPipeline) -> int:
     """Show what a run would do."""
     from rookery.cli.pipelines import session_for_gold
-    from rookery.pipeline.engine import Plan
+    from rookery.pipeline.engine import BatchPlan
     from rookery.pipeline.load import load
     from rookery.pipeline.manifests import Manifests
     from rookery.pipeline.positions import lag, starts
     from rookery.pipeline.proof import prove_gold, prove_tables
 
     pipeline = load(Path(args.file))
-    checked = Plan.of(pipeline)
+    checked = BatchPlan.of(pipeline)
     migrated = prove_tables(checked)
     with session_for_gold(args.spark, pipeline) as spark:
         if spark is not None:

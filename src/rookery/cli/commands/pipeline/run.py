@@ -30,19 +30,19 @@ class RunPipeline(CommandArguments):
 def run(args: RunPipeline) -> int:
     """Run a pipeline, until it has read all or is interrupted."""
     from rookery.cli.pipelines import BatchProgress, ended_by_signals, start_session
-    from rookery.pipeline.engine import Plan
+    from rookery.pipeline.engine import BatchPlan
     from rookery.pipeline.gold import make_gold
     from rookery.pipeline.load import load
     from rookery.pipeline.proof import prove_gold, prove_tables
-    from rookery.pipeline.run import Pace, run_pipeline
+    from rookery.pipeline.run import BatchPace, run_pipeline
 
     pipeline = load(Path(args.file))
-    checked = Plan.of(pipeline)
+    checked = BatchPlan.of(pipeline)
     prove_tables(checked)  # Report faults before Spark starts.
     spark = start_session(args.spark, pipeline)
     prove_gold(spark, checked)
     progress = BatchProgress(pipeline, is_json=args.json)
-    pace = Pace(round(args.interval * 1000), args.available_now)
+    pace = BatchPace(round(args.interval * 1000), args.available_now)
     with ended_by_signals(pace):
         engine = run_pipeline(spark, pipeline, pace, progress.report)
         made = make_gold(spark, engine)

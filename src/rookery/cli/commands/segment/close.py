@@ -88,10 +88,10 @@ async def _close(
     settings: BrokerSettings, name: str, partitions: Sequence[int]
 ) -> list[ClosedPartition]:
     from rookery.direct.log import DirectLog
-    from rookery.direct.place import Place
+    from rookery.direct.place import ClusterAddress
     from rookery.log.rewriter import Rewriter
 
-    place = Place(
+    place = ClusterAddress(
         store=settings.store,
         cluster=settings.cluster,
         namespace=settings.namespace,

@@ -50,10 +50,10 @@ class PackEnvironment(CommandArguments):
 
 def run(args: PackEnvironment) -> int:
     """Write the archive and print what is in it."""
-    from rookery.spark.contents import Contents
+    from rookery.spark.contents import ArchiveContents
     from rookery.spark.pack import pack
 
-    contents = Contents.of(also=args.add, provided=args.provided, without=args.without)
+    contents = ArchiveContents.of(also=args.add, provided=args.provided, without=args.without)
     made = pack(args.output, contents, with_python=args.with_python)
     if args.json:
         answer = {

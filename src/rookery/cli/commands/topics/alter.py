@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command, CommandArguments, print_json
-from rookery.cli.options.configs import TopicConfigs
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.configs import ConfigArguments
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import option, part, positional, repeated
 from rookery.cli.options.values import count
 from rookery.errors import ConfigError
@@ -25,11 +25,11 @@ class AlterTopic(CommandArguments):
     partitions: int | None = option(
         "-p", "--partitions", type=count, help="how many in all; never fewer than now"
     )
-    configs: TopicConfigs = part(TopicConfigs)
+    configs: ConfigArguments = part(ConfigArguments)
     delete_config: tuple[str, ...] = repeated(
         "--delete-config", metavar="NAME", help="go back to the default; may be repeated"
     )
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: AlterTopic) -> int:

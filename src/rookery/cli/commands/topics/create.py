@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command, CommandArguments, print_json
-from rookery.cli.options.configs import TopicConfigs
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.configs import ConfigArguments
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import option, part, positional, switch
 from rookery.cli.options.values import count
 from rookery.errors import ErrorCode
@@ -25,10 +25,10 @@ class CreateTopics(CommandArguments):
     replication_factor: int | None = option(
         "-r", "--replication-factor", type=count, help="default: the broker's"
     )
-    configs: TopicConfigs = part(TopicConfigs)
+    configs: ConfigArguments = part(ConfigArguments)
     if_not_exists: bool = switch("--if-not-exists", help="one that exists is no error")
     dry_run: bool = switch("--dry-run", help="only check whether it would work")
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: CreateTopics) -> int:

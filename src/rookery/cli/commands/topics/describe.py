@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rookery.cli.command import Command, CommandArguments, print_json
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import part, positional, switch
 
 
@@ -15,7 +15,7 @@ class DescribeTopics(CommandArguments):
 
     topics: tuple[str, ...] = positional("TOPIC", "their names", nargs="+")
     configs: bool = switch("--configs", help="all configs, not only those that were set")
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: DescribeTopics) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rookery.cli.command import Command, CommandArguments, print_json
-from rookery.cli.options.connection import ClusterAddress
+from rookery.cli.options.connection import ClusterOptions
 from rookery.cli.options.fields import part, switch
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class ListTopics(CommandArguments):
     """What to list."""
 
     internal: bool = switch("--internal", help="the cluster's own topics, too")
-    address: ClusterAddress = part(ClusterAddress, "connection")
+    address: ClusterOptions = part(ClusterOptions, "connection")
 
 
 def run(args: ListTopics) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.broker.coordination.machine import Effect, Event, Persist, Reply, Request
+from rookery.broker.coordination.machine import Effect, Event, MachineRequest, Persist, Reply
 from rookery.broker.groups.kind import GroupKind, GroupSettings, StoredGroup
 from rookery.errors import ErrorCode
 from rookery.wire.messages.streams_group_heartbeat import (
@@ -33,7 +33,7 @@ class Tally:
 
     def on(self, event: Event, now_ms: int) -> list[Effect]:
         """Let a member in or out; its epoch is that of the group."""
-        if not isinstance(event, Request):
+        if not isinstance(event, MachineRequest):
             return []
         message = event.message
         assert isinstance(message, StreamsGroupHeartbeatRequest)
@@ -47,7 +47,7 @@ class Tally:
         body = "\n".join([str(self.epoch), *self.members])
         return [Persist(body.encode()), self._answer(event, message)]
 
-    def _answer(self, request: Request, message: StreamsGroupHeartbeatRequest) -> Reply:
+    def _answer(self, request: MachineRequest, message: StreamsGroupHeartbeatRequest) -> Reply:
         answer = STREAMS_GROUP_HEARTBEAT.refuse(message, ErrorCode.NONE)
         answer.member_id, answer.member_epoch = message.member_id, self.epoch
         return Reply(request.token, answer)
