@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.broker.settings import BrokerSettings
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.place import ClusterAddress
 from rookery.jobs import JobRun, merge
 from rookery.log.settings import RewriteSettings

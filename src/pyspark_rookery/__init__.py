@@ -30,7 +30,7 @@ class DefaultSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        from rookery.spark.settling import settle  # noqa: PLC0415 (see above)
+        from rookery.spark.gcfreeze import settle  # noqa: PLC0415 (see above)
 
         # Spark makes one in a process of its own for every `load`, and collects garbage then.
         settle()

@@ -42,7 +42,7 @@ from rookery.client.librdkafka import client_settings, config_text
 from rookery.client.settings import ClientSettings
 from rookery.consumer.api import replay
 from rookery.consumer.positions import Offsets, Position
-from rookery.direct.blocking import LoopThread
+from rookery.direct.blockinglog import LoopThread
 from rookery.errors import ConfigError
 from rookery.model.partition import TopicPartition
 

@@ -23,14 +23,14 @@ with warnings.catch_warnings(record=True) as caught:
     from rookery.testing.messages import random_message
     from rookery.records.record import Record, build, read_all
     from rookery.records.columns import decode as to_columns
-    from rookery.records.reading import Fetched
+    from rookery.records.reading import PartitionBatches
     for api in apis().values():
         version = api.versions[-1]
         message = random_message(api.request, version, 1)
         assert decode(api.request, version, encode_bytes(message, version)) == message
     batch = build([Record(b"k", b"v")])
     assert [record.value for record in read_all(batch)] == [b"v"]
-    [rows] = to_columns([Fetched("t", 0, batch)])
+    [rows] = to_columns([PartitionBatches("t", 0, batch)])
     assert rows.column("key").to_pylist() == [b"k"]
 json.dump({"from": sys.modules["rookery"].__file__, "warnings": [str(w.message) for w in caught]},
           sys.stdout)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
-from rookery.broker.looking import EXAMINED
+from rookery.broker.fetchplan import EXAMINED
 from rookery.broker.topics import new_topic
 from rookery.clock import SystemClock
 from rookery.errors import ErrorCode

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from rookery.broker import configs
-from rookery.broker.backing import Backing
 from rookery.broker.configs import TopicCache
-from rookery.broker.directory import DirectoryBacking
-from rookery.broker.maintenance import snapshot_entries
-from rookery.broker.objectlog import ObjectLogBacking, origin_of
-from rookery.broker.open import open_backing
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage.backing import Backing
+from rookery.broker.storage.directory import DirectoryBacking
+from rookery.broker.storage.maintenance import snapshot_entries
+from rookery.broker.storage.objectlog import ObjectLogBacking, origin_of
+from rookery.broker.storage.open import open_backing
 from rookery.clock import SystemClock, SystemRandom
 from rookery.cluster.entry import MAX_PAYLOAD_BYTES
 from rookery.cluster.events.brokers import BrokerRegistered
 from rookery.cluster.numbers import Numbers
 from rookery.errors import ConfigError, Corrupt
-from rookery.log.tail import Tail
+from rookery.log.read.tail import Tail
 from rookery.service.periodic import PeriodicTasks
 from rookery.wire.messages.update_features import UPDATE_FEATURES
 from tests.logdir.made import CLUSTER, FIRST_LOG, NODE, make_directory, topic_id

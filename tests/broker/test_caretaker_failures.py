@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rookery.broker import caretaker
-from rookery.broker.objectlog import open_handles, replica_of
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage import caretaker
+from rookery.broker.storage.objectlog import open_handles, replica_of
 from rookery.clock import SystemClock
 from rookery.cluster.entry import Entry, EventBytes
 from rookery.cluster.events.brokers import BrokerBeat, ClusterCreated, ProcessRegistered

@@ -18,7 +18,7 @@ from kafka.admin import ConfigResourceType
 
 from rookery.broker import configs
 from rookery.broker.configkeys import BROKER_KEYS, TOPIC_KEYS
-from rookery.broker.groups.consumer import Consumer
+from rookery.broker.groups.consumer.machine import Consumer
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.state.state import State

@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as Assigned
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
-from rookery.broker.looking import EXAMINED
+from rookery.broker.fetchplan import EXAMINED
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted

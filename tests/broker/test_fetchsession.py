@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rookery.broker.looking import EXAMINED
+from rookery.broker.fetchplan import EXAMINED
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
 from rookery.errors import ErrorCode

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from rookery.errors import ErrorCode
-from rookery.log.journal import Journal
+from rookery.log.write.journal import Journal
 from rookery.records import record as records
 from rookery.testing.cluster import AppendFault, FaultyLog
 from rookery.testing.served import ServedBroker

@@ -11,10 +11,10 @@ from weakref import WeakSet
 
 import pytest
 
-from rookery.broker import liveness
 from rookery.broker.broker import Broker
-from rookery.broker.objectlog import ObjectLogBacking, replica_of
+from rookery.broker.process import liveness
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage.objectlog import ObjectLogBacking, replica_of
 from rookery.client import Client, TopicPartition
 from rookery.client.configs import ResourceType
 from rookery.clock import SystemClock
@@ -29,7 +29,7 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import FEATURE_LEVEL
 from rookery.errors import ConfigError, Conflict, Corrupt, Error, ErrorCode, Unavailable
 from rookery.formats.keys import journal_name, object_id
-from rookery.log import snapshots
+from rookery.log.maintain import snapshots
 from rookery.log.origin import Handles
 from rookery.log.settings import RewriteSettings
 from rookery.net.upstream import connect

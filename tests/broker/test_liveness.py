@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rookery.broker.liveness import reach_broker
-from rookery.broker.nodelock import NodeLock
+from rookery.broker.process.liveness import reach_broker
+from rookery.broker.process.nodelock import NodeLock
 from rookery.clock import SystemRandom
 from rookery.cluster.state.brokers import LiveBroker
 from rookery.net.reach import Reach

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rookery.broker import observe
 from rookery.broker.broker import Broker
-from rookery.broker.observe import Observer
+from rookery.broker.process import observe
+from rookery.broker.process.observe import Observer
 from rookery.broker.settings import BrokerSettings
 from rookery.clock import SystemClock
 from rookery.errors import Unavailable
-from rookery.log.traffic import Traffic
+from rookery.log.write.traffic import Traffic
 from rookery.metrics import Registry
 from rookery.net.httptext import HttpRequest
 from rookery.service.health import HealthEndpoints

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from rookery.broker.broker import Broker
-from rookery.broker.objectlog import ObjectLogBacking
-from rookery.broker.observe import Observer
+from rookery.broker.process.observe import Observer
 from rookery.broker.settings import BrokerSettings
-from rookery.store.pending import PendingCalls
+from rookery.broker.storage.objectlog import ObjectLogBacking
+from rookery.store.pendingcalls import PendingCalls
 from rookery.testing.wait import PATIENCE_SECONDS
 
 

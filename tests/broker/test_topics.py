@@ -700,7 +700,7 @@ def test_kafka_topics_sees_the_replication_factor_asked_for(
 def test_changes_of_topics_are_logged(
     broker: ServedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "rookery.broker.deciding")
+    caplog.set_level(logging.INFO, "rookery.broker.decisions")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "client.id": "me"})
     for name, more in (("t", NewPartitions("t", 5)), ("u", None)):
         admin.create_topics([NewTopic(name, 2)])[name].result(20)

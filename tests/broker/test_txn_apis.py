@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rookery.broker.looking import EXAMINED
+from rookery.broker.fetchplan import EXAMINED
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import FEATURE_LEVEL

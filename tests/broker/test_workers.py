@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from rookery.broker.process.workers import worker_settings
 from rookery.broker.settings import BrokerSettings
-from rookery.broker.workers import worker_settings
 from rookery.errors import ConfigError
 from rookery.model.address import Address
 from rookery.testing.broker import BrokerProcess, is_alive

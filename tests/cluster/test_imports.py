@@ -34,7 +34,7 @@ from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.producers import NEW, OUT_OF_ORDER, judge
 from rookery.cluster.state.state import State
 from rookery.errors import ErrorCode
-from rookery.log.fsck.offsets import check_state
+from rookery.log.check.offsets import check_state
 from rookery.wire.message import Message
 
 TOPIC = bytes(range(16))

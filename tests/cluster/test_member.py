@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from rookery.broker.membership import Membership
+from rookery.broker.process.membership import Membership
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.entry import Entry
 from rookery.cluster.events.brokers import BrokerBeat, BrokerExpired, ClusterCreated

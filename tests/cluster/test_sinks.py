@@ -28,7 +28,7 @@ from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.sinkrules import MAX_STAGED_MS
 from rookery.cluster.state.state import EntryOutcome, State
 from rookery.errors import ErrorCode
-from rookery.log.fsck.offsets import check_state
+from rookery.log.check.offsets import check_state
 from rookery.testing.clock import ManualClock
 from rookery.wire.message import Message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.consumer import budget
+from rookery.consumer.fetch import budget
 
 MIB = 1 << 20
 

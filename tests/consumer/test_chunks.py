@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rookery.consumer.chunks import ChunkRequest, cut
+from rookery.consumer.fetch.chunks import ChunkRequest, cut
+from rookery.consumer.fetch.shelf import ENDLESS
 from rookery.consumer.settings import ANY_ROWS, StreamSettings
-from rookery.consumer.shelf import ENDLESS
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import parse, stamp_into
 from rookery.testing.kafkalogs import NOON, packed, rows

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 
 import rookery
-from rookery.consumer.classicmember import ClassicGroupMember
+from rookery.consumer.group.classicmember import ClassicGroupMember
 from rookery.errors import ConfigError
 from rookery.testing.java import TOOLS, Java
 from rookery.testing.kafka import KafkaServer

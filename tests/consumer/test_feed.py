@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import cast
 
 from rookery.clock import SystemClock
-from rookery.consumer import budget
-from rookery.consumer.feed import Feed
+from rookery.consumer.fetch import budget
+from rookery.consumer.fetch.feed import Feed
+from rookery.consumer.fetch.shelf import Shelf, Shelves
+from rookery.consumer.fetch.source import PartitionAnswer, RowSource, Want
 from rookery.consumer.settings import StreamSettings
-from rookery.consumer.shelf import Shelf, Shelves
-from rookery.consumer.source import PartitionAnswer, RowSource, Want
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import parse, stamp_into
 from rookery.testing.clock import SeededRandom

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rookery.consumer import _gather, _gather_twin
 from rookery.consumer.gather import binary, put
-from rookery.consumer.table import (
+from rookery.consumer.order.table import (
     KEY,
     OFFSET,
     PARTITION,

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 import rookery
 from rookery.client.client import Client
 from rookery.client.transactions import TransactionalWriter
-from rookery.consumer.batch import Batch
+from rookery.consumer.output.batch import Batch
 from rookery.consumer.transaction import transaction
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.partition import TopicPartition

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from rookery.consumer.engine import StreamEngine
-from rookery.consumer.feed import Feed
-from rookery.consumer.opening import PartitionRange
-from rookery.consumer.output import BatchShape
+from rookery.consumer.fetch.feed import Feed
+from rookery.consumer.fetch.shelf import Shelves
+from rookery.consumer.fetch.source import PartitionAnswer, RowSource, Want
+from rookery.consumer.order.engine import StreamEngine
+from rookery.consumer.output.shape import BatchShape
+from rookery.consumer.ranges import PartitionRange
 from rookery.consumer.settings import StreamSettings
-from rookery.consumer.shelf import Shelves
-from rookery.consumer.source import PartitionAnswer, RowSource, Want
 from rookery.model.partition import TopicPartition
 from rookery.records.batch import parse, stamp_into
 from rookery.testing.clock import ManualClock, SeededRandom

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 import rookery
-from rookery.consumer.batch import Batch
 from rookery.consumer.faults import TopicGone
+from rookery.consumer.output.batch import Batch
 from rookery.testing.kafkalogs import NOON, Logs, rows
 
 WITHIN_MS = 60_000

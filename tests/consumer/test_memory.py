@@ -62,8 +62,8 @@ def test_what_does_not_fit_is_written_to_files(topics: Logs, tmp_path: Path) -> 
 
 
 def test_a_spilled_chunk_comes_back_as_it_was(tmp_path: Path) -> None:
-    from rookery.consumer.block import Chunk  # noqa: PLC0415 (here only)
-    from rookery.consumer.spill import SpillFiles  # noqa: PLC0415
+    from rookery.consumer.fetch.spill import SpillFiles  # noqa: PLC0415
+    from rookery.consumer.order.block import Chunk  # noqa: PLC0415 (here only)
     from rookery.model.partition import TopicPartition  # noqa: PLC0415
 
     files = SpillFiles(Spill(tmp_path, 100))

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.consumer.arrow import Numbers
 from rookery.consumer.checkpoint import NO_TIME
-from rookery.consumer.keys import keyed, lateness
-from rookery.consumer.merge import NO_BOUND, Merge, MergeRound
+from rookery.consumer.order.keys import keyed, lateness
+from rookery.consumer.order.merge import NO_BOUND, Merge, MergeRound
+from rookery.consumer.output.arrow import Numbers
 from tests.consumer.naive import Row, in_order, placed
 
 TIMES = st.one_of(st.none(), st.integers(0, 30), st.integers(0, 3))

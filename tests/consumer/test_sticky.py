@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.consumer.sticky import MemberClaim, assign
+from rookery.consumer.group.sticky import MemberClaim, assign
 from rookery.model.partition import TopicPartition as Place
 
 COUNTS = st.dictionaries(st.sampled_from("abc"), st.integers(1, 9), min_size=1)

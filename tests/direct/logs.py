@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rookery.broker.settings import BrokerSettings
 from rookery.cluster.port import EntriesTrimmed
 from rookery.cluster.state.partition import Partition, RowKind
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import LATEST, DirectSubscription, Position
 from rookery.direct.place import ClusterAddress
 from rookery.direct.plan import Gap, OffsetRange, PlannedRange, ReadPlanner

@@ -21,11 +21,11 @@ from rookery.direct.commit import Commit, commit
 from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
-from rookery.direct.staging import RowStager, UploadedObject
+from rookery.direct.rowstager import RowStager, UploadedObject
 from rookery.formats.keys import CLUSTER
-from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import LogFault
-from rookery.log.fsck.sources import Sources
+from rookery.log.check.check import check
+from rookery.log.check.fault import LogFault
+from rookery.log.check.sources import Sources
 from rookery.log.origin import Handles
 from rookery.records.columns import decode
 from rookery.records.reading import PartitionBatches, ReadSettings

@@ -20,15 +20,15 @@ from rookery.direct import commit as commits
 from rookery.direct.commit import commit, forget, last_commit
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
-from rookery.direct.staging import abort
+from rookery.direct.rowstager import abort
 from rookery.errors import ConfigError, Conflict, Gone, Unavailable
 from rookery.formats.keys import object_key
-from rookery.log import snapshots
-from rookery.log.bins import ObjectBin
-from rookery.log.fsck.sources import Sources
+from rookery.log.check.sources import Sources
+from rookery.log.maintain import snapshots
+from rookery.log.maintain.bins import ObjectBin
+from rookery.log.maintain.sweeper import Sweeper
 from rookery.log.origin import Handles
-from rookery.log.recovery.recover import RecoveryPlan, append_unplaced, carry_out, check_lost, plan
-from rookery.log.sweeper import Sweeper
+from rookery.log.recover.recover import RecoveryPlan, append_unplaced, carry_out, check_lost, plan
 from rookery.testing.clock import ManualClock
 from tests.direct.sinking import (
     BATCH,

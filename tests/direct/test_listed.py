@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import Position
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Corrupt

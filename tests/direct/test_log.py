@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rookery.cluster.events.pins import TopicPinned
-from rookery.direct.blocking import BlockingLog, shared
+from rookery.direct.blockinglog import BlockingLog, shared
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError

@@ -11,11 +11,11 @@ from tests.direct.logs import Cluster, create, send, values
 
 _KEEPS = """
 import sys
-from rookery.direct.blocking import shared
-from rookery.direct.place import Place
+from rookery.direct.blockinglog import shared
+from rookery.direct.place import ClusterAddress
 from rookery.direct.read import reader
 
-place = Place(store=sys.argv[1])
+place = ClusterAddress(store=sys.argv[1])
 log = shared(place)
 log.run(log.log.numbers())  # it joins the cluster for that
 reader(place)

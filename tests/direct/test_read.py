@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from rookery.direct.offsets import LATEST, DirectSubscription, Position
 from rookery.direct.plan import Gap, PlannedRange, ReadPlanner, TaskSize
 from rookery.errors import Corrupt
-from rookery.log.files import MissingJournal
+from rookery.log.read.files import MissingJournal
 from rookery.log.settings import RewriteSettings
 from rookery.records import _columns_twin, columns
 from rookery.store.meter import READ_BYTES

@@ -15,7 +15,7 @@ from rookery.direct.commit import commit
 from rookery.direct.layout import PackSettings
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
-from rookery.direct.staging import RowStager, abort
+from rookery.direct.rowstager import RowStager, abort
 from rookery.errors import ApiError, ConfigError
 from rookery.formats.keys import object_key
 from rookery.formats.manifest import read_head

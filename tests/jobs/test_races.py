@@ -11,9 +11,9 @@ import pytest
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress, host_mark
-from rookery.jobs import compaction, merging
+from rookery.jobs import compaction, mergejob
 from rookery.jobs.proof import Proof
-from rookery.log.plan import MergeJob, range_of
+from rookery.log.maintain.plan import MergeJob, range_of
 from rookery.log.settings import RewriteSettings
 from tests.direct.sinking import rows
 from tests.jobs.world import check_clean, contents, create, fill, last_by_key, state_of, with_log
@@ -32,14 +32,14 @@ def _compact_task(place: ClusterAddress) -> compaction._Task:
     return state_of(place, task)
 
 
-def _merge_task(place: ClusterAddress) -> merging._Task:
+def _merge_task(place: ClusterAddress) -> mergejob._Task:
     def job(state: Any) -> MergeJob:
         topic = state.topics.by_name["t"]
         partition = topic.partitions[0]
         return MergeJob((range_of(topic, partition, range(len(partition.base_offsets))),))
 
     settings = RewriteSettings()
-    return merging._Task(place, host_mark(place), state_of(place, job), settings, has_proof=True)
+    return mergejob._Task(place, host_mark(place), state_of(place, job), settings, has_proof=True)
 
 
 def _compact_further(place: ClusterAddress) -> None:
@@ -117,9 +117,9 @@ def test_a_merge_that_others_interfere_with(
     create(place, "t", 1, cleanup_policy="compact")
     fill(place, "t", [rows(300), rows(300, 300)])
     task = _merge_task(place)
-    _interrupt(monkeypatch, merging, "_carry_out", lambda: others(place))
+    _interrupt(monkeypatch, mergejob, "_carry_out", lambda: others(place))
 
-    done = merging._rewrite(task)
+    done = mergejob._rewrite(task)
 
     assert done.rewritten
     assert done.before == done.after == Proof()
@@ -134,7 +134,7 @@ def test_a_merge_whose_rows_are_gone_is_left(place: ClusterAddress, others: Othe
     task = _merge_task(place)
     others(place)
 
-    done = merging._rewrite(task)
+    done = mergejob._rewrite(task)
 
     assert done.rewritten == 0
     assert done.before == done.after
@@ -151,7 +151,7 @@ def test_a_compaction_that_is_left_alone_is_compared(place: ClusterAddress) -> N
     assert done.after.keys == 100
     assert last_by_key(contents(place, "t")) == before
 
-    merged = merging._rewrite(_merge_task(place))
+    merged = mergejob._rewrite(_merge_task(place))
     assert not merged.note
     assert merged.before == merged.after
     assert merged.after.rows == 100

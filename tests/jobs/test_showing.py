@@ -17,7 +17,7 @@ from rookery.jobs.offsetmap import mapped, packed
 from rookery.jobs.proof import Proof, prove
 from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import TaskFailure, outcome
-from rookery.log.files import MissingJournal
+from rookery.log.read.files import MissingJournal
 from rookery.store.prices import Prices
 
 

@@ -14,9 +14,9 @@ from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Unavailable
 from rookery.formats.keys import object_key
-from rookery.jobs import JobRun, expiring, scrubbing
+from rookery.jobs import JobRun, expiryjob, scrubjob
 from rookery.jobs.report import JobStep
-from rookery.log.fsck.fault import FaultKind, LogFault
+from rookery.log.check.fault import FaultKind, LogFault
 from rookery.log.settings import RewriteSettings
 from tests.direct.sinking import rows
 from tests.jobs.test_replaced import delete
@@ -91,7 +91,7 @@ def test_what_a_scrub_has_found_is_told_also_if_it_is_killed(
     fill(place, "t", [rows(500, start) for start in range(0, 3_000, 500)])
     path, data = min(_objects(place).items())
     path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
-    monkeypatch.setattr(scrubbing, "_TASK_BYTES", 1000)
+    monkeypatch.setattr(scrubjob, "_TASK_BYTES", 1000)
 
     def end(step: JobStep) -> None:
         raise Unavailable(f"after {step.done_bytes} bytes")
@@ -109,10 +109,10 @@ def test_what_a_scrub_has_found_is_told_also_if_it_is_killed(
 
 
 def test_many_faults_fit_the_place_where_a_scrub_keeps_them() -> None:
-    faults = scrubbing._Faults({})
+    faults = scrubjob._Faults({})
     faults.add([LogFault(FaultKind.CORRUPT, "k" * 300, "x" * 900)] * 3_000)
 
-    kept = scrubbing._Faults(faults.position())
+    kept = scrubjob._Faults(faults.position())
 
     assert len(json.dumps(faults.position())) < MAX_SOURCE_OFFSETS
     assert kept.count == 3_000
@@ -276,14 +276,14 @@ def test_expire_says_what_others_did_meanwhile(
     for topic in ("t", "u"):
         create(place, topic, 1, retention_bytes="20000")
         fill(place, topic, [rows(500, start) for start in range(0, 5_000, 500)])
-    expire = expiring._expire
+    expire = expiryjob._expire
 
-    def and_others(task: expiring._Task) -> int:
+    def and_others(task: expiryjob._Task) -> int:
         done = expire(task)
         delete(place, "u")
         return done
 
-    monkeypatch.setattr(expiring, "_expire", and_others)
+    monkeypatch.setattr(expiryjob, "_expire", and_others)
     report = jobs.expire(None, place)
 
     assert report.is_right, report.problems

@@ -14,7 +14,7 @@ from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
 from rookery.direct.plan import OffsetRange, ReadPlanner
 from rookery.direct.read import RangeReader
-from rookery.log.fsck.fault import LogFault
+from rookery.log.check.fault import LogFault
 from rookery.records.reading import ReadSettings
 from tests.direct.sinking import faults, make_topic, write
 

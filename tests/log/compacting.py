@@ -11,7 +11,7 @@ from rookery.cluster.state.partition import Partition
 from rookery.formats.keys import object_id, object_key
 from rookery.formats.segment import verify_segment
 from rookery.log.compaction.compactor import Compactor
-from rookery.log.objects import key_of
+from rookery.log.read.objects import key_of
 from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader

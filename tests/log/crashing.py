@@ -8,8 +8,8 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from rookery.log.journal import Journal
 from rookery.log.settings import JournalSettings
+from rookery.log.write.journal import Journal
 
 
 def body(writer: int, number: int) -> bytes:

@@ -24,12 +24,12 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.formats.keys import STORED, index_key, object_id, object_key, times_key
 from rookery.formats.segment import Segment, verify_segment
 from rookery.formats.times import parse_times
-from rookery.log.files import JournalFiles
-from rookery.log.journal import Journal
-from rookery.log.newobjects import Proposer
-from rookery.log.objects import EntryReader, Places, key_of
-from rookery.log.rewriter import Rewriter
+from rookery.log.maintain.newobjects import Proposer
+from rookery.log.maintain.rewriter import Rewriter
+from rookery.log.read.files import JournalFiles
+from rookery.log.read.objects import EntryReader, Places, key_of
 from rookery.log.settings import RewriteSettings
+from rookery.log.write.journal import Journal
 from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.records.record import Record, build

@@ -16,16 +16,16 @@ from rookery.cluster.port import ClusterLog
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.state import AppendOutcome
-from rookery.log import snapshots
-from rookery.log.files import JournalFiles
-from rookery.log.fsck.sources import Bytes, Sources
-from rookery.log.journal import Journal
-from rookery.log.medium import CheckedBatch
-from rookery.log.objects import key_of
-from rookery.log.plan import MergeJob, RowRange, SegmentJob, range_of
-from rookery.log.rewriter import Rewriter
+from rookery.log.check.sources import Bytes, Sources
+from rookery.log.maintain import snapshots
+from rookery.log.maintain.plan import MergeJob, RowRange, SegmentJob, range_of
+from rookery.log.maintain.rewriter import Rewriter
+from rookery.log.read.files import JournalFiles
+from rookery.log.read.objects import key_of
 from rookery.log.settings import RewriteSettings
-from rookery.log.uploads import Uploads
+from rookery.log.write.flushtarget import CheckedBatch
+from rookery.log.write.journal import Journal
+from rookery.log.write.uploads import Uploads
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, Record, build
 from rookery.store.open import open_store

@@ -20,12 +20,12 @@ from rookery.formats.keys import (
 )
 from rookery.formats.segmentwriter import SegmentWriter
 from rookery.formats.times import SegmentOrigin
-from rookery.log.cache import BlockCache
-from rookery.log.objects import Places, key_of
-from rookery.log.reader import LogReader
-from rookery.log.segmentindex import Layouts
+from rookery.log.read.cache import BlockCache
+from rookery.log.read.objects import Places, key_of
+from rookery.log.read.reader import LogReader
+from rookery.log.read.segmentindex import Layouts
+from rookery.log.read.tail import Key, Tail, TailSlice
 from rookery.log.settings import CacheSettings
-from rookery.log.tail import Key, Tail, TailSlice
 from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.records.record import Record, build

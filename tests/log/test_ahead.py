@@ -7,8 +7,8 @@ from collections import Counter
 from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.topics import Topic
 from rookery.formats.keys import STORED, object_id
-from rookery.log.cache import BlockCache
-from rookery.log.opener import ReadAhead
+from rookery.log.read.cache import BlockCache
+from rookery.log.read.opener import ReadAhead
 from rookery.log.settings import CacheSettings
 
 STEP = 10_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rookery.cluster.state.state import State
 from rookery.formats.keys import STORED, object_id, object_key
-from rookery.log.bins import ObjectBin
+from rookery.log.maintain.bins import ObjectBin
 from rookery.store.open import open_store
 from rookery.store.probe import PROBES
 from rookery.testing.clock import ManualClock

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rookery.errors import ConfigError, Corrupt, Unavailable
 from rookery.formats.keys import STORED, object_id
-from rookery.log import cache as cache_module
-from rookery.log.cache import BlockCache
+from rookery.log.read import cache as cache_module
+from rookery.log.read.cache import BlockCache
 from rookery.log.settings import CacheSettings
 
 A, B = object_id(1, 0), object_id(1, 1)

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from rookery.cluster.state.partition import Partition, RowKind
-from rookery.log import snapshots
-from rookery.log.cache import BlockCache
-from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import FaultKind
-from rookery.log.fsck.sources import Sources
-from rookery.log.reader import LogReader
-from rookery.log.retention import kept_from
-from rookery.log.segmentindex import Layouts
+from rookery.log.check.check import check
+from rookery.log.check.fault import FaultKind
+from rookery.log.check.sources import Sources
+from rookery.log.maintain import snapshots
+from rookery.log.maintain.retention import kept_from
+from rookery.log.read.cache import BlockCache
+from rookery.log.read.reader import LogReader
+from rookery.log.read.segmentindex import Layouts
+from rookery.log.read.tail import Tail
+from rookery.log.read.times import TimedRecord, first_at, highest
 from rookery.log.settings import RewriteSettings
-from rookery.log.tail import Tail
-from rookery.log.times import TimedRecord, first_at, highest
 from rookery.records import record as reading
 from rookery.records.compression import CODECS, GZIP
 from rookery.records.record import BatchSettings, Record

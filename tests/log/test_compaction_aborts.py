@@ -14,7 +14,7 @@ from rookery.cluster.state.image import read_image, write_image
 from rookery.cluster.state.txns import TransactionOwner
 from rookery.formats.keys import times_key
 from rookery.formats.times import parse_times
-from rookery.log.objects import key_of
+from rookery.log.read.objects import key_of
 from rookery.log.settings import RewriteSettings
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, build

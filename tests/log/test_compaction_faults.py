@@ -12,7 +12,7 @@ import pytest
 from rookery.cluster.events.log import BatchesCommitted, Extent, RowsLost
 from rookery.cluster.events.topics import LogStartMoved, TopicDeleted
 from rookery.errors import Unavailable
-from rookery.log.objects import key_of, keys_of
+from rookery.log.read.objects import key_of, keys_of
 from rookery.log.settings import RewriteSettings
 from rookery.records import batch as batches
 from rookery.records import record as reading

@@ -9,7 +9,7 @@ import pytest
 from rookery.cluster.events.groups import OffsetCommitted
 from rookery.cluster.state.groups import pack
 from rookery.cluster.state.outcome import EndedTransaction, WrittenMarker
-from rookery.log.ends import KEPT_BYTES, TransactionEnds
+from rookery.log.write.ends import KEPT_BYTES, TransactionEnds
 
 TOPIC, OTHER = bytes(16), bytes(range(16))
 METADATA = "m" * 4096

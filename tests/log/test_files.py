@@ -10,7 +10,7 @@ import pytest
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.journal import HEADER_BYTES, journal_header
 from rookery.formats.keys import journal_name, object_id
-from rookery.log.files import FoundJournal, JournalFiles, MissingJournal, OpenFiles
+from rookery.log.read.files import FoundJournal, JournalFiles, MissingJournal, OpenFiles
 from rookery.log.settings import FilesSettings
 from tests.log.test_journal import open_paths
 

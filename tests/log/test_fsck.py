@@ -1,4 +1,4 @@
-"""`rookery.log.fsck`: a sound log is clean, and every kind of damage is named."""
+"""`rookery.log.check`: a sound log is clean, and every kind of damage is named."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rookery.formats.keys import (
     times_key,
 )
 from rookery.formats.manifest import read_head
-from rookery.log import snapshots
-from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import FaultKind, LogFault
-from rookery.log.fsck.offsets import check_state
-from rookery.log.fsck.progress import CheckReport
+from rookery.log.check.check import check
+from rookery.log.check.fault import FaultKind, LogFault
+from rookery.log.check.offsets import check_state
+from rookery.log.check.progress import CheckReport
 from rookery.log.lostlog import check_not_lost
+from rookery.log.maintain import snapshots
 from rookery.store.probe import PROBES
 from tests.log.site import TOPIC, Site, Writer, batch
 

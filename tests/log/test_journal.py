@@ -14,8 +14,8 @@ import pytest
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.formats.journal import HEADER_BYTES, journal_header
 from rookery.formats.keys import journal_name, object_id
-from rookery.log.journal import FlushPosition, Journal
 from rookery.log.settings import Durability, JournalSettings
+from rookery.log.write.journal import FlushPosition, Journal
 from rookery.testing.clock import ManualClock
 from tests.log.faulty import EIO, ENOSPC, FaultyDisk
 

@@ -10,7 +10,7 @@ import pytest
 
 from rookery.formats.journal import check_journal_header
 from rookery.formats.keys import journal_name
-from rookery.log.files import JournalFiles
+from rookery.log.read.files import JournalFiles
 from tests.log.crashing import body
 
 ROOT = Path(__file__).parents[2]

@@ -11,19 +11,20 @@ from rookery.cluster.state import aborted
 from rookery.cluster.state.partition import MARKER_BYTES, Partition, RowKind
 from rookery.formats.keys import times_key
 from rookery.formats.times import SegmentAbort, parse_times
-from rookery.log import markers, snapshots
-from rookery.log.cache import BlockCache
+from rookery.log.check.check import check
+from rookery.log.check.fault import FaultKind
+from rookery.log.check.sources import Bytes
 from rookery.log.compaction.compactor import Compactor
-from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import FaultKind
-from rookery.log.fsck.sources import Bytes
-from rookery.log.objects import Places
-from rookery.log.plan import RewritePlanner, SegmentJob
-from rookery.log.reader import LogReader
-from rookery.log.recovery.recover import carry_out, plan
-from rookery.log.segmentindex import Layouts
+from rookery.log.maintain import snapshots
+from rookery.log.maintain.plan import RewritePlanner, SegmentJob
+from rookery.log.read.cache import BlockCache
+from rookery.log.read.objects import Places
+from rookery.log.read.reader import LogReader
+from rookery.log.read.segmentindex import Layouts
+from rookery.log.read.tail import Tail
+from rookery.log.recover.recover import carry_out, plan
 from rookery.log.settings import CompactionSettings, RewriteSettings
-from rookery.log.tail import Tail
+from rookery.log.write import markers
 from rookery.model.control import ControlRecordType
 from rookery.records import batch as batches
 from rookery.records import record as records

@@ -11,9 +11,9 @@ from rookery.cluster.state.state import State
 from rookery.errors import Conflict, Corrupt, Unavailable
 from rookery.formats.journal import journal_header
 from rookery.formats.keys import STORED, journal_name, object_id, object_key
-from rookery.log import objects
-from rookery.log.files import JournalFiles, MissingJournal
-from rookery.log.objects import Places, RemovedObject, key_of, keys_of
+from rookery.log.read import objects
+from rookery.log.read.files import JournalFiles, MissingJournal
+from rookery.log.read.objects import Places, RemovedObject, key_of, keys_of
 from rookery.store.backends.memory import MemoryStore
 from rookery.store.wrappers import NamespacedStore
 

@@ -8,8 +8,8 @@ from rookery.cluster.entry import EntryAuthor, write_entry
 from rookery.cluster.open import open_log
 from rookery.cluster.port import ClusterLog, LogEntry
 from rookery.errors import Corrupt
-from rookery.log.files import MissingJournal
-from rookery.log.objects import EntryReader
+from rookery.log.read.files import MissingJournal
+from rookery.log.read.objects import EntryReader
 
 
 async def no_objects(object_id: int, position: int, size: int) -> bytes:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.log.queues import CachedBlock, Key, TwoQueues
+from rookery.log.read.queues import CachedBlock, Key, TwoQueues
 
 KEYS = st.tuples(st.integers(0, 2), st.integers(0, 5))
 STEPS = st.lists(

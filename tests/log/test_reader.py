@@ -10,8 +10,8 @@ from rookery.cluster.entry import EntryAuthor, write_entry
 from rookery.cluster.open import open_log
 from rookery.cluster.state.partition import BatchPosition, Partition
 from rookery.errors import Corrupt
-from rookery.log.reader import LogReader
-from rookery.log.tail import Key, Tail, TailSlice
+from rookery.log.read.reader import LogReader
+from rookery.log.read.tail import Key, Tail, TailSlice
 from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.records.record import Record, build

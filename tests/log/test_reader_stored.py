@@ -12,10 +12,10 @@ from rookery.cluster.open import open_log
 from rookery.cluster.state.partition import Row, RowKind
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import index_key, times_key
-from rookery.log.objects import RemovedObject
-from rookery.log.reader import LogReader
+from rookery.log.read.objects import RemovedObject
+from rookery.log.read.reader import LogReader
+from rookery.log.read.tail import Tail
 from rookery.log.settings import CacheSettings
-from rookery.log.tail import Tail
 from rookery.records import batch as batches
 from rookery.records import record as records
 from tests.log.stored import KEY, StoredWorld, Watched, batch

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rookery.cluster.events.topics import LogStartMoved
-from rookery.log.bins import ObjectBin
-from rookery.log.reclaim import EMPTY_MS, MAX_AGE_MS, Reclaimer
-from rookery.log.sweeper import Sweeper
+from rookery.log.maintain.bins import ObjectBin
+from rookery.log.maintain.reclaim import EMPTY_MS, MAX_AGE_MS, Reclaimer
+from rookery.log.maintain.sweeper import Sweeper
 from tests.log.rewriting import TOPIC, World, a_world
 
 

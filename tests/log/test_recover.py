@@ -1,4 +1,4 @@
-"""`rookery.log.recovery`: the cluster log is lost, and comes back from the store."""
+"""`rookery.log.recover`: the cluster log is lost, and comes back from the store."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from rookery.formats.keys import (
 )
 from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
 from rookery.formats.times import parse_times
-from rookery.log import snapshots
-from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import FaultKind
-from rookery.log.fsck.sources import Bytes
-from rookery.log.objects import key_of
-from rookery.log.recovery.recover import RecoveryPlan, append_unplaced, carry_out, check_lost, plan
-from rookery.log.runs import body
+from rookery.log.check.check import check
+from rookery.log.check.fault import FaultKind
+from rookery.log.check.sources import Bytes
+from rookery.log.maintain import snapshots
+from rookery.log.read.objects import key_of
+from rookery.log.read.runs import body
+from rookery.log.recover.recover import RecoveryPlan, append_unplaced, carry_out, check_lost, plan
 from rookery.records import batch as batches
 from rookery.records.record import read
 from tests.log.site import OTHER, TOPIC, Site, Writer, batch, rows

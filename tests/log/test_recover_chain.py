@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.cluster.state.partition import RowKind
-from rookery.log.recovery.chain import Candidate, choose
+from rookery.log.recover.chain import Candidate, choose
 
 SENT, FINAL, SEGMENT = 0, int(RowKind.FINAL), int(RowKind.FINAL | RowKind.SEGMENT)
 

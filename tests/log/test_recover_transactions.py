@@ -14,10 +14,10 @@ from rookery.cluster.state.groups import GroupOffset
 from rookery.cluster.state.partition import Row, RowKind
 from rookery.cluster.state.state import State
 from rookery.formats.manifest import read_head
-from rookery.log import snapshots
-from rookery.log.fsck.check import check
-from rookery.log.fsck.fault import FaultKind, LogFault
-from rookery.log.recovery.recover import RecoveryPlan, carry_out, plan
+from rookery.log.check.check import check
+from rookery.log.check.fault import FaultKind, LogFault
+from rookery.log.maintain import snapshots
+from rookery.log.recover.recover import RecoveryPlan, carry_out, plan
 from tests.log.site import TOPIC, Site, Writer, batch, rows
 from tests.log.transacting import Transactor
 

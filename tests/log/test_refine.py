@@ -8,7 +8,7 @@ import pytest
 
 from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.errors import Corrupt, Unavailable
-from rookery.log.refine import RefinedRow, refine
+from rookery.log.maintain.refine import RefinedRow, refine
 from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.records.batch import TimestampType

@@ -22,12 +22,12 @@ from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import RowKind
 from rookery.errors import Corrupt, ErrorCode
 from rookery.formats.keys import STORED, object_id, object_key
-from rookery.log import reader
-from rookery.log.cache import BlockCache
-from rookery.log.objects import Places
-from rookery.log.reader import LogReader, SureReader
-from rookery.log.segmentindex import Layouts
-from rookery.log.tail import Tail, TailSlice
+from rookery.log.read import reader
+from rookery.log.read.cache import BlockCache
+from rookery.log.read.objects import Places
+from rookery.log.read.reader import LogReader, SureReader
+from rookery.log.read.segmentindex import Layouts
+from rookery.log.read.tail import Tail, TailSlice
 from rookery.records import record as records
 from rookery.store.backends.memory import MemoryStore
 from rookery.testing.clock import ManualClock

@@ -19,13 +19,13 @@ from rookery.cluster.state.state import Outcome, State
 from rookery.errors import Conflict, Unavailable
 from rookery.formats.keys import is_stored, object_key, segment_key
 from rookery.formats.manifest import read_head
-from rookery.log.cache import BlockCache
-from rookery.log.objects import keys_of
-from rookery.log.reader import LogReader
-from rookery.log.rewriter import DAMAGED_ROWS, Rewriter
-from rookery.log.segmentindex import Layouts
+from rookery.log.maintain.rewriter import DAMAGED_ROWS, Rewriter
+from rookery.log.read.cache import BlockCache
+from rookery.log.read.objects import keys_of
+from rookery.log.read.reader import LogReader
+from rookery.log.read.segmentindex import Layouts
+from rookery.log.read.tail import Tail
 from rookery.log.settings import RewriteSettings
-from rookery.log.tail import Tail
 from rookery.records import batch as batches
 from rookery.records import record as records
 from rookery.store.port import Buffer, NotFound, Store, StoredObject

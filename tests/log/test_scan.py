@@ -8,9 +8,9 @@ import pytest
 
 from rookery.cluster.state.partition import RowKind
 from rookery.errors import Corrupt
-from rookery.log.fsck.contents import RowError, check_row
-from rookery.log.refine import RefinedRow, refine
-from rookery.log.runs import batches_of, expect_body
+from rookery.log.check.contents import RowError, check_row
+from rookery.log.maintain.refine import RefinedRow, refine
+from rookery.log.read.runs import batches_of, expect_body
 from rookery.records.expectation import OffsetRule
 from tests.log.stored import StoredWorld, batch
 

@@ -12,9 +12,9 @@ from rookery.errors import Corrupt
 from rookery.formats.index import Index, IndexEntry
 from rookery.formats.keys import index_key, times_key
 from rookery.formats.layout import SegmentLayout
-from rookery.log import segmentindex, segmentwalk
-from rookery.log.objects import RemovedObject
-from rookery.log.segmentindex import Layouts
+from rookery.log.read import segmentindex, segmentwalk
+from rookery.log.read.objects import RemovedObject
+from rookery.log.read.segmentindex import Layouts
 from tests.log.stored import StoredWorld, batch
 
 BESIDE = (times_key, index_key)

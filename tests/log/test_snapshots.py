@@ -11,7 +11,7 @@ import pytest
 from rookery.cluster.state.image import write_image
 from rookery.errors import Unavailable
 from rookery.formats.keys import NEWEST_SNAPSHOT, SNAPSHOTS, snapshot_key
-from rookery.log import snapshots
+from rookery.log.maintain import snapshots
 from rookery.store.open import open_store
 from rookery.store.port import Store, StoredObject
 from tests.cluster.test_state import history

@@ -11,8 +11,8 @@ from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.formats.journal import journal_header
 from rookery.formats.keys import STORED, journal_name, object_id
-from rookery.log.files import JournalFiles
-from rookery.log.survey import JournalSurvey
+from rookery.log.check.survey import JournalSurvey
+from rookery.log.read.files import JournalFiles
 from rookery.testing.clock import ManualClock
 from tests.log.stored import TOPIC, batch
 

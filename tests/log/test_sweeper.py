@@ -18,7 +18,7 @@ from rookery.cluster.events.topics import LogStartMoved, TopicCreated
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.formats.keys import STORED, object_id
-from rookery.log.sweeper import Sweeper
+from rookery.log.maintain.sweeper import Sweeper
 from rookery.testing.clock import ManualClock
 
 TOPIC = bytes(range(16))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.log.tail import Key, Tail
+from rookery.log.read.tail import Key, Tail
 
 KEY: Key = (b"t" * 16, 0)
 OTHER: Key = (b"t" * 16, 1)

@@ -6,9 +6,9 @@ import pytest
 
 from rookery.errors import Corrupt
 from rookery.formats.keys import index_key, times_key
-from rookery.log import times
+from rookery.log.read import times
+from rookery.log.read.times import TimedRecord
 from rookery.log.settings import CacheSettings
-from rookery.log.times import TimedRecord
 from rookery.records import batch as batches
 from tests.log.stored import KEY, StoredWorld, batch
 

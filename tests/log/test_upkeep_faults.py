@@ -17,13 +17,13 @@ from rookery.cluster.state.topics import Topic
 from rookery.errors import Corrupt, Unavailable
 from rookery.formats.keys import STORED, object_id
 from rookery.formats.manifest import ManifestExtent
-from rookery.log import newobjects
-from rookery.log.caretaker import Caretaker
-from rookery.log.quarantine import Quarantine
-from rookery.log.refine import RefinedRow
-from rookery.log.retention import Retention
+from rookery.log.maintain import newobjects
+from rookery.log.maintain.caretaker import Caretaker
+from rookery.log.maintain.quarantine import Quarantine
+from rookery.log.maintain.refine import RefinedRow
+from rookery.log.maintain.retention import Retention
+from rookery.log.maintain.sweeper import Sweeper
 from rookery.log.settings import CareSettings
-from rookery.log.sweeper import Sweeper
 from rookery.records import batch as batches
 from rookery.records.record import Record, build
 from rookery.testing.clock import ManualClock
@@ -213,7 +213,7 @@ async def test_a_segment_that_cannot_be_made_leaves_its_rows_to_merges(
         for _ in range(10):
             await world.produce([0], where="entry", size=2_000)
         await world.produce([1], where="entry")
-        monkeypatch.setattr("rookery.log.rewriter.segment", broken)
+        monkeypatch.setattr("rookery.log.maintain.rewriter.segment", broken)
         rewriter = process.rewriter(world)
 
         await rewriter.run()
@@ -279,7 +279,7 @@ async def test_a_fault_in_every_row_ends_the_step(
         await world.topic(200)
         await world.produce(range(200), where="entry")
         await process.replica.barrier()
-        monkeypatch.setattr("rookery.log.rewriter.merged", fail)
+        monkeypatch.setattr("rookery.log.maintain.rewriter.merged", fail)
 
         with pytest.raises(ValueError, match="always"):
             await process.rewriter(world).run(process.replica.state.applied)
@@ -337,7 +337,7 @@ async def test_a_snapshot_that_fails_is_not_tried_again_at_once(
         await world.topic(1)
         retention = Retention(process.replica, world.clock, lambda _: Limits())
         made = caretaker(world, process, retention, Bin())
-        monkeypatch.setattr("rookery.log.snapshots.save", fail)
+        monkeypatch.setattr("rookery.log.maintain.snapshots.save", fail)
 
         await made.round()
 

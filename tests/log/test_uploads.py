@@ -14,7 +14,7 @@ from rookery.cluster.numbers import Numbers
 from rookery.cluster.open import open_log
 from rookery.cluster.replica import IncarnationFenced, Replica
 from rookery.formats.keys import STORED, object_id
-from rookery.log.uploads import Uploads
+from rookery.log.write.uploads import Uploads
 from rookery.store.open import open_store
 from rookery.testing.clock import ManualClock
 from tests.log.site import Site, batch

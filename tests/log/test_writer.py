@@ -14,10 +14,10 @@ from rookery.cluster.open import open_log
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.state import AppendOutcome
 from rookery.errors import ErrorCode, Unavailable
-from rookery.log.journal import FlushPosition, Journal
-from rookery.log.medium import CheckedBatch, FlushSettings, JournalTarget, NoFlushTarget
-from rookery.log.tail import Tail
-from rookery.log.writer import LogWriter
+from rookery.log.read.tail import Tail
+from rookery.log.write.flushtarget import CheckedBatch, FlushSettings, JournalTarget, NoFlushTarget
+from rookery.log.write.journal import FlushPosition, Journal
+from rookery.log.write.writer import LogWriter
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, Record, build
 from rookery.testing.clock import ManualClock

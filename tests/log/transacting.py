@@ -15,7 +15,7 @@ from rookery.cluster.events.txns import (
 )
 from rookery.cluster.state.txns import TransactionOwner
 from rookery.errors import ErrorCode
-from rookery.log.medium import CheckedBatch
+from rookery.log.write.flushtarget import CheckedBatch
 from rookery.records import batch as batches
 from rookery.records.record import BatchSettings, Record, build
 from tests.log.site import TOPIC, Writer

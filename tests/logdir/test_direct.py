@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import Position
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rookery.broker.kafkafile import read_kafka_file
+from rookery.broker.process.kafkafile import read_kafka_file
 from rookery.broker.settings import BrokerSettings
 from rookery.cli.main import main
 from rookery.errors import ConfigError, ErrorCode

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rookery.broker.settings import BrokerSettings
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import Error
 from rookery.log.origin import LogLocation

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from rookery.direct import blocking
-from rookery.direct.staging import abort
+from rookery.direct import blockinglog
+from rookery.direct.rowstager import abort
 from rookery.pipeline.backfill import backfill
 from rookery.pipeline.deadletters import DeadLetterMarks, complete
 from rookery.pipeline.engine import BatchEngine
@@ -215,7 +215,7 @@ def _give_up(pipeline: Pipeline) -> None:
     """Do as the caretaker does after a week."""
     last = Manifests(f"{pipeline.state}/replays").last()
     assert last is not None
-    log = blocking.shared(pipeline.source.place())
+    log = blockinglog.shared(pipeline.source.place())
     staged = [int(file.path) for file in last.sinks["silver topic good"].files]
     assert log.run(abort(log.log, staged)) == staged
 

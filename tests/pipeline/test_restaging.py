@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rookery.client.client import Client
-from rookery.direct import blocking
-from rookery.direct.staging import abort
+from rookery.direct import blockinglog
+from rookery.direct.rowstager import abort
 from rookery.errors import Gone
 from rookery.pipeline.load import load
 from rookery.pipeline.manifests import Manifests
@@ -40,7 +40,7 @@ def _give_up(pipeline: Pipeline, _: Path) -> None:
     """Do as the caretaker does after a week."""
     last = Manifests(pipeline.state).last()
     assert last is not None
-    log = blocking.shared(pipeline.source.place())
+    log = blockinglog.shared(pipeline.source.place())
     staged = [int(file.path) for file in last.sinks[_GOOD].files]
     assert log.run(abort(log.log, staged)) == staged
 

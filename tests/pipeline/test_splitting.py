@@ -14,8 +14,8 @@ from rookery.decode.port import DecoderSettings
 from rookery.errors import ConfigError
 from rookery.pipeline.columns import silver_schema
 from rookery.pipeline.engine import BatchPlan
+from rookery.pipeline.rowsplitter import RowSplitter, Split
 from rookery.pipeline.spec import Decode, Pipeline, Silver, Sink, Source
-from rookery.pipeline.splitting import RowSplitter, Split
 from tests.pipeline.localrows import START_MS, bird, raw
 
 BIRD = "id long, name string, seen timestamp"

@@ -11,7 +11,7 @@ import pytest
 from rookery.errors import Conflict, Unavailable
 from rookery.metrics import Registry
 from rookery.service.stalls import StallMetrics, StallWatch
-from rookery.store.pending import PendingCalls
+from rookery.store.pendingcalls import PendingCalls
 from rookery.testing.clock import ManualClock
 from rookery.testing.wait import PATIENCE_SECONDS
 

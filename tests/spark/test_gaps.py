@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.direct.blocking import LoopThread
+from rookery.direct.blockinglog import LoopThread
 from rookery.direct.plan import Gap
 from rookery.errors import ConfigError
 from rookery.spark.gaps import handle_gaps

@@ -25,8 +25,8 @@ from rookery.spark.checkpoint import (
 )
 from rookery.spark.options import ReadOptions
 from rookery.spark.session import local_cores, own_tuning, session, settings_for
+from rookery.spark.taskoutput import TaskOutput, stage
 from rookery.spark.writeoptions import WriteOptions
-from rookery.spark.writing import TaskOutput, stage
 from tests.direct.logs import Cluster, create
 
 if TYPE_CHECKING:

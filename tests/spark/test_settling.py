@@ -11,13 +11,13 @@ from types import ModuleType
 import pytest
 
 from pyspark_rookery import DefaultSource
-from rookery.spark import settling
-from rookery.spark.settling import settle, settled
+from rookery.spark import gcfreeze
+from rookery.spark.gcfreeze import settle, settled
 
 
 @pytest.fixture(autouse=True)
 def frozen_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(settling, "_modules", 0)
+    monkeypatch.setattr(gcfreeze, "_modules", 0)
     gc.unfreeze()
     yield
     gc.unfreeze()

@@ -22,7 +22,7 @@ from pyiceberg.transforms import (
 )
 
 from rookery.clock import SystemClock, Time
-from rookery.tables import rewriting
+from rookery.tables import filerewrite
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, TableSpec, UpkeepPolicy, Upsert
 from tests.tables.independent import rows_of
@@ -205,7 +205,7 @@ def test_a_file_that_gets_marks_while_it_is_compacted_stays(
     birds = Birds(tmp_path)
     birds.add(range(5))
     birds.add(range(5, 10))
-    compacted = rewriting.compacted
+    compacted = filerewrite.compacted
 
     def raced(*args: Any) -> Any:
         swap = compacted(*args)
@@ -213,7 +213,7 @@ def test_a_file_that_gets_marks_while_it_is_compacted_stays(
         mark_deleted(birds.handle(), task.file.file_path, task.file.partition, [0, 1, 2, 3, 4])
         return swap
 
-    monkeypatch.setattr(rewriting, "compacted", raced)
+    monkeypatch.setattr(filerewrite, "compacted", raced)
 
     assert birds.table.upkeep(UpkeepPolicy(min_files=2), LATER).files_compacted == 0
     assert len(birds.ids()) == 5

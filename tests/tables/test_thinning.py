@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from rookery.clock import Time
 from rookery.tables.port import UpkeepPolicy
-from rookery.tables.thinning import superfluous
+from rookery.tables.versionretention import superfluous
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -238,8 +238,8 @@ def test_settings_name_what_is_wrong() -> None:
 _ORPHAN_MAKER = """
 import os, signal, sys
 from pathlib import Path
-from rookery.testing.process import Process
-print(Process(["sleep", "1000"], Path(os.devnull)).pid, flush=True)
+from rookery.testing.process import LoggedProcess
+print(LoggedProcess(["sleep", "1000"], Path(os.devnull)).pid, flush=True)
 sys.stdin.read()
 """
 

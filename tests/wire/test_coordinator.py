@@ -20,7 +20,7 @@ from rookery.wire.coordinator.consumer import (
     ConsumerGroupMemberMetadataValue,
     OwnedPartitions,
 )
-from rookery.wire.coordinator.framing import StateTopic
+from rookery.wire.coordinator.frames import StateTopic
 from rookery.wire.coordinator.offsets import OffsetCommitKey, OffsetCommitValue
 from rookery.wire.coordinator.transactions import TransactionLogKey
 from rookery.wire.message import Message

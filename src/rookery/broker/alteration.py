@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from rookery.broker import clientmetrics
 from rookery.broker.call import Call
 from rookery.broker.configs import ALL_BROKERS, check_brokers, check_group, check_topic, invalid
-from rookery.broker.deciding import decide
+from rookery.broker.decisions import decide
 from rookery.cluster.events.brokers import ConfigsChanged, SettingChange
 from rookery.cluster.state.state import (
     BROKER_RESOURCE,

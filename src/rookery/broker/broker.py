@@ -9,9 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from rookery.broker.backing import Backing
 from rookery.broker.call import Services, hidden_when_read_only
-from rookery.broker.caretaking import CaretakerKeeper
 from rookery.broker.checks import rules_of
 from rookery.broker.configs import TopicCache
 from rookery.broker.dispatch import Dispatcher
@@ -21,22 +19,24 @@ from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.removal import OffsetRetention
-from rookery.broker.liveness import reach_broker
-from rookery.broker.membership import MEMBERS_MS, Membership
-from rookery.broker.nodeidentity import NodeIdentity
-from rookery.broker.nodelock import NodeLock
-from rookery.broker.open import open_backing
 from rookery.broker.overdue import Overdue
+from rookery.broker.process.liveness import reach_broker
+from rookery.broker.process.membership import MEMBERS_MS, Membership
+from rookery.broker.process.nodeidentity import NodeIdentity
+from rookery.broker.process.nodelock import NodeLock
 from rookery.broker.producerids import ProducerIds
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage.backing import Backing
+from rookery.broker.storage.caretakerkeeper import CaretakerKeeper
+from rookery.broker.storage.open import open_backing
 from rookery.clock import Clock, Random, SystemClock, SystemRandom, loop_seconds
 from rookery.cluster.entry import Entry
 from rookery.cluster.member import ClusterMember
 from rookery.cluster.numbers import Numbers
 from rookery.cluster.state.state import GROUP_RESOURCE, EntryOutcome, resource_key
-from rookery.log.journal import Journal
-from rookery.log.tail import Tail
-from rookery.log.writer import LogWriter
+from rookery.log.read.tail import Tail
+from rookery.log.write.journal import Journal
+from rookery.log.write.writer import LogWriter
 from rookery.model.address import parse_address
 from rookery.model.uuid import uuid_text
 from rookery.net.answers import AnswerBudget

@@ -34,8 +34,8 @@ from rookery.clock import Clock, Random
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.brokers import LiveBroker
 from rookery.cluster.state.state import State
-from rookery.log.reader import LogReader
-from rookery.log.writer import LogWriter
+from rookery.log.read.reader import LogReader
+from rookery.log.write.writer import LogWriter
 from rookery.security.access import Access
 from rookery.wire.message import Api, Message
 from rookery.wire.messages.metadata import MetadataResponseTopic

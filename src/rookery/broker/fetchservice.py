@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from rookery.clock import Clock, Random
 from rookery.cluster.replica import Replica
 from rookery.cluster.state.partition import Partition
-from rookery.log.reader import LogReader, SureReader
-from rookery.log.tail import Key
+from rookery.log.read.reader import LogReader, SureReader
+from rookery.log.read.tail import Key
 from rookery.service.fetchsessions import (
     FetchSession,
     FetchSessions,

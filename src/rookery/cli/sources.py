@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from rookery.broker.objectlog import origin_of
 from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage.objectlog import origin_of
 from rookery.cluster.open import open_log
-from rookery.log.files import JournalFiles
-from rookery.log.fsck.sources import Sources
+from rookery.log.check.sources import Sources
 from rookery.log.origin import LogLocation
+from rookery.log.read.files import JournalFiles
 from rookery.store.open import open_store
 from rookery.store.wrappers import NamespacedStore
 

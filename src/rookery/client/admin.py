@@ -11,7 +11,7 @@ from rookery.client.configs import Configs
 from rookery.client.connections import Link
 from rookery.client.metadata import PartitionLeader
 from rookery.client.retry import Hopeless
-from rookery.client.routing import Router, by_topic
+from rookery.client.router import Router, by_topic
 from rookery.errors import ApiError, ErrorCode, Unavailable
 from rookery.model.node import Node
 from rookery.model.partition import TopicPartition

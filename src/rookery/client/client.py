@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Self
 
 from rookery.client.admin import Admin
-from rookery.client.batching import RecordLocation
 from rookery.client.cluster import TopicView
 from rookery.client.connections import Connections
 from rookery.client.diagnostics import Diagnostics
@@ -17,8 +16,9 @@ from rookery.client.groups import GroupAdmin
 from rookery.client.metadata import Metadata
 from rookery.client.offsets import OffsetQueries
 from rookery.client.produce import Producer
+from rookery.client.producerbatch import RecordLocation
 from rookery.client.retry import ClientRetrier
-from rookery.client.routing import Router
+from rookery.client.router import Router
 from rookery.client.settings import ClientSettings, ProducerSettings
 from rookery.clock import Clock, Random, SystemClock, SystemRandom
 from rookery.model.offset import EARLIEST

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rookery.client.connections import Link
 from rookery.client.metadata import PartitionLeader
-from rookery.client.routing import TRANSACTION, Router, by_topic
+from rookery.client.router import TRANSACTION, Router, by_topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.address import Address
 from rookery.model.partition import TopicPartition

@@ -12,7 +12,7 @@ from rookery.client.connections import Lane, Link
 from rookery.client.metadata import PartitionLeader
 from rookery.client.offsets import OffsetQueries
 from rookery.client.retry import Deadline, is_stale, may_retry
-from rookery.client.routing import Router, by_node, by_topic
+from rookery.client.router import Router, by_node, by_topic
 from rookery.errors import ApiError, Error, ErrorCode, Unavailable
 from rookery.model.control import ControlRecordType
 from rookery.model.node import Node

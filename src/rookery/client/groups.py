@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rookery.client.connections import Link
 from rookery.client.members import GroupDescription, from_classic, from_consumer
-from rookery.client.routing import Router
+from rookery.client.router import Router
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.node import Node
 from rookery.model.offset import CommittedOffset

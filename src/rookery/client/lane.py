@@ -6,12 +6,12 @@ import asyncio
 import logging
 from typing import Final
 
-from rookery.client.batching import PartitionQueue, ProducerBatch
 from rookery.client.connections import Lane as ConnectionLane
 from rookery.client.connections import Link
 from rookery.client.outcomes import Outcomes
+from rookery.client.producerbatch import PartitionQueue, ProducerBatch
 from rookery.client.retry import may_retry
-from rookery.client.routing import Router
+from rookery.client.router import Router
 from rookery.client.settings import ACKS_NONE, ProducerSettings
 from rookery.clock import Clock
 from rookery.errors import ApiError, Error, ErrorCode, Unavailable

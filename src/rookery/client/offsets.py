@@ -8,7 +8,7 @@ from typing import Final
 
 from rookery.client.connections import Link
 from rookery.client.metadata import PartitionLeader
-from rookery.client.routing import Router, by_topic
+from rookery.client.router import Router, by_topic
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.offset import LATEST, MAX_TIMESTAMP
 from rookery.model.partition import TopicPartition

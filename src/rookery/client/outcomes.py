@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from rookery.client.batching import PartitionQueue, ProducerBatch
+from rookery.client.producerbatch import PartitionQueue, ProducerBatch
 from rookery.client.retry import ClientRetrier
 from rookery.clock import Clock
 from rookery.errors import Error

@@ -14,11 +14,11 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
-from rookery.client.batching import Delivery, ProducerBatch, record_size
 from rookery.client.cluster import TopicView
 from rookery.client.partition import StickyPartitions, partition_of
+from rookery.client.producerbatch import Delivery, ProducerBatch, record_size
 from rookery.client.retry import Deadline
-from rookery.client.routing import Router
+from rookery.client.router import Router
 from rookery.client.sender import Sender
 from rookery.client.settings import ACKS_NONE, ProducerSettings
 from rookery.clock import Clock, Random

@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rookery.client.batching import PartitionQueue, ProducerBatch
 from rookery.client.connections import Link
 from rookery.client.lane import BrokerLane
 from rookery.client.outcomes import Outcomes
+from rookery.client.producerbatch import PartitionQueue, ProducerBatch
 from rookery.client.retry import may_retry
-from rookery.client.routing import Router
+from rookery.client.router import Router
 from rookery.client.settings import ProducerSettings
 from rookery.clock import Clock
 from rookery.errors import ApiError, Error, ErrorCode, Unavailable

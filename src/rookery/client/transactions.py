@@ -20,7 +20,7 @@ import pyarrow as pa
 from rookery.client.client import Client
 from rookery.client.connections import Link
 from rookery.client.metadata import PartitionLeader
-from rookery.client.routing import TRANSACTION
+from rookery.client.router import TRANSACTION
 from rookery.errors import ApiError, ConfigError, ErrorCode
 from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition

@@ -13,7 +13,7 @@ from typing import Final, Protocol, cast, get_args
 from rookery.cluster.port import READ_BYTES, ClusterLog, ClusterLogTraits, Durability, LogEntry
 from rookery.errors import ConfigError
 from rookery.model.location import Location
-from rookery.store.pending import PendingCalls
+from rookery.store.pendingcalls import PendingCalls
 
 _BACKENDS: Final = "rookery.cluster.backends"
 

@@ -1,7 +1,7 @@
 """The tables that a configuration file may hold: one for each server, and the clusters by name.
 
 A server is a package with a module `serve`. Its settings have the table of the package's name:
-`rookery/broker/serve.py` reads `[broker]`.
+`rookery/broker/process/serve.py` reads `[broker]`.
 """
 
 from __future__ import annotations

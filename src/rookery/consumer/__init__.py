@@ -1,1 +1,1 @@
-"""All partitions as one stream of Arrow batches, in the order of time."""
+"""Reads all partitions as one stream of Arrow batches in time order."""

@@ -1,6 +1,6 @@
 """The contract of the gathering kernel, kept by `_gather.pyx` and `_gather_twin.py` alike.
 
-Rows are those of `rookery.consumer.table`: eight int64 each.
+Rows are those of `rookery.consumer.order.table`: eight int64 each.
 """
 
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from rookery.consumer.table import KEY, OFFSET, PARTITION, ROW_BYTES, TIME, VALUE, WIDTH
+from rookery.consumer.order.table import KEY, OFFSET, PARTITION, ROW_BYTES, TIME, VALUE, WIDTH
 from rookery.errors import Error
 from rookery.records import batch as batches
 from rookery.records.batch import CODEC_MASK, BatchHeader

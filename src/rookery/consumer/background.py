@@ -10,8 +10,8 @@ from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from rookery.consumer.faults import Misuse
-from rookery.consumer.source import RowSource
-from rookery.direct.blocking import LoopThread
+from rookery.consumer.fetch.source import RowSource
+from rookery.direct.blockinglog import LoopThread
 
 T = TypeVar("T")
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rookery.consumer.arrow import Numbers, Sizes, buffer, fresh, view
-from rookery.consumer.table import Strings, Table, empty
+from rookery.consumer.order.table import Strings, Table, empty
+from rookery.consumer.output.arrow import Numbers, Sizes, buffer, fresh, view
 from rookery.native import load
 from rookery.records.kernel import Buffer
 
 if TYPE_CHECKING:
     from rookery.consumer import _gather
-    from rookery.consumer.arrow import Array
+    from rookery.consumer.output.arrow import Array
 else:
     _gather = load("rookery.consumer._gather", "rookery.consumer._gather_twin")
 

@@ -8,22 +8,22 @@ from collections.abc import Sequence
 
 from rookery.client.settings import ClientSettings
 from rookery.clock import Clock, SystemRandom
-from rookery.consumer import budget
 from rookery.consumer.background import Background
 from rookery.consumer.checkpoint import Checkpoint, PartitionMark
-from rookery.consumer.classicmember import ClassicGroupMember
-from rookery.consumer.commits import Commits
-from rookery.consumer.engine import StreamEngine
-from rookery.consumer.feed import Feed
-from rookery.consumer.kafka import KafkaSource
-from rookery.consumer.member import ConsumerMember
-from rookery.consumer.opening import RangeResolver, StreamSubscription
-from rookery.consumer.output import BatchShape
-from rookery.consumer.progress import Bar
+from rookery.consumer.fetch import budget
+from rookery.consumer.fetch.feed import Feed
+from rookery.consumer.fetch.kafka import KafkaSource
+from rookery.consumer.fetch.shelf import Shelves
+from rookery.consumer.fetch.source import RowSource
+from rookery.consumer.fetch.spill import SpillFiles
+from rookery.consumer.group.classicmember import ClassicGroupMember
+from rookery.consumer.group.commits import Commits
+from rookery.consumer.group.member import ConsumerMember
+from rookery.consumer.order.engine import StreamEngine
+from rookery.consumer.output.progress import Bar
+from rookery.consumer.output.shape import BatchShape
+from rookery.consumer.ranges import RangeResolver, StreamSubscription
 from rookery.consumer.settings import Rebalanced, StreamSettings, ms
-from rookery.consumer.shelf import Shelves
-from rookery.consumer.source import RowSource
-from rookery.consumer.spill import SpillFiles
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ApiError, ConfigError, Error, ErrorCode, Unavailable
 from rookery.model.offset import EARLIEST
@@ -179,7 +179,7 @@ async def _made(
             cluster, is_committed=settings.is_committed, memory=settings.memory
         )
     else:
-        from rookery.consumer.objects import ObjectSource  # noqa: PLC0415 (heavy)
+        from rookery.consumer.fetch.objects import ObjectSource  # noqa: PLC0415 (heavy)
 
         source = await ObjectSource.open(cluster, is_committed=settings.is_committed)
     await background.own(source)

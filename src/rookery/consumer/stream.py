@@ -16,12 +16,12 @@ import pyarrow as pa
 from rookery.client.settings import ClientSettings
 from rookery.clock import Clock, SystemClock
 from rookery.consumer.background import Background
-from rookery.consumer.batch import Batch
 from rookery.consumer.checkpoint import Checkpoint
 from rookery.consumer.faults import Misuse
 from rookery.consumer.opened import OpenStream
-from rookery.consumer.opening import StreamSubscription
-from rookery.consumer.progress import Progress, partition_table
+from rookery.consumer.output.batch import Batch
+from rookery.consumer.output.progress import Progress, partition_table
+from rookery.consumer.ranges import StreamSubscription
 from rookery.consumer.settings import StreamSettings, ms
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from rookery.client.transactions import TransactionalWriter
-from rookery.consumer.batch import Batch
-from rookery.consumer.commits import Commits
+from rookery.consumer.group.commits import Commits
+from rookery.consumer.output.batch import Batch
 from rookery.errors import ConfigError
 from rookery.model.partition import TopicPartition
 

@@ -22,7 +22,7 @@ from rookery.cluster.state.sinkrules import (
 )
 from rookery.cluster.state.sinks import SinkBatch, SinkState, StagedObject
 from rookery.direct.log import DirectLog
-from rookery.direct.staging import abort, propose
+from rookery.direct.rowstager import abort, propose
 from rookery.errors import ApiError, ConfigError, Conflict, Error, ErrorCode, Gone
 from rookery.formats.keys import object_key
 from rookery.formats.manifest import EarlierObject, Manifest, ManifestSink, write_head

@@ -22,16 +22,16 @@ from rookery.direct import listed
 from rookery.direct.kafkafolder import KafkaFolder
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
-from rookery.log import snapshots
-from rookery.log.cache import BlockCache
-from rookery.log.files import MissingJournal
 from rookery.log.lostlog import check_not_lost
-from rookery.log.objects import EntryReader, Places
+from rookery.log.maintain import snapshots
 from rookery.log.origin import Handles
-from rookery.log.reader import LogReader
-from rookery.log.segmentindex import Layouts
+from rookery.log.read.cache import BlockCache
+from rookery.log.read.files import MissingJournal
+from rookery.log.read.objects import EntryReader, Places
+from rookery.log.read.reader import LogReader
+from rookery.log.read.segmentindex import Layouts
+from rookery.log.read.tail import Tail
 from rookery.log.settings import CacheSettings
-from rookery.log.tail import Tail
 from rookery.wire.buffer import Buffer
 from rookery.wire.message import Message
 

@@ -16,7 +16,7 @@ from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
 from rookery.direct.log import DirectLog
 from rookery.errors import ConfigError, Conflict
-from rookery.log import times
+from rookery.log.read import times
 
 EARLIEST: Final = -2
 LATEST: Final = -1

@@ -19,7 +19,7 @@ from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.state import State
 from rookery.direct.log import DirectLog
 from rookery.formats.layout import SegmentBlock
-from rookery.log.runs import body
+from rookery.log.read.runs import body
 from rookery.model.uuid import uuid_text
 
 MIB: Final = 1024 * 1024

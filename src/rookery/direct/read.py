@@ -18,17 +18,17 @@ import pyarrow as pa
 
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.state import State
-from rookery.direct.blocking import LoopThread, SharedLogs, shared
+from rookery.direct.blockinglog import LoopThread, SharedLogs, shared
 from rookery.direct.pins import compacted_since
 from rookery.direct.place import ClusterAddress
 from rookery.direct.plan import Gap, PlannedRange, ReadPlanner
 from rookery.errors import Conflict, Corrupt
 from rookery.formats.keys import object_key
-from rookery.log.files import MissingJournal
-from rookery.log.objects import EntryReader
+from rookery.log.maintain.refine import RefinedRow, refine
 from rookery.log.origin import Handles
-from rookery.log.refine import RefinedRow, refine
-from rookery.log.runs import body, expect_body
+from rookery.log.read.files import MissingJournal
+from rookery.log.read.objects import EntryReader
+from rookery.log.read.runs import body, expect_body
 from rookery.records.columns import decode
 from rookery.records.expectation import Expectation, OffsetRule
 from rookery.records.kernel import Buffer

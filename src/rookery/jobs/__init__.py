@@ -6,17 +6,17 @@ assert report.is_right
 """
 
 from rookery.jobs.compaction import compact
-from rookery.jobs.copying import CopyRequest, copy
-from rookery.jobs.expiring import expire
+from rookery.jobs.copyjob import CopyRequest, copy
+from rookery.jobs.expiryjob import expire
 from rookery.jobs.filerows import ImportFiles
-from rookery.jobs.filling import Into
-from rookery.jobs.importing import FileImport, import_files
+from rookery.jobs.importjob import FileImport, import_files
 from rookery.jobs.kafkacopy import copy_to_kafka
-from rookery.jobs.merging import merge
-from rookery.jobs.repartitioning import repartition
-from rookery.jobs.replaying import replay
+from rookery.jobs.mergejob import merge
+from rookery.jobs.repartitionjob import repartition
+from rookery.jobs.replayjob import replay
 from rookery.jobs.report import JobReport, JobRun
-from rookery.jobs.scrubbing import scrub
+from rookery.jobs.scrubjob import scrub
+from rookery.jobs.topicfill import Into
 
 __all__ = [
     "CopyRequest",

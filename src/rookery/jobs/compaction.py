@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rookery.clock import SystemRandom
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
-from rookery.direct.blocking import BlockingLog, shared
+from rookery.direct.blockinglog import BlockingLog, shared
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.direct.plan import OffsetRange
@@ -24,14 +24,14 @@ from rookery.errors import ConfigError, Conflict, Corrupt, Gone
 from rookery.jobs.clocks import trusted_now
 from rookery.jobs.limits import limits_of
 from rookery.jobs.proof import COLUMNS, Proof, prove_latest
-from rookery.jobs.reading import plan_ranges, read
+from rookery.jobs.rangereads import plan_ranges, read
 from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import run_tasks, slots
-from rookery.log.compaction.cleaning import CompactionTask, PartitionCompaction
 from rookery.log.compaction.output import Output
+from rookery.log.compaction.partition import CompactionTask, PartitionCompaction
 from rookery.log.compaction.plan import Dirt, dirt_of
 from rookery.log.compaction.source import UnreadableRowError
-from rookery.log.newobjects import Publisher
+from rookery.log.maintain.newobjects import Publisher
 from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.records.sieve import SEED_BYTES
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from rookery.errors import ConfigError
-from rookery.jobs.loading import FILE, START
+from rookery.jobs.importtask import FILE, START
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -14,20 +14,20 @@ from rookery.client.client import Client
 from rookery.client.cluster import TopicView
 from rookery.client.settings import ClientSettings
 from rookery.cluster.state.topics import Topic
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import check_reached, end_of
 from rookery.direct.place import ClusterAddress, host_mark
 from rookery.direct.plan import OffsetRange, ReadPlanner
 from rookery.errors import ApiError, ConfigError, ErrorCode
-from rookery.jobs.copying import NAME, CopyRequest
-from rookery.jobs.cutting import find_topics
-from rookery.jobs.filling import budgeted, moving_requests
+from rookery.jobs.copyjob import NAME, CopyRequest
 from rookery.jobs.kafkaprogress import CopyEnds, read_progress
 from rookery.jobs.kafkatask import CopyTask, copy_partition
 from rookery.jobs.proof import Proof
-from rookery.jobs.reading import refuse
+from rookery.jobs.rangereads import refuse
 from rookery.jobs.report import JobPlan, JobReport, JobRun, JobStep
+from rookery.jobs.slicecutters import find_topics
 from rookery.jobs.tasks import run_tasks, slots
+from rookery.jobs.topicfill import budgeted, moving_requests
 from rookery.jobs.topics import kept_configs
 from rookery.model.partition import TopicPartition
 from rookery.model.uuid import ZERO, uuid_text

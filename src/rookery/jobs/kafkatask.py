@@ -19,7 +19,7 @@ from rookery.client.client import Client
 from rookery.client.fetch import FetchSettings, Isolation
 from rookery.client.settings import ClientSettings
 from rookery.client.transactions import StoredBatch, TooLarge, TransactionalWriter
-from rookery.direct.blocking import shared
+from rookery.direct.blockinglog import shared
 from rookery.direct.layout import named_codec
 from rookery.direct.offsets import check_reached, end_of
 from rookery.direct.place import ClusterAddress, check_host
@@ -34,7 +34,7 @@ from rookery.jobs.kafkaprogress import (
     runs_of,
 )
 from rookery.jobs.proof import Proof, prove
-from rookery.jobs.reading import plan_ranges, read
+from rookery.jobs.rangereads import plan_ranges, read
 from rookery.model.partition import TopicPartition
 from rookery.records.reading import HEADERS
 from rookery.records.record import Record

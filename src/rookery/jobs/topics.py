@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rookery.cluster.state.topics import Topic
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.log import DirectLog
 from rookery.direct.targets import MAX_PARTITIONS, find_target
 from rookery.errors import ConfigError

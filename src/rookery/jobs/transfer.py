@@ -15,19 +15,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from rookery.cluster.state.state import State
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.commit import Commit
 from rookery.direct.layout import PackSettings
 from rookery.direct.ordered import SpanShare
 from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.direct.plan import OffsetRange, PlannedRange
 from rookery.errors import ConfigError, Conflict
-from rookery.jobs.holding import PinnedTopics
-from rookery.jobs.moving import Move, MoveResult, move
+from rookery.jobs.movetask import Move, MoveResult, move
 from rookery.jobs.offsetmap import OffsetMapFolder, mapped, slice_name
+from rookery.jobs.pinnedtopics import PinnedTopics
 from rookery.jobs.progress import Ledger
 from rookery.jobs.proof import COLUMNS, Proof, prove
-from rookery.jobs.reading import plan_ranges, read
+from rookery.jobs.rangereads import plan_ranges, read
 from rookery.jobs.report import JobReport, JobRun, JobStep
 from rookery.jobs.route import TopicRoute
 from rookery.jobs.tasks import run_tasks

@@ -1,1 +1,1 @@
-"""The log itself: batches made durable, and read back."""
+"""The log: batches are made durable, read again, maintained, checked and recovered."""

@@ -15,11 +15,11 @@ from rookery.cluster.port import ClusterLog, ClusterLogTraits, Durability
 from rookery.cluster.state.state import State
 from rookery.errors import ConfigError
 from rookery.formats.keys import CLUSTER, check_namespace
-from rookery.log.files import JournalFiles
-from rookery.log.objects import Places
+from rookery.log.read.files import JournalFiles
+from rookery.log.read.objects import Places
 from rookery.model.location import Location
 from rookery.store.open import as_url, name_of, open_store, store_traits
-from rookery.store.pending import PendingCalls
+from rookery.store.pendingcalls import PendingCalls
 from rookery.store.port import NotFound, Store
 from rookery.store.prices import Prices
 from rookery.store.wrappers import CountedStore, NamespacedStore

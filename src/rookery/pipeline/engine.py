@@ -18,7 +18,6 @@ from rookery.clock import Clock, SystemClock
 from rookery.decode.port import DecoderSettings
 from rookery.errors import ConfigError, Gone
 from rookery.pipeline.columns import sink_schema, table_columns
-from rookery.pipeline.growing import Chosen, choose, may_grow
 from rookery.pipeline.manifests import (
     BatchManifest,
     Manifests,
@@ -30,6 +29,7 @@ from rookery.pipeline.manifests import (
 )
 from rookery.pipeline.metrics import BatchMetrics, Figures, quantile
 from rookery.pipeline.migration import has_own_columns, migrations, restaged
+from rookery.pipeline.schemagrowth import Chosen, choose, may_grow
 from rookery.pipeline.spec import Pipeline, Sink
 from rookery.pipeline.task import REPORT, StageTask, TaskReport
 from rookery.spark.failures import own_errors

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from rookery.direct import blocking
-from rookery.direct.blocking import BlockingLog
+from rookery.direct import blockinglog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.offsets import LATEST, DirectSubscription, Position, SubscribedPartition, end_of
 from rookery.errors import Conflict
 from rookery.model.uuid import parse_uuid_text, uuid_text
@@ -95,7 +95,7 @@ def batch_end(
 def _look(
     source: Source, *, is_strict: bool = True
 ) -> tuple[BlockingLog, list[SubscribedPartition]]:
-    opened = blocking.shared(source.place())
+    opened = blockinglog.shared(source.place())
     state = opened.run(opened.log.barrier())
     return opened, DirectSubscription(source.topics).find(state, is_strict=is_strict)
 

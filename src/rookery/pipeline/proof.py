@@ -18,7 +18,7 @@ from rookery.pipeline.manifests import Manifests, PipelineOrigin
 from rookery.pipeline.migration import Migration, migrations
 from rookery.pipeline.names import renames
 from rookery.pipeline.spec import Gold
-from rookery.tables import naming
+from rookery.tables import batchorder
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName
 from rookery.tables.schemas import merged
@@ -100,4 +100,4 @@ def _check_owner(plan: BatchPlan, number: int, origin: PipelineOrigin | None, ba
     sink, name = plan.pipeline.sinks[number], plan.pipeline.name
     last = open_table(sink.table()).last_commit(name)
     query = origin.query if origin else "none"
-    naming.is_new(sink_key(sink), last, BatchName(name, query, batch + 1))
+    batchorder.is_new(sink_key(sink), last, BatchName(name, query, batch + 1))

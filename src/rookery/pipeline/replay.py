@@ -15,9 +15,9 @@ from rookery.errors import ConfigError
 from rookery.pipeline.deadletters import DeadLetterMarks, complete, waiting
 from rookery.pipeline.engine import BatchEngine, BatchPlan, RawRows, Reread
 from rookery.pipeline.headers import filled
+from rookery.pipeline.keyroutes import routed
 from rookery.pipeline.manifests import REPLAYS, Manifests, PipelinePosition, identities
 from rookery.pipeline.rebuilt import rebuilt, unless_rebuilt
-from rookery.pipeline.routing import routed
 from rookery.pipeline.spec import Pipeline
 from rookery.tables.folder import below
 

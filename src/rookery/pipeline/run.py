@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from rookery.clock import SystemClock
 from rookery.pipeline.engine import BatchEngine, BatchPlan, Hook, Reread
+from rookery.pipeline.keyroutes import routed
 from rookery.pipeline.manifests import Manifests, PipelinePosition
 from rookery.pipeline.metrics import BatchMetrics
 from rookery.pipeline.positions import batch_end, lag, next_batch, starts
 from rookery.pipeline.reread import read_options, rows_between
-from rookery.pipeline.routing import routed
 from rookery.pipeline.sparktasks import on_spark
 from rookery.pipeline.spec import Pipeline, Source
 from rookery.pipeline.stored import StoredRows

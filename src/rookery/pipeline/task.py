@@ -17,11 +17,11 @@ from rookery.clock import SystemRandom
 from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
 from rookery.pipeline.columns import RAW
-from rookery.pipeline.deduping import SeenInReplay, SeenKeys
-from rookery.pipeline.feeding import Feeder
+from rookery.pipeline.feeder import Feeder
 from rookery.pipeline.headers import emptied
+from rookery.pipeline.rowsplitter import RowSplitter, by_topic, with_number
+from rookery.pipeline.seenkeys import SeenInReplay, SeenKeys
 from rookery.pipeline.spec import Layer, Pipeline
-from rookery.pipeline.splitting import RowSplitter, by_topic, with_number
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, DataFile
 from rookery.tables.schemas import fit

@@ -8,7 +8,7 @@ from threading import Thread
 from typing import Final
 
 from rookery.clock import Clock, SystemClock
-from rookery.pipeline import deduping
+from rookery.pipeline import seenkeys
 from rookery.pipeline.engine import sink_key
 from rookery.pipeline.manifests import CHAINS, Manifests
 from rookery.pipeline.rebuilt import staging_states
@@ -100,5 +100,5 @@ def _state(pipeline: Pipeline) -> Upkept:
         return Upkept()
     # The next batch may be writing its own at this moment, on hosts whose clocks differ.
     before_ms = last.at - _HOUR_MS
-    deleted = deduping.forget(TableFolder(pipeline.state), set(last.seen.values()), before_ms)
+    deleted = seenkeys.forget(TableFolder(pipeline.state), set(last.seen.values()), before_ms)
     return Upkept(versions_expired=manifests.prune(), files_deleted=deleted)

@@ -1,12 +1,12 @@
 """Three policies for damage among stored batches, over one scan.
 
 policy    result                            used by
-serve     the batches before the damage     `log/opener`, for the broker's reader
-rewrite   all batches, or the damage        `log/refine` (merges, compaction, direct reads),
-                                            `log/survey`, `log/fsck/contents`, whole segments
+serve     the batches before the damage     `log/read/opener`, for the broker's reader
+rewrite   all batches, or the damage        `log/maintain/refine` (merge, compaction, direct reads),
+                                            `log/check/survey`, `log/check/contents`, whole segments
                                             in `formats/segment`, snapshots and exports
                                             in `logdir`
-examine   sound batches, and each damage    `log/fsck/segments`, `formats/examine`
+examine   sound batches, and each damage    `log/check/segments`, `formats/examine`
 """
 
 from __future__ import annotations

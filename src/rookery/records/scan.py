@@ -5,11 +5,11 @@
 The CRC of a batch does not cover its first 16 bytes: offset, length and leader epoch. The scan
 checks those against the expectation. `records/policy` decides what happens to damaged bytes.
 
-`Scanner` takes bytes in pieces: `direct/read`, and `log/runs` for all that reads in steps.
+`Scanner` takes bytes in pieces: `direct/read`, and `log/read/runs` for all that reads in steps.
 `logdir/segment` scans windows of its own choice. A scan returns a list of headers and no further
 object per batch, because all fetches and all Spark reads go through it.
 
-Bytes that a broker sends have no expectation: `client/fetch` and `consumer/kafka` check them with
+Bytes from a broker have no expectation: `client/fetch` and `consumer/fetch/kafka` check them with
 `records/batch` alone. Bytes that were scanned before are only outlined, by `records/batch` too.
 """
 

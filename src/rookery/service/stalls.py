@@ -10,7 +10,7 @@ from typing import Final
 
 from rookery import metrics
 from rookery.errors import Error
-from rookery.store.pending import PendingCalls, Stall
+from rookery.store.pendingcalls import PendingCalls, Stall
 
 log = logging.getLogger(__name__)
 

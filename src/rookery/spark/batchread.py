@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from rookery.direct import latest, ordered
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.latest import KeyShare
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import SubscribedPartition
@@ -24,8 +24,8 @@ from rookery.records.reading import ReadSettings
 from rookery.spark import schema
 from rookery.spark.filters import FilterBounds
 from rookery.spark.gaps import handle_gaps
+from rookery.spark.gcfreeze import settle, settled
 from rookery.spark.options import ReadOptions
-from rookery.spark.settling import settle, settled
 
 
 @dataclass

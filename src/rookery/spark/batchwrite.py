@@ -11,11 +11,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from rookery.clock import SystemRandom
 from rookery.cluster.state.sinks import SinkBatch
-from rookery.direct.blocking import shared
+from rookery.direct.blockinglog import shared
 from rookery.direct.commit import last_commit
 from rookery.direct.place import host_mark
 from rookery.errors import ConfigError, Conflict
-from rookery.spark import writing
+from rookery.spark import taskoutput
 from rookery.spark.writeoptions import WriteOptions
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
             "topic before if that is what you want"
         )
     chosen = WriteOptions.of(options, is_stream=False)
-    writing.check_rows(chosen, schema)
+    taskoutput.check_rows(chosen, schema)
     return BatchWriter(chosen, SystemRandom().token(16).hex(), host_mark(chosen.place))
 
 
@@ -58,13 +58,13 @@ class BatchWriter(DataSourceArrowWriter):
     # Spark's own class says the same, of rows.
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
         """Stage the rows of a task."""
-        return writing.stage(
-            self._options, self._batch(), writing.without_log_columns(iterator), self._host
+        return taskoutput.stage(
+            self._options, self._batch(), taskoutput.without_log_columns(iterator), self._host
         )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what all tasks have staged."""
-        done = writing.commit_all(self._options, messages, self._kept())
+        done = taskoutput.commit_all(self._options, messages, self._kept())
         if done is not None and done.is_repeated:
             self._check_same()
             log.warning(
@@ -98,7 +98,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Give up what tasks have staged."""
-        writing.abort_all(self._options, messages)
+        taskoutput.abort_all(self._options, messages)
 
     def _batch(self) -> SinkBatch:
         """Return what the rows are known by.
@@ -109,7 +109,7 @@ class BatchWriter(DataSourceArrowWriter):
         sink_id, number = self._options.sink_id, self._options.batch_id
         if not sink_id:
             return SinkBatch("", self._run_id, 0)
-        stream = writing.streaming_batch()
+        stream = taskoutput.streaming_batch()
         if stream is None and number is None:
             raise Conflict(
                 "sinkId without batchId: outside of foreachBatch, say which batch this is (a "

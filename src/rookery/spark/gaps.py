@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from rookery.direct.blocking import LoopThread
+from rookery.direct.blockinglog import LoopThread
 from rookery.direct.plan import Gap
 from rookery.errors import ConfigError, Conflict
 from rookery.spark.options import ReadOptions

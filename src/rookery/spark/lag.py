@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.grouped import publish as publish_offsets
 from rookery.direct.place import ClusterAddress
 from rookery.errors import Corrupt, Error

@@ -64,7 +64,7 @@ class SourceOptions:
         given = together(told(schema), self._options)
         if given == dict(self._options):
             return given, schema
-        from rookery.spark.writing import writable  # noqa: PLC0415 (readers need none)
+        from rookery.spark.taskoutput import writable  # noqa: PLC0415 (readers need none)
 
         return for_writing(given), writable(schema)
 

@@ -18,12 +18,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rookery.direct.blocking import BlockingLog
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.place import check_host, host_mark
 from rookery.spark.batchread import Share, read_ranges
+from rookery.spark.gcfreeze import settled
 from rookery.spark.offset import StreamOffset
 from rookery.spark.options import ReadOptions
-from rookery.spark.settling import settled
 from rookery.spark.streamplan import StreamPlan
 
 _FAR: Final = (1 << 63) - 1

@@ -14,7 +14,7 @@ from rookery.cluster.state.sinkrules import MAX_SOURCE_OFFSETS
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.direct.place import host_mark
 from rookery.errors import ConfigError, Conflict
-from rookery.spark import writing
+from rookery.spark import taskoutput
 from rookery.spark.checkpoint import check_stream, local_path
 from rookery.spark.writeoptions import WriteOptions
 
@@ -46,7 +46,7 @@ def stream_writer(
     check_stream(chosen.checkpoint)
     if chosen.checkpoint and local_path(chosen.checkpoint) is None:
         _warn_of(chosen.checkpoint)
-    writing.check_rows(chosen, schema)
+    taskoutput.check_rows(chosen, schema)
     return StreamWriter(chosen, host_mark(chosen.place))
 
 
@@ -60,27 +60,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
     # Spark's own class says the same, of rows.
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]
         """Stage the rows of a task."""
-        stream = writing.streaming_batch()
+        stream = taskoutput.streaming_batch()
         if stream is None:
             raise Conflict(
-                f"Spark does not tell this task which batch it is part of ({writing.QUERY_PROPERTY}"
-                f" and {writing.BATCH_PROPERTY} are not set), so rows could be written twice: this "
+                "Spark does not tell this task which batch it is part of "
+                f"({taskoutput.QUERY_PROPERTY} and {taskoutput.BATCH_PROPERTY} are not set), "
+                "so rows could be written twice: this "
                 "Spark is not supported"
             )
         batch = SinkBatch(self._options.sink_id, *stream)
-        return writing.stage(self._options, batch, iterator, self._host)
+        return taskoutput.stage(self._options, batch, iterator, self._host)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit what all tasks have staged for this batch."""
         self._check(messages, batchId)
         offsets = source_offsets(self._checkpoint(messages), batchId)
-        done = writing.commit_all(self._options, messages, offsets)
+        done = taskoutput.commit_all(self._options, messages, offsets)
         if done is not None and done.is_repeated:
             log.info("batch %d of sink %s was there already", batchId, self._options.sink_id)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Give up what tasks have staged."""
-        writing.abort_all(self._options, messages)
+        taskoutput.abort_all(self._options, messages)
 
     def _checkpoint(self, messages: list[WriterCommitMessage | None]) -> str:
         """Return where the checkpoint is: as the option says, or by the query's name in a default.
@@ -89,14 +90,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         if self._options.checkpoint:
             return self._options.checkpoint
-        found = {one.checkpoints for one in messages if isinstance(one, writing.TaskOutput)} - {""}
+        found = {one.checkpoints for one in messages if isinstance(one, taskoutput.TaskOutput)} - {
+            ""
+        }
         if len(found) != 1 or not self._options.query_name:
             return ""
         return f"{found.pop().rstrip('/')}/{self._options.query_name}"
 
     def _check(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         for one in messages:
-            if isinstance(one, writing.TaskOutput) and one.batch.batch_id != batch_id:
+            if isinstance(one, taskoutput.TaskOutput) and one.batch.batch_id != batch_id:
                 raise Conflict(
                     f"a task has written batch {one.batch.batch_id}, but batch {batch_id} is to be "
                     "committed; nothing was: run the query again"

@@ -17,7 +17,7 @@ from rookery.errors import Unavailable
 from rookery.store.address import StoreAddress
 from rookery.store.clienterror import BAD_ENDPOINT, is_panic, permanent_reason, summary
 from rookery.store.meter import RETRIES
-from rookery.store.pending import note
+from rookery.store.pendingcalls import note
 
 _FIRST_PAUSE_MS: Final = 50.0
 _LONGEST_PAUSE_MS: Final = 5_000.0

@@ -30,7 +30,7 @@ from rookery.store.meter import (
     RETRIES,
     WRITTEN_BYTES,
 )
-from rookery.store.pending import PendingCalls
+from rookery.store.pendingcalls import PendingCalls
 from rookery.store.port import Buffer, NotFound, Store, StoredObject
 from rookery.store.prices import Prices
 

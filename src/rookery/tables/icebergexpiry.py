@@ -17,7 +17,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from rookery.clock import Time
 from rookery.tables.icebergtransaction import OneLook
 from rookery.tables.port import UpkeepPolicy, Upkept
-from rookery.tables.thinning import superfluous
+from rookery.tables.versionretention import superfluous
 
 
 def expire(table: Table, policy: UpkeepPolicy, now: Time, done: Upkept) -> set[str]:

@@ -21,11 +21,11 @@ from pyiceberg.typedef import Record
 
 from rookery.clock import SystemRandom
 from rookery.errors import ConfigError
-from rookery.tables import staging, upserting
+from rookery.tables import copyonwrite, parquetfiles
+from rookery.tables.copyonwrite import Swap
 from rookery.tables.folder import TableFolder
 from rookery.tables.port import DataFile, Run, Upsert
 from rookery.tables.schemas import merged, named
-from rookery.tables.upserting import Swap
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class IcebergFiles:
             if file.path in foreign:
                 yield from self._unmarked(file, foreign[file.path], schema)
             else:
-                yield from staging.rows(self.folder, file, schema)
+                yield from parquetfiles.rows(self.folder, file, schema)
 
     def readable(self, columns: pa.Schema) -> pa.Schema:
         """Return columns such that they are found in files of any age and any writer."""
@@ -105,7 +105,7 @@ class IcebergFiles:
         copies = {path: self._copied(live[path]) for path in foreign}
         read = [one for path, file in live.items() for one in copies.get(path, [file])]
         schema = self.readable(columns)
-        swap = upserting.upserted(self.folder, read, changes, schema, upsert, run)
+        swap = copyonwrite.upserted(self.folder, read, changes, schema, upsert, run)
         touched = {file.path for file in swap.removed}
         removed = [file for path, file in live.items() if path in touched]
         for path, parts in copies.items():
@@ -132,7 +132,7 @@ class IcebergFiles:
         with io.new_input(address).open() as source:
             data = source.read()
         begin = 0
-        for batch in staging.decoded(self.folder, file, data, schema):
+        for batch in parquetfiles.decoded(self.folder, file, data, schema):
             end = begin + batch.num_rows
             yield batch.filter(pc.invert(pc.is_in(pa.array(range(begin, end)), deleted)))
             begin = end
@@ -140,7 +140,7 @@ class IcebergFiles:
     def _copied(self, file: DataFile) -> list[DataFile]:
         attempt = f"copied-{SystemRandom().token(8).hex()}"
         rows = self.rows([file])
-        return staging.stage(self.folder, rows, columns_of(self.table), attempt)
+        return parquetfiles.stage(self.folder, rows, columns_of(self.table), attempt)
 
     def _foreign(self, files: Sequence[DataFile]) -> dict[str, FileScanTask]:
         """Return those files that only Iceberg's own reader can read.

@@ -29,7 +29,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from rookery.clock import SystemRandom
-from rookery.tables import staging
+from rookery.tables import parquetfiles
 from rookery.tables.folder import TableFolder
 from rookery.tables.port import DataFile, Run
 
@@ -107,13 +107,15 @@ class _Split:
 
     def __call__(self) -> list[PartitionFile]:
         data = self.folder.read(self.file.path)
-        found = staging.columns(self.folder, self.file, data, self._sources())
+        found = parquetfiles.columns(self.folder, self.file, data, self._sources())
         values, numbers = _grouped(found, self.schema, self.spec)
         if len(values) == 1:
             return [PartitionFile(self.file, values[0])]
-        rows = staging.decoded(self.folder, self.file, data, self.columns)
+        rows = parquetfiles.decoded(self.folder, self.file, data, self.columns)
         attempt = f"partition-{SystemRandom().token(8).hex()}"
-        staged = staging.stage_parted(self.folder, _parted(rows, numbers), self.columns, attempt)
+        staged = parquetfiles.stage_parted(
+            self.folder, _parted(rows, numbers), self.columns, attempt
+        )
         return [
             PartitionFile(file, values[number])
             for number, files in staged.items()

@@ -29,7 +29,7 @@ BRISK: Final = (
 )
 """Settings with which everything that is done to a log happens within seconds."""
 
-_CARETAKER: Final = b"rookery.broker.caretaker"
+_CARETAKER: Final = b"rookery.broker.storage.caretaker"
 
 
 class Host(BrokerProcess):

@@ -20,7 +20,7 @@ from rookery.broker.settings import BrokerSettings
 _PATIENCE: Final = 60.0
 _LOOK_SECONDS: Final = 0.01
 _AGREE_SECONDS: Final = 0.1
-_COMMAND: Final = (sys.executable, "-m", "rookery.broker.caretaker")
+_COMMAND: Final = (sys.executable, "-m", "rookery.broker.storage.caretaker")
 
 
 class CaretakerProcess:

@@ -6,10 +6,10 @@ from itertools import count
 from typing import Any, Protocol
 
 from rookery.broker.coordination.machine import Event, MachineRequest, Persist, Reply, TopicInfo
-from rookery.broker.groups.assign import Places
-from rookery.broker.groups.consumer import Consumer
-from rookery.broker.groups.consumerbody import read_body
-from rookery.broker.groups.consumerchange import merge
+from rookery.broker.groups.consumer.assign import Places
+from rookery.broker.groups.consumer.change import merge
+from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.consumer.persistence import read_body
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ErrorCode
 from rookery.wire.messages.consumer_group_heartbeat import (

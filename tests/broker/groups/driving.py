@@ -13,7 +13,7 @@ from rookery.broker.coordination.machine import (
     Reply,
     Tick,
 )
-from rookery.broker.groups.classic import Classic
+from rookery.broker.groups.classic.machine import Classic
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ErrorCode
 from rookery.wire.codec import decode, encode_bytes

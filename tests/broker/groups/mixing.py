@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any
 
 from rookery.broker.coordination.machine import Event, MachineRequest, Persist, Reply, Tick
-from rookery.broker.groups.assign import Places
-from rookery.broker.groups.consumer import Consumer
+from rookery.broker.groups.consumer.assign import Places
+from rookery.broker.groups.consumer.machine import Consumer
 from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.machine import CommitGate, gate_of

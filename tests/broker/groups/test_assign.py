@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.broker.groups.assign import (
+from rookery.broker.groups.consumer.assign import (
     ASSIGNORS,
     AssignedMember,
     Assignor,

@@ -9,8 +9,8 @@ import pytest
 
 from rookery.broker.coordination.machine import MachineRequest, Persist
 from rookery.broker.coordination.seats import HeldRequest
-from rookery.broker.groups.classic import Classic
-from rookery.broker.groups.consumer import Consumer
+from rookery.broker.groups.classic.machine import Classic
+from rookery.broker.groups.consumer.machine import Consumer
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.cluster.events.groups import GroupChanged, GroupClaimed, GroupPersisted
 from rookery.cluster.state.groups import GROUP_CHANGES_LEVEL, Group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rookery.broker.groups.classic import Classic
+from rookery.broker.groups.classic.machine import Classic
 from rookery.errors import Corrupt, ErrorCode
 from tests.broker.groups.driving import AT_ONCE, GROUP, Driver
 

@@ -19,8 +19,8 @@ from hypothesis.stateful import (
 )
 
 from rookery.broker.coordination.machine import Effect, Persist
-from rookery.broker.groups.classic import Classic
-from rookery.broker.groups.rebalance import ClassicState, Rebalance
+from rookery.broker.groups.classic.machine import Classic
+from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance
 from rookery.broker.groups.settings import ClassicSettings
 from rookery.errors import ErrorCode
 from rookery.testing.clock import SeededRandom

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rookery.broker.coordination.machine import ClientGone, Tick
-from rookery.broker.groups.consumer import Consumer
+from rookery.broker.groups.consumer.machine import Consumer
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import Corrupt, ErrorCode
 from tests.broker.groups.beats import Cluster, Group, Reader, as_places, as_topics, settle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.broker.groups.classic import Classic
+from rookery.broker.groups.classic.machine import Classic
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.errors import ErrorCode
 from tests.broker.groups.beats import Cluster

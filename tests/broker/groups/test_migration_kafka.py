@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from rookery.broker.groups.consumer import Consumer
+from rookery.broker.groups.consumer.machine import Consumer
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ErrorCode
 from rookery.net.upstream import Upstream, connect

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from rookery.broker.groups.classic import Classic
+from rookery.broker.groups.classic.machine import Classic
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.errors import ErrorCode
 from rookery.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment

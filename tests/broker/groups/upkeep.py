@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from rookery.broker.coordination.machine import MachineRequest, Persist
-from rookery.broker.groups import classicbody
 from rookery.broker.groups.claims import GroupClaims
-from rookery.broker.groups.consumer import Consumer
+from rookery.broker.groups.classic import persistence
+from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance
+from rookery.broker.groups.classic.roster import RosterMember
+from rookery.broker.groups.consumer.machine import Consumer
 from rookery.broker.groups.coordinator import GroupCoordinator
 from rookery.broker.groups.kind import GroupSettings
 from rookery.broker.groups.kindtable import Kinds
 from rookery.broker.groups.machine import GroupMachine
-from rookery.broker.groups.rebalance import ClassicState, Rebalance
-from rookery.broker.groups.roster import RosterMember
 from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
 from rookery.cluster.events.brokers import BrokerRegistered, ClusterCreated
 from rookery.cluster.events.groups import GroupClaimed, GroupPersisted
@@ -120,7 +120,7 @@ def classic_body(group_id: str, members: int) -> bytes:
     group.state = ClassicState.STABLE if members else ClassicState.EMPTY
     group.generation, group.protocol_type = 3, "consumer"
     group.protocol = "range" if members else None
-    return classicbody.keep(group)
+    return persistence.keep(group)
 
 
 def consumer_body(group_id: str) -> bytes:

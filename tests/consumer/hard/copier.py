@@ -17,7 +17,7 @@ import pyarrow as pa
 from rookery.client.client import Client
 from rookery.client.transactions import TransactionalWriter
 from rookery.consumer.api import read
-from rookery.consumer.batch import Batch
+from rookery.consumer.output.batch import Batch
 from rookery.consumer.transaction import transaction
 from rookery.model.partition import TopicPartition
 

@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from rookery.consumer.api import read
-from rookery.consumer.batch import Batch
 from rookery.consumer.faults import CorruptBatch, OffsetTruncated
+from rookery.consumer.output.batch import Batch
 from rookery.errors import ErrorCode
 from rookery.testing.kafkafaults import KafkaFault, Row, fail_fetch, fail_offsets, flip
 from rookery.testing.kafkalogs import NOON, Logs, packed, rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rookery.broker.call import Call, handles
-from rookery.broker.groups.consumermember import JOINING
+from rookery.broker.groups.consumer.member import JOINING
 from rookery.broker.groups.requests import Answer, hand_over
 from rookery.security.access import AclResource, Denial, Operation, named
 from rookery.wire.messages.consumer_group_heartbeat import (

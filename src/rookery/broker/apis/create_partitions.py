@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rookery.broker.call import Call, handles
-from rookery.broker.deciding import decide
+from rookery.broker.decisions import decide
 from rookery.broker.topics import MAX_PARTITIONS, check_partitions
 from rookery.cluster.events.topics import PartitionsAdded
 from rookery.cluster.state.topics import Topic

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rookery.broker import configs
 from rookery.broker.call import Call, handles
 from rookery.broker.configkeys import TOPIC_KEYS
-from rookery.broker.deciding import decide
+from rookery.broker.decisions import decide
 from rookery.broker.topics import MAX_PARTITIONS, check_alike, new_topic
 from rookery.cluster.events.topics import TopicCreated
 from rookery.errors import ApiError, ErrorCode

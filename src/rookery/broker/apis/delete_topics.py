@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rookery.broker.call import Call, handles
-from rookery.broker.deciding import decide
+from rookery.broker.decisions import decide
 from rookery.cluster.events.topics import TopicDeleted
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.groups.classic import Classic, ClassicMemberDescription
+from rookery.broker.groups.classic.machine import Classic, ClassicMemberDescription
 from rookery.broker.groups.requests import find_machine, reach_head
 from rookery.broker.operations import NOT_ASKED
 from rookery.errors import ApiError, ErrorCode

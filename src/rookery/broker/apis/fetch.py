@@ -18,11 +18,11 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from rookery.broker.call import Call, handles
+from rookery.broker.fetchplan import FetchPlan, WantedPartition
 from rookery.broker.fetchservice import FetchWait, WatchedPartition, WatchingSession
-from rookery.broker.looking import FetchPlan, WantedPartition
 from rookery.clock import loop_seconds
 from rookery.errors import ApiError, Corrupt, Error, ErrorCode
-from rookery.log.traffic import READ
+from rookery.log.write.traffic import READ
 from rookery.security.access import AclResource, Operation, cluster, named
 from rookery.wire.message import ZERO_UUID
 from rookery.wire.messages.fetch import (

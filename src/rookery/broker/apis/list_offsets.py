@@ -14,9 +14,9 @@ from typing import Final
 from rookery.broker.call import Call, handles
 from rookery.cluster.state.partition import Partition
 from rookery.errors import ApiError, Error, ErrorCode, code_of
-from rookery.log import times
-from rookery.log.tail import Key
-from rookery.log.times import TimedRecord
+from rookery.log.read import times
+from rookery.log.read.tail import Key
+from rookery.log.read.times import TimedRecord
 from rookery.model.offset import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from rookery.security.access import AclResource, Operation, named
 from rookery.wire.messages.list_offsets import (

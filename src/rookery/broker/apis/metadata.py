@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.deciding import decide
+from rookery.broker.decisions import decide
 from rookery.broker.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from rookery.broker.topics import (
     check_alike,

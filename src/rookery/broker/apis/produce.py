@@ -21,7 +21,7 @@ from rookery.broker.leaders import other_leader
 from rookery.cluster.state.state import AppendOutcome
 from rookery.cluster.state.topics import Topic
 from rookery.errors import ApiError, Error, ErrorCode, code_of
-from rookery.log.medium import CheckedBatch
+from rookery.log.write.flushtarget import CheckedBatch
 from rookery.model.topicname import RESERVED_TOPICS
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader

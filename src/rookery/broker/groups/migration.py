@@ -12,16 +12,21 @@ members have to join again, unless all of them have what they shall have.
 from __future__ import annotations
 
 from rookery.broker.coordination.machine import TopicLookup
-from rookery.broker.groups.assign import Place, Places
-from rookery.broker.groups.classic import Classic
-from rookery.broker.groups.consumer import Consumer
-from rookery.broker.groups.consumerbody import by_name
-from rookery.broker.groups.consumergroup import ConsumerGroup
-from rookery.broker.groups.consumermember import ClassicTerms, GroupMember
-from rookery.broker.groups.embedded import CONSUMER, assigned_places, assignment_bytes, places_of
-from rookery.broker.groups.rebalance import ClassicState, Rebalance
-from rookery.broker.groups.reconcile import MemberHolding
-from rookery.broker.groups.roster import RosterMember
+from rookery.broker.groups.classic.machine import Classic
+from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance
+from rookery.broker.groups.classic.roster import RosterMember
+from rookery.broker.groups.consumer.assign import Place, Places
+from rookery.broker.groups.consumer.embedded import (
+    CONSUMER,
+    assigned_places,
+    assignment_bytes,
+    places_of,
+)
+from rookery.broker.groups.consumer.group import ConsumerGroup
+from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.consumer.member import ClassicTerms, GroupMember
+from rookery.broker.groups.consumer.persistence import by_name
+from rookery.broker.groups.consumer.reconcile import MemberHolding
 from rookery.broker.groups.settings import ConsumerSettings
 from rookery.errors import ProtocolError
 from rookery.wire.protocols.consumer import read_subscription

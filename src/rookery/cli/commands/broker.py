@@ -14,7 +14,7 @@ from rookery.cli.options.fields import positional
 from rookery.cli.options.server import ServerArguments, run_configured, settings_flags
 
 if TYPE_CHECKING:
-    from rookery.broker.serve import BrokerInfo
+    from rookery.broker.process.serve import BrokerInfo
     from rookery.broker.settings import BrokerSettings
 
 SECTION = "broker"
@@ -46,7 +46,7 @@ class ServeBroker(ServerArguments):
 
 def run(args: ServeBroker) -> int:
     """Show the settings, or serve until told to stop."""
-    from rookery.broker.kafkafile import KafkaFile, read_kafka_file
+    from rookery.broker.process.kafkafile import KafkaFile, read_kafka_file
 
     kafka = read_kafka_file(Path(args.properties)) if args.properties else KafkaFile()
     for warning in kafka.warnings:
@@ -61,13 +61,13 @@ def run(args: ServeBroker) -> int:
 
 
 async def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
-    from rookery.broker.serve import serve
+    from rookery.broker.process.serve import serve
     from rookery.service.process import StopRequest
 
     stop = StopRequest()
     if settings.workers == 1:
         return await serve(settings, stop, lambda info: _tell([info], as_json=as_json))
-    from rookery.broker.workers import BrokerWorkers
+    from rookery.broker.process.workers import BrokerWorkers
 
     def ready(brokers: Sequence[BrokerInfo]) -> None:
         _tell(brokers, workers.bootstrap.text, as_json=as_json)

@@ -15,7 +15,7 @@ from rookery.errors import ConfigError, Conflict
 if TYPE_CHECKING:
     from rookery.broker.settings import BrokerSettings
     from rookery.cluster.state.partition import Partition
-    from rookery.log.tail import Key, TailSlice
+    from rookery.log.read.tail import Key, TailSlice
     from rookery.logdir.exporting.run import ExportReport
 
 
@@ -72,7 +72,7 @@ async def _export(args: ExportLog, settings: BrokerSettings, folder: Path) -> Ex
     from rookery.cli.output.bar import ByteBar
     from rookery.clock import SystemRandom
     from rookery.direct.log import DirectLog
-    from rookery.log.reader import SureReader
+    from rookery.log.read.reader import SureReader
     from rookery.logdir.exporting.run import Export, ExportSettings
     from rookery.model.address import parse_address
 

@@ -13,7 +13,7 @@ from rookery.cli.options.storage import STORAGE_HELP, STORAGE_TITLE, LogAddress
 
 if TYPE_CHECKING:
     from rookery.broker.settings import BrokerSettings
-    from rookery.log.fsck.progress import CheckReport
+    from rookery.log.check.progress import CheckReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ async def _check(args: CheckLog, settings: BrokerSettings) -> CheckReport:
     from rookery.cli.output.faults import with_full_keys
     from rookery.cli.output.figures import LiveMeter
     from rookery.cli.sources import opened
-    from rookery.log.fsck.check import check
+    from rookery.log.check.check import check
 
     async with opened(settings, with_log=True) as sources:
         with LiveMeter("checked", shown=not args.quiet) as meter:

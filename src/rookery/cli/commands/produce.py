@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from rookery.cli.command import Command, CommandArguments, print_json
 from rookery.cli.options.connection import ClusterOptions
+from rookery.cli.options.delivery import DeliveryOptions
 from rookery.cli.options.fields import option, part, positional, repeated, switch
-from rookery.cli.options.sending import DeliveryOptions
 from rookery.cli.options.values import count_or_none, setting
 from rookery.errors import ConfigError
 

@@ -12,7 +12,7 @@ from rookery.errors import ConfigError
 
 if TYPE_CHECKING:
     from rookery.broker.settings import BrokerSettings
-    from rookery.log.recovery.recover import PlacedObject, RecoveryPlan
+    from rookery.log.recover.recover import PlacedObject, RecoveryPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ async def _recover(
     from rookery.cli.output.figures import LiveMeter
     from rookery.cli.sources import opened
     from rookery.clock import SystemClock, SystemRandom
-    from rookery.log.recovery.recover import append_unplaced, carry_out, check_lost, plan
+    from rookery.log.recover.recover import append_unplaced, carry_out, check_lost, plan
     from rookery.store.wrappers import full_key
 
     clock = SystemClock()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rookery.cli.command import CommandArguments
+from rookery.cli.options.delivery import COMPRESSIONS
 from rookery.cli.options.fields import option, part, switch
-from rookery.cli.options.sending import COMPRESSIONS
 from rookery.cli.options.spark import SparkOptions
 from rookery.cli.options.storage import STORAGE_HELP, STORAGE_TITLE, LogAddress
 from rookery.cli.options.values import size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rookery.log.fsck.fault import LogFault
+from rookery.log.check.fault import LogFault
 from rookery.store.wrappers import full_key
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rookery.cli.output.faults import fault_text
-from rookery.log.fsck.fault import Where
-from rookery.log.recovery.recover import PlacedObject, RecoveryPlan
+from rookery.log.check.fault import Where
+from rookery.log.recover.recover import PlacedObject, RecoveryPlan
 
 
 def as_json(made: RecoveryPlan, placed: list[PlacedObject], *, is_dry: bool) -> dict[str, object]:

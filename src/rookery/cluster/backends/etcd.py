@@ -32,11 +32,11 @@ except ImportError as error:
 
 from rookery.cluster.etcd.address import EtcdAddress, parse
 from rookery.cluster.etcd.appender import EtcdAppender
-from rookery.cluster.etcd.beginning import begin_after
 from rookery.cluster.etcd.client import EtcdClient
 from rookery.cluster.etcd.layout import EtcdKeys
 from rookery.cluster.etcd.reader import EtcdReader
-from rookery.cluster.etcd.trimming import trim
+from rookery.cluster.etcd.start import begin_after
+from rookery.cluster.etcd.trim import trim
 from rookery.cluster.etcd.watch import HeadWatch
 
 

@@ -21,7 +21,7 @@ from rookery.cluster.etcd.messages import (
 from rookery.cluster.etcd.refusal import StaleToken, refusal
 from rookery.cluster.etcd.rpc import grpc
 from rookery.errors import Unavailable
-from rookery.store.pending import note
+from rookery.store.pendingcalls import note
 
 if TYPE_CHECKING:
     # Generic for type checkers only.

@@ -8,7 +8,7 @@ from rookery.decode import avroschema
 from rookery.decode.avrocolumns import Translation, open_translation
 from rookery.decode.avroplan import columns_of
 from rookery.decode.avroschema import AvroType
-from rookery.decode.framing import decode_framed
+from rookery.decode.frames import decode_framed
 from rookery.decode.port import Array, Decoder, DecodeResult, DecoderSettings
 from rookery.decode.registry import RegisteredSchema, SchemaRegistry, UnknownSchema
 from rookery.decode.rows import decode_present

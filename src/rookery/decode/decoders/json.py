@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from rookery.decode import ddl, jsonrows, variant
-from rookery.decode.framing import decode_framed
+from rookery.decode.frames import decode_framed
 from rookery.decode.port import Array, BadRow, Decoder, DecodeResult, DecoderSettings, bad_row
 from rookery.decode.rows import compute, decode_present, halve, moved, spread, to_list
 from rookery.errors import ConfigError

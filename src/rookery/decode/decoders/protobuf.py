@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from rookery.decode.descriptors import SERIALIZED, from_registry, from_set, index_path, message_in
-from rookery.decode.framing import decode_framed
+from rookery.decode.frames import decode_framed
 from rookery.decode.port import Array, BadRow, Decoder, DecodeResult, DecoderSettings, bad_row
 from rookery.decode.protofit import check_readable
 from rookery.decode.registry import SchemaRegistry, UnknownSchema

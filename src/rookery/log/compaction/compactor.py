@@ -11,16 +11,16 @@ from rookery.cluster.replica import IncarnationFenced
 from rookery.cluster.state.partition import Partition, Row
 from rookery.cluster.state.topics import Topic
 from rookery.errors import Error, Unavailable
-from rookery.log.compaction.cleaning import CompactionStep, CompactionTask, PartitionCompaction
 from rookery.log.compaction.output import Output
+from rookery.log.compaction.partition import CompactionStep, CompactionTask, PartitionCompaction
 from rookery.log.compaction.plan import CompactionLimits, Dirt, dirt_of, has_max_lag, is_due
 from rookery.log.compaction.source import UnreadableRowError
-from rookery.log.newobjects import Proposer, Publisher
-from rookery.log.plan import Lag
-from rookery.log.quarantine import Key, Quarantine
-from rookery.log.refine import Read
-from rookery.log.rewriter import DAMAGED_ROWS
-from rookery.log.runs import body
+from rookery.log.maintain.newobjects import Proposer, Publisher
+from rookery.log.maintain.plan import Lag
+from rookery.log.maintain.quarantine import Key, Quarantine
+from rookery.log.maintain.refine import Read
+from rookery.log.maintain.rewriter import DAMAGED_ROWS
+from rookery.log.read.runs import body
 from rookery.log.settings import CompactionSettings, RewriteSettings
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader, TimestampType

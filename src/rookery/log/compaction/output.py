@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from rookery.cluster.events.log import RowsReplaced
-from rookery.log.newobjects import CapturedRange, Publisher, segment
+from rookery.log.maintain.newobjects import CapturedRange, Publisher, segment
 from rookery.log.settings import RewriteSettings
 
 

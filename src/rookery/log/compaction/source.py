@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from rookery.cluster.state.partition import Partition, Row
 from rookery.errors import Corrupt, Error
 from rookery.formats.segment import FOOTER_BYTES, HEADER_BYTES, parse_footer
-from rookery.log.refine import Read, RefinedRow, refine
-from rookery.log.runs import batches_of, body, expect_body
+from rookery.log.maintain.refine import Read, RefinedRow, refine
+from rookery.log.read.runs import batches_of, body, expect_body
 from rookery.records import batch as batches
 from rookery.records.batch import BatchHeader
 from rookery.records.crc import checksum

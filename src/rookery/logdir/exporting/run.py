@@ -35,7 +35,7 @@ from rookery.formats.logfile.names import (
     RECOVERY_POINTS,
 )
 from rookery.formats.logfile.producers import NO_OFFSET, ProducerEntry
-from rookery.log.tail import Key, TailSlice
+from rookery.log.read.tail import Key, TailSlice
 from rookery.logdir.exporting import internal
 from rookery.logdir.exporting.logs import ExportedPartition, PartitionExporter
 from rookery.logdir.exporting.quorum import write_metadata

@@ -23,8 +23,8 @@ from rookery.formats.logfile.checkpoints import LoggedEpoch
 from rookery.formats.logfile.replay import PartitionReplay
 from rookery.formats.segmentwriter import FinishedSegment
 from rookery.formats.times import SegmentOrigin
-from rookery.log.newobjects import Birth, Publisher
-from rookery.log.plan import RowRange
+from rookery.log.maintain.newobjects import Birth, Publisher
+from rookery.log.maintain.plan import RowRange
 from rookery.logdir.importing.report import ImportReport, Progress
 from rookery.logdir.importing.segments import SegmentBatches, SegmentCutter, end_in
 from rookery.logdir.importing.target import ImportSettings, ImportTarget, happen

@@ -13,14 +13,14 @@ from rookery.clock import Random
 from rookery.cluster.events.brokers import SettingChange
 from rookery.cluster.events.topics import PartitionsAdded, TopicCreated
 from rookery.errors import ConfigError
-from rookery.log.newobjects import Publisher
+from rookery.log.maintain.newobjects import Publisher
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.importing import states
 from rookery.logdir.importing.defaults import inherited, keeps_for
 from rookery.logdir.importing.partition import PartitionImport
 from rookery.logdir.importing.report import ImportReport, Progress
 from rookery.logdir.importing.target import ImportSettings, ImportTarget, happen
-from rookery.logdir.importing.verifying import verify
+from rookery.logdir.importing.verification import verify
 from rookery.logdir.internal import read_groups, read_transactions
 from rookery.logdir.partition import PartitionLog
 from rookery.model.topicname import INTERNAL_TOPICS

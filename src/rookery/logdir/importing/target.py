@@ -10,7 +10,7 @@ from rookery.clock import Clock
 from rookery.cluster.state.outcome import Outcome
 from rookery.cluster.state.state import State
 from rookery.errors import ApiError, Conflict, ErrorCode
-from rookery.log.newobjects import Proposer
+from rookery.log.maintain.newobjects import Proposer
 from rookery.store.port import Store
 from rookery.wire.buffer import Buffer
 from rookery.wire.message import Message

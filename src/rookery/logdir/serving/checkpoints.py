@@ -19,7 +19,7 @@ from rookery.formats.logfile.names import (
     LOG_STARTS,
     RECOVERY_POINTS,
 )
-from rookery.logdir.serving.loading import LoadedDirectory
+from rookery.logdir.serving.loadeddirectory import LoadedDirectory
 from rookery.logdir.writing.appendlog import AppendLog
 from rookery.logdir.writing.smallfiles import replace
 from rookery.model.partition import TopicPartition

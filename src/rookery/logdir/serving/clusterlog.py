@@ -35,7 +35,7 @@ from rookery.cluster.state.outcome import EntryOutcome
 from rookery.cluster.state.state import State
 from rookery.errors import Unavailable
 from rookery.logdir.serving.job import DirectoryJob, Placement
-from rookery.logdir.serving.loading import LoadedDirectory
+from rookery.logdir.serving.loadeddirectory import LoadedDirectory
 from rookery.logdir.serving.medium import DirectoryTarget
 from rookery.logdir.serving.rows import place
 from rookery.logdir.serving.scribe import Scribe

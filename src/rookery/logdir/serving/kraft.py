@@ -20,7 +20,7 @@ from rookery.formats.kraft.entries import (
     pack_batch,
     version_for,
 )
-from rookery.logdir.serving.loading import LoadedDirectory, adopt, open_all
+from rookery.logdir.serving.loadeddirectory import LoadedDirectory, adopt, open_all
 from rookery.logdir.serving.repair import repair_segment
 from rookery.logdir.writing.appendlog import AppendLog
 from rookery.logdir.writing.segmentfile import NewBatch

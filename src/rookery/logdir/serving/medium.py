@@ -12,8 +12,8 @@ from itertools import count
 from rookery.cluster.state.outcome import AppendOutcome
 from rookery.errors import ApiError, ErrorCode
 from rookery.formats.keys import NUMBER_BITS
-from rookery.log.journal import FlushPosition
-from rookery.log.medium import CheckedBatch, NoFlushTarget
+from rookery.log.write.flushtarget import CheckedBatch, NoFlushTarget
+from rookery.log.write.journal import FlushPosition
 
 
 class Stash:

@@ -14,8 +14,8 @@ from pathlib import Path
 from rookery.errors import ConfigError
 from rookery.formats.logfile.indexes import Indexer, pack_positions, pack_times
 from rookery.formats.logfile.names import FileKind, Stage, parse_file_name
-from rookery.logdir.serving.loading import LoadedDirectory
-from rookery.logdir.serving.opening import OpenedSegment
+from rookery.logdir.serving.loadeddirectory import LoadedDirectory
+from rookery.logdir.serving.openedsegment import OpenedSegment
 from rookery.logdir.serving.trash import delete
 from rookery.logdir.writing.smallfiles import cut
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rookery.cluster.events.topics import LogStartMoved
 from rookery.logdir.serving.limits import LimitsOf, SegmentLimits
-from rookery.logdir.serving.loading import Key, LoadedDirectory
+from rookery.logdir.serving.loadeddirectory import Key, LoadedDirectory
 from rookery.logdir.writing.appendlog import AppendLog, HeldSegment
 from rookery.model.partition import TopicPartition
 

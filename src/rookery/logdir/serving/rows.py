@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from rookery.cluster.state.partition import Partition, Row, RowKind
 from rookery.cluster.state.state import State
-from rookery.logdir.serving.opening import PIECE_BYTES, OpenedSegment
+from rookery.logdir.serving.openedsegment import PIECE_BYTES, OpenedSegment
 from rookery.logdir.writing.appendlog import AppendPosition
 
 

@@ -28,12 +28,12 @@ from rookery.cluster.state.topics import Topic
 from rookery.cluster.state.txns import TransactionOwner
 from rookery.errors import ErrorCode
 from rookery.formats.logfile.names import FolderName, Stage
-from rookery.log import markers
+from rookery.log.write import markers
 from rookery.logdir.serving import offsetrecords, txnrecords
 from rookery.logdir.serving.job import DirectoryJob, Key
 from rookery.logdir.serving.kraft import MetadataWriter
 from rookery.logdir.serving.limits import SegmentLimits
-from rookery.logdir.serving.loading import LoadedDirectory
+from rookery.logdir.serving.loadeddirectory import LoadedDirectory
 from rookery.logdir.serving.medium import Stash
 from rookery.logdir.serving.trash import Trash
 from rookery.logdir.serving.txnrecords import TransactionRecord

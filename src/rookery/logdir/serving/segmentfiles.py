@@ -16,7 +16,7 @@ from typing import Final
 
 from rookery.errors import Conflict, Unavailable
 from rookery.formats.keys import NUMBER_BITS
-from rookery.log.files import MissingJournal, OpenFiles
+from rookery.log.read.files import MissingJournal, OpenFiles
 
 _THREADS: Final = 4
 _MAX_OPEN: Final = 512

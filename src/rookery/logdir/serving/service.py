@@ -18,10 +18,10 @@ from rookery.errors import ConfigError
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.serving.checkpoints import TopFiles
 from rookery.logdir.serving.clusterlog import DirectoryLog
+from rookery.logdir.serving.directorylock import DirectoryLock
 from rookery.logdir.serving.kraft import MetadataWriter, lead, metadata_log
 from rookery.logdir.serving.limits import LimitsOf
-from rookery.logdir.serving.loading import load
-from rookery.logdir.serving.locking import DirectoryLock
+from rookery.logdir.serving.loadeddirectory import load
 from rookery.logdir.serving.medium import DirectoryTarget, Stash
 from rookery.logdir.serving.repair import repair
 from rookery.logdir.serving.retention import SegmentRetention

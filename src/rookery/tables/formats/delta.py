@@ -21,7 +21,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.store.address import parse
-from rookery.tables import latest, naming, rewriting, staging, upserting
+from rookery.tables import batchorder, copyonwrite, filerewrite, latest, parquetfiles
+from rookery.tables.copyonwrite import Swap
 from rookery.tables.folder import TableFolder
 from rookery.tables.port import (
     BatchName,
@@ -37,7 +38,6 @@ from rookery.tables.port import (
 )
 from rookery.tables.reserved import DELTA, check_names
 from rookery.tables.schemas import check_kept, merged
-from rookery.tables.upserting import Swap
 
 _ATTEMPTS: Final = 20
 _HOUR_MS: Final = 3600 * 1000
@@ -60,7 +60,7 @@ class DeltaFormat:
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
     ) -> list[DataFile]:
         """Write rows to files that are no part of the table yet."""
-        return staging.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
+        return parquetfiles.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
 
     def commit(
         self,
@@ -75,7 +75,7 @@ class DeltaFormat:
         def change(table: DeltaTable, columns: pa.Schema) -> Swap:
             if upsert is None:
                 return Swap([], list(files))
-            return upserting.upserted(self._folder, _live(table), files, columns, upsert, run)
+            return copyonwrite.upserted(self._folder, _live(table), files, columns, upsert, run)
 
         return self._commit(name, latest.table_schema(schema, upsert), change)
 
@@ -96,7 +96,7 @@ class DeltaFormat:
 
     def check(self, schema: pa.Schema) -> None:
         """See whether these columns fit those that are there, also as Delta gives them back."""
-        staging.check(self._name, schema)
+        parquetfiles.check(self._name, schema)
         old = self.schema()
         check_names(self._name, "Delta", DELTA, old.names if old else (), schema.names)
         columns = merged(self._name, None, schema) if old is None else self._grown(old, schema)
@@ -113,10 +113,10 @@ class DeltaFormat:
         for _ in range(_ATTEMPTS):
             table = self._required()
             schema = self._columns(table)
-            swap = rewriting.renamed(self._folder, _live(table), schema, columns, written)
+            swap = filerewrite.renamed(self._folder, _live(table), schema, columns, written)
             try:
                 _write(
-                    table, Swap([], swap.added), rewriting.renamed_schema(schema, columns), [],
+                    table, Swap([], swap.added), filerewrite.renamed_schema(schema, columns), [],
                     mode="overwrite",
                 )  # fmt: skip
                 return
@@ -130,7 +130,7 @@ class DeltaFormat:
         if table is None:
             return None
         schema = self._columns(table)
-        read = partial(staging.rows_of, self._folder, schema=schema)
+        read = partial(parquetfiles.rows_of, self._folder, schema=schema)
         return TableSnapshot(schema, _live(table), read)
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -140,16 +140,16 @@ class DeltaFormat:
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""
-        return staging.rows_of(self._folder, files, schema)
+        return parquetfiles.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
         """Compact, and delete what no version within the policy needs."""
         done, table = Upkept(), self._load()
         if table is None:
             return done
-        for group in rewriting.compactions(_live(table), policy):
-            rows = staging.rows_of(self._folder, group, self._columns(table))
-            swap = rewriting.compacted(self._folder, group, rows, self._columns(table))
+        for group in filerewrite.compactions(_live(table), policy):
+            rows = parquetfiles.rows_of(self._folder, group, self._columns(table))
+            swap = filerewrite.compacted(self._folder, group, rows, self._columns(table))
             if self._swapped(swap):
                 done.files_compacted += len(swap.removed)
                 done.files_written += len(swap.added)
@@ -160,7 +160,7 @@ class DeltaFormat:
             enforce_retention_duration=False,
         )
         done.files_deleted += len(gone)
-        staging.sweep(self._folder, _known(table), policy, now, done)
+        parquetfiles.sweep(self._folder, _known(table), policy, now, done)
         table.create_checkpoint()
         table.cleanup_metadata()
         return done
@@ -211,7 +211,7 @@ class DeltaFormat:
         query = _query_number(name)
         for _ in range(_ATTEMPTS):
             table = self._load() or self._created(merged(self._name, None, schema))
-            if not naming.is_new(self._name, _last(table, name.pipeline), name):
+            if not batchorder.is_new(self._name, _last(table, name.pipeline), name):
                 return False
             try:
                 columns = self._evolved(table, schema)

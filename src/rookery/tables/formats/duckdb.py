@@ -18,7 +18,7 @@ import pyarrow as pa
 from rookery.clock import SystemClock, Time
 from rookery.errors import ConfigError, Unavailable
 from rookery.store.open import store_traits
-from rookery.tables import latest, naming, staging, upserting
+from rookery.tables import batchorder, copyonwrite, latest, parquetfiles
 from rookery.tables.folder import TableFolder
 from rookery.tables.port import (
     BatchName,
@@ -63,7 +63,7 @@ class DuckTable:
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
     ) -> list[DataFile]:
         """Write rows to files beside the database."""
-        return staging.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
+        return parquetfiles.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
 
     def commit(
         self,
@@ -107,7 +107,7 @@ class DuckTable:
 
     def check(self, schema: pa.Schema) -> None:
         """See whether these columns fit those that are there, also as DuckDB gives them back."""
-        staging.check(self._name, schema)
+        parquetfiles.check(self._name, schema)
         old = self.schema()
         with duckdb.connect() as database:
             if old is not None:
@@ -153,7 +153,7 @@ class DuckTable:
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""
-        return staging.rows_of(self._folder, files, schema)
+        return parquetfiles.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
         """Write the database's log into its file, and delete staged files that were abandoned."""
@@ -162,7 +162,7 @@ class DuckTable:
             # If someone commits at this moment, there will be another time.
             with self._opened() as database, suppress(duckdb.TransactionException):
                 database.execute("CHECKPOINT")
-        staging.sweep(self._folder, (), policy, now, done)
+        parquetfiles.sweep(self._folder, (), policy, now, done)
         return done
 
     def _commit(
@@ -179,12 +179,12 @@ class DuckTable:
                 f"CREATE TABLE IF NOT EXISTS {_COMMITS}"
                 " (sink VARCHAR, pipeline VARCHAR, batch VARCHAR, PRIMARY KEY (sink, pipeline))"
             )
-            is_new = naming.is_new(self._name, self._last(database, name.pipeline), name)
+            is_new = batchorder.is_new(self._name, self._last(database, name.pipeline), name)
             if is_new:
                 change(database, self._evolved(database, schema))
                 database.execute(
                     f"INSERT OR REPLACE INTO {_COMMITS} VALUES (?, ?, ?)",  # noqa: S608
-                    [self._name, name.pipeline, naming.written(name)],
+                    [self._name, name.pipeline, batchorder.written(name)],
                 )
             database.commit()
         for file in files:
@@ -198,7 +198,7 @@ class DuckTable:
             f"SELECT batch FROM {_COMMITS} WHERE sink = ? AND pipeline = ?",  # noqa: S608
             [self._name, pipeline],
         ).fetchall()
-        return naming.read(pipeline, rows[0][0]) if rows else None
+        return batchorder.read(pipeline, rows[0][0]) if rows else None
 
     def _columns(self, database: duckdb.DuckDBPyConnection) -> pa.Schema | None:
         if not _exists(database, self._name):
@@ -245,7 +245,7 @@ class DuckTable:
     ) -> None:
         same = " AND ".join(f"t.{_quoted(key)} = c.{_quoted(key)}" for key in upsert.keys)
         delete = f"DELETE FROM {self._name} t USING _changes c WHERE {same}"  # noqa: S608
-        for last in upserting.last_changes(self._folder, files, columns, upsert, run):
+        for last in copyonwrite.last_changes(self._folder, files, columns, upsert, run):
             database.register("_changes", last)
             database.execute(delete)
             database.register("_kept", latest.kept(last, columns, upsert))

@@ -46,7 +46,8 @@ from rookery.errors import ConfigError, Conflict, Unavailable
 from rookery.model.location import Location
 from rookery.store.address import parse
 from rookery.store.open import as_url
-from rookery.tables import icebergexpiry, latest, naming, rewriting, staging
+from rookery.tables import batchorder, filerewrite, icebergexpiry, latest, parquetfiles
+from rookery.tables.copyonwrite import Swap
 from rookery.tables.folder import TableFolder
 from rookery.tables.icebergfiles import IcebergFiles, columns_of, detached
 from rookery.tables.icebergparts import FilePartitioner, PartitionFile, data_file
@@ -66,7 +67,6 @@ from rookery.tables.port import (
 )
 from rookery.tables.reserved import ICEBERG, check_names
 from rookery.tables.schemas import check_kept, merged
-from rookery.tables.upserting import Swap
 
 _ATTEMPTS: Final = 20
 _FOOTERS_AT_ONCE: Final = 8
@@ -119,7 +119,7 @@ class IcebergTable:
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
     ) -> list[DataFile]:
         """Write rows to files that are no part of the table yet."""
-        return staging.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
+        return parquetfiles.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
 
     def commit(
         self,
@@ -157,7 +157,7 @@ class IcebergTable:
 
     def check(self, schema: pa.Schema) -> None:
         """See whether these columns fit those that are there, also as Iceberg gives them back."""
-        staging.check(self._name, schema)
+        parquetfiles.check(self._name, schema)
         old = self.schema()
         check_names(self._name, "Iceberg", ICEBERG, old.names if old else (), schema.names)
         columns = merged(self._name, old, schema)
@@ -197,7 +197,7 @@ class IcebergTable:
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""
-        return staging.rows_of(self._folder, files, schema)
+        return parquetfiles.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
         """Compact, expire snapshots, and delete what only they needed."""
@@ -205,16 +205,16 @@ class IcebergTable:
         if table is None:
             return done
         there = self._files(table)
-        groups = (rewriting.compactions(files, policy) for files in there.by_partition())
+        groups = (filerewrite.compactions(files, policy) for files in there.by_partition())
         for group in chain.from_iterable(groups):
-            swap = rewriting.compacted(self._folder, group, there.rows(group), columns_of(table))
+            swap = filerewrite.compacted(self._folder, group, there.rows(group), columns_of(table))
             if self._swapped(swap, there.marks(group)):
                 done.files_compacted += len(swap.removed)
                 done.files_written += len(swap.added)
         table.refresh()
         needed = icebergexpiry.expire(table, policy, now, done)
         known = set(map(self._folder.path_of, needed))
-        staging.sweep(self._folder, known, policy, now, done)
+        parquetfiles.sweep(self._folder, known, policy, now, done)
         return done
 
     @cached_property
@@ -277,7 +277,7 @@ class IcebergTable:
         partitioner = FilePartitioner(self._folder, run)
         for _ in range(_ATTEMPTS):
             table = self._load() or self._created(merged(self._name, None, schema))
-            if not naming.is_new(self._name, _last(table, name.pipeline), name):
+            if not batchorder.is_new(self._name, _last(table, name.pipeline), name):
                 return False
             columns = merged(self._name, columns_of(table), schema)
             try:
@@ -295,7 +295,7 @@ class IcebergTable:
             transaction = OneLook(table)
             _keep_names(transaction)
             _restore_retries(transaction, table)
-            transaction.set_properties({_COMMIT + name.pipeline: naming.written(name)})
+            transaction.set_properties({_COMMIT + name.pipeline: batchorder.written(name)})
             if swap.removed:
                 self._overwrite(table, transaction, swap, partitioner)
             elif swap.added:
@@ -375,7 +375,7 @@ class IcebergTable:
 
 def _last(table: IcebergHandle, pipeline: str) -> BatchName | None:
     text = table.properties.get(_COMMIT + pipeline)
-    return naming.read(pipeline, text) if text else None
+    return batchorder.read(pipeline, text) if text else None
 
 
 def _restore_retries(transaction: Transaction, table: IcebergHandle) -> None:

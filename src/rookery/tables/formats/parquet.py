@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from rookery.clock import SystemClock, Time
 from rookery.errors import Conflict
-from rookery.tables import latest, manifest, naming, rewriting, staging, upserting
+from rookery.tables import batchorder, copyonwrite, filerewrite, latest, manifest, parquetfiles
+from rookery.tables.copyonwrite import Swap
 from rookery.tables.folder import TableFolder
 from rookery.tables.manifest import TableVersion, Version
 from rookery.tables.port import (
@@ -30,7 +31,6 @@ from rookery.tables.port import (
     here,
 )
 from rookery.tables.schemas import merged
-from rookery.tables.upserting import Swap
 
 _ATTEMPTS: Final = 50
 
@@ -51,7 +51,7 @@ class ParquetTable:
         self, name: BatchName, batches: Iterable[pa.RecordBatch], schema: pa.Schema, attempt: str
     ) -> list[DataFile]:
         """Write rows to files that are no part of the table yet."""
-        return staging.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
+        return parquetfiles.stage(self._folder, batches, schema, f"{name.batch}-{attempt}")
 
     def commit(
         self,
@@ -67,7 +67,7 @@ class ParquetTable:
             if upsert is None:
                 return Swap([], list(files))
             live = list(version.files.values())
-            return upserting.upserted(self._folder, live, files, columns, upsert, run)
+            return copyonwrite.upserted(self._folder, live, files, columns, upsert, run)
 
         return self._commit(name, latest.table_schema(schema, upsert), change)
 
@@ -90,7 +90,7 @@ class ParquetTable:
     def check(self, schema: pa.Schema) -> None:
         """See whether these columns fit those that are there."""
         merged(self._name, self.schema(), schema)
-        staging.check(self._name, schema)
+        parquetfiles.check(self._name, schema)
 
     def schema(self) -> pa.Schema | None:
         """Return the newest version's columns."""
@@ -102,8 +102,10 @@ class ParquetTable:
         for _ in range(_ATTEMPTS):
             version = manifest.current(self._folder)
             schema = version.arrow_schema() or pa.schema([])
-            swap = rewriting.renamed(self._folder, version.files.values(), schema, columns, written)
-            changed = rewriting.renamed_schema(schema, columns).serialize().to_pybytes().hex()
+            swap = filerewrite.renamed(
+                self._folder, version.files.values(), schema, columns, written
+            )
+            changed = filerewrite.renamed_schema(schema, columns).serialize().to_pybytes().hex()
             try:
                 manifest.append(self._folder, version, _entry(version, swap, changed, {}))
                 return
@@ -117,7 +119,7 @@ class ParquetTable:
         schema = version.arrow_schema()
         if schema is None:
             return None
-        read = partial(staging.rows_of, self._folder, schema=schema)
+        read = partial(parquetfiles.rows_of, self._folder, schema=schema)
         return TableSnapshot(schema, list(version.files.values()), read)
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -127,16 +129,16 @@ class ParquetTable:
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of staged files."""
-        return staging.rows_of(self._folder, files, schema)
+        return parquetfiles.rows_of(self._folder, files, schema)
 
     def upkeep(self, policy: UpkeepPolicy, now: Time) -> Upkept:
         """Compact, forget old versions, and delete their files."""
         done = Upkept()
         version = manifest.current(self._folder)
-        for group in rewriting.compactions(list(version.files.values()), policy):
+        for group in filerewrite.compactions(list(version.files.values()), policy):
             schema = version.arrow_schema() or pa.schema([])
-            rows = staging.rows_of(self._folder, group, schema)
-            swap = rewriting.compacted(self._folder, group, rows, schema)
+            rows = parquetfiles.rows_of(self._folder, group, schema)
+            swap = filerewrite.compacted(self._folder, group, rows, schema)
             version = self._swap(swap)
             done.files_compacted += len(swap.removed)
             done.files_written += len(swap.added)
@@ -151,11 +153,11 @@ class ParquetTable:
     ) -> bool:
         for _ in range(_ATTEMPTS):
             version = manifest.current(self._folder)
-            if not naming.is_new(self._name, _last(version, name.pipeline), name):
+            if not batchorder.is_new(self._name, _last(version, name.pipeline), name):
                 return False
             columns = merged(self._name, version.arrow_schema(), schema)
             swap = change(version, columns)
-            commits = {name.pipeline: naming.written(name)}
+            commits = {name.pipeline: batchorder.written(name)}
             try:
                 manifest.append(
                     self._folder,
@@ -191,12 +193,12 @@ class ParquetTable:
         if old:
             done.versions_expired = manifest.forget(self._folder, version, gone, old[-1])
         known = version.files.keys() | version.dropped.keys()
-        staging.sweep(self._folder, known, policy, now, done)
+        parquetfiles.sweep(self._folder, known, policy, now, done)
 
 
 def _last(version: Version, pipeline: str) -> BatchName | None:
     text = version.commits.get(pipeline)
-    return naming.read(pipeline, text) if text else None
+    return batchorder.read(pipeline, text) if text else None
 
 
 def _changed(version: Version, columns: pa.Schema) -> str:

@@ -26,13 +26,13 @@ import pyarrow as pa
 from rookery.clock import Time
 from rookery.cluster.state.sinks import SinkBatch
 from rookery.decode import variant
-from rookery.direct import blocking, commit
-from rookery.direct.blocking import BlockingLog
+from rookery.direct import blockinglog, commit
+from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.layout import PackSettings
 from rookery.direct.place import ClusterAddress
-from rookery.direct.staging import RowStager
+from rookery.direct.rowstager import RowStager
 from rookery.errors import ConfigError
-from rookery.tables import naming
+from rookery.tables import batchorder
 from rookery.tables.port import (
     BatchName,
     DataFile,
@@ -90,7 +90,7 @@ class TopicTable:
         """Give the staged rows their offsets."""
         if upsert is not None:
             raise ConfigError(f"topic {self._topic!r}: records are only added; leave `mode` out")
-        if not naming.is_new(self._topic, self.last_commit(name.pipeline), name):
+        if not batchorder.is_new(self._topic, self.last_commit(name.pipeline), name):
             return False
         log = self._log()
         ids = [int(file.path) for file in files]
@@ -147,7 +147,7 @@ class TopicTable:
         return Upkept()
 
     def _log(self) -> BlockingLog:
-        return blocking.shared(self._place)
+        return blockinglog.shared(self._place)
 
     def _sink(self, pipeline: str) -> str:
         return f"{pipeline}:{self._topic}"

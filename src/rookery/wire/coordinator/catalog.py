@@ -15,7 +15,7 @@ from rookery.wire.coordinator import (
     streams,
     transactions,
 )
-from rookery.wire.coordinator.framing import StateTopic
+from rookery.wire.coordinator.frames import StateTopic
 from rookery.wire.message import Message
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rookery.broker.groups.classic import CLASSIC, Classic
-from rookery.broker.groups.embedded import CONSUMER
+from rookery.broker.groups.classic.machine import CLASSIC, Classic
+from rookery.broker.groups.consumer.embedded import CONSUMER
 from rookery.broker.groups.kind import GroupKind, GroupSettings, StoredGroup
 from rookery.errors import ErrorCode
 from rookery.wire.messages.heartbeat import HEARTBEAT

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.coordination.machine import Effect, Event, MachineRequest, Reply
-from rookery.broker.groups.classic import CLASSIC, Classic
-from rookery.broker.groups.consumer import Consumer
-from rookery.broker.groups.consumermember import JOINING
-from rookery.broker.groups.embedded import CONSUMER
+from rookery.broker.groups.classic.machine import CLASSIC, Classic
+from rookery.broker.groups.consumer.embedded import CONSUMER
+from rookery.broker.groups.consumer.machine import Consumer
+from rookery.broker.groups.consumer.member import JOINING
 from rookery.broker.groups.kind import GroupKind, GroupSettings, Step, StoredGroup, is_persisted
 from rookery.broker.groups.migration import downgrade, upgrade, why_not_up
 from rookery.broker.groups.settings import ConsumerSettings

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from rookery.cli.command import Command, CommandArguments
 from rookery.cli.options.connection import ClusterOptions
+from rookery.cli.options.delivery import ACKS
 from rookery.cli.options.fields import option, part, positional
 from rookery.cli.options.sample import SampleSize
-from rookery.cli.options.sending import ACKS
 from rookery.cli.options.values import count
 from rookery.errors import Unavailable
 

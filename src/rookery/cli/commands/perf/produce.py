@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 from rookery.cli.command import Command, CommandArguments
 from rookery.cli.options.connection import ClusterOptions
+from rookery.cli.options.delivery import DeliveryOptions
 from rookery.cli.options.fields import option, part, positional
 from rookery.cli.options.sample import SampleSize
-from rookery.cli.options.sending import DeliveryOptions
 from rookery.cli.options.values import count, count_or_none
 
 if TYPE_CHECKING:
     from rookery.cli.output.figures import LiveMeter
     from rookery.cli.output.measurement import Measurement
-    from rookery.client.batching import Delivery
     from rookery.client.client import Client
     from rookery.client.produce import Producer
+    from rookery.client.producerbatch import Delivery
 
 # Waiting for each of a million records would measure the waiting.
 _SAMPLES: Final = 20_000

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rookery.cluster.state.partition import Partition
     from rookery.cluster.state.topics import Topic
     from rookery.direct.log import DirectLog
-    from rookery.log.rewriter import Rewriter
+    from rookery.log.maintain.rewriter import Rewriter
 
 # Rows that a producer adds to meanwhile are planned anew this often.
 _TRIES: Final = 3
@@ -89,7 +89,7 @@ async def _close(
 ) -> list[ClosedPartition]:
     from rookery.direct.log import DirectLog
     from rookery.direct.place import ClusterAddress
-    from rookery.log.rewriter import Rewriter
+    from rookery.log.maintain.rewriter import Rewriter
 
     place = ClusterAddress(
         store=settings.store,
@@ -121,8 +121,8 @@ async def _close(
 async def _close_one(
     log: DirectLog, rewriter: Rewriter, topic_id: bytes, index: int
 ) -> ClosedPartition:
-    from rookery.log.census import loose_runs
-    from rookery.log.plan import closing_jobs
+    from rookery.log.maintain.census import loose_runs
+    from rookery.log.maintain.plan import closing_jobs
 
     closed = ClosedPartition("", index)
     for _ in range(_TRIES):
@@ -151,7 +151,7 @@ async def _find(log: DirectLog, topic_id: bytes, index: int) -> tuple[Topic, Par
 
 
 def _made(log: DirectLog, partition: Partition, base_offset: int) -> ClosedSegment:
-    from rookery.log.objects import key_of
+    from rookery.log.read.objects import key_of
     from rookery.store.wrappers import full_key
 
     row = partition.row(partition.row_of(base_offset))

@@ -1,0 +1,189 @@
+"""JoinGroup to a classic group: who may come in, as whom, and whether it has to wait."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from rookery.broker.coordination.machine import MachineRequest
+from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance, refusal
+from rookery.broker.groups.classic.roster import RosterMember
+from rookery.errors import ErrorCode
+from rookery.wire.messages.join_group import JoinGroupRequest
+
+_ID_FIRST_SINCE: Final = 4
+_MAY_SKIP_SINCE: Final = 9
+
+
+class Join(NamedTuple):
+    """A JoinGroup, with what its version leaves out filled in."""
+
+    request: MachineRequest
+    message: JoinGroupRequest
+    protocols: dict[str, bytes]
+    rebalance_timeout_ms: int
+    now_ms: int
+
+
+def join(group: Rebalance, request: MachineRequest, message: JoinGroupRequest, now_ms: int) -> None:
+    """Answer a JoinGroup, or hold it."""
+    timeout_ms = message.rebalance_timeout_ms
+    asked = Join(
+        request,
+        message,
+        {protocol.name: protocol.metadata for protocol in message.protocols},
+        timeout_ms if request.version > 0 and timeout_ms >= 0 else message.session_timeout_ms,
+        now_ms,
+    )
+    code = _check(group, asked)
+    if code is ErrorCode.GROUP_MAX_SIZE_REACHED:
+        _turn_away(group, asked)
+    elif code is not ErrorCode.NONE:
+        group.reply(request, refusal(request, code, message.member_id))
+    elif message.member_id == "":
+        _join_unknown(group, asked)
+    elif message.member_id in group.roster.pending and message.group_instance_id is None:
+        _add(group, asked, message.member_id)
+    else:
+        _join_known(group, asked)
+
+
+def _check(group: Rebalance, asked: Join) -> ErrorCode:
+    """Return what forbids anybody to join like this."""
+    message, settings = asked.message, group.settings
+    if not (
+        settings.min_session_timeout_ms
+        <= message.session_timeout_ms
+        <= settings.max_session_timeout_ms
+    ):
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    if not _has_room(group, message):
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
+    if not _is_understood(group, asked):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    size = sum(len(name) + len(metadata) for name, metadata in asked.protocols.items())
+    known = _find(group, message)
+    if known is not None:
+        size -= known.size_bytes
+    if size + group.roster.size_bytes > settings.max_bytes:
+        return ErrorCode.MESSAGE_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def _find(group: Rebalance, message: JoinGroupRequest) -> RosterMember | None:
+    """Return who asks, if it is in the group: by its id, or as the successor of a static member."""
+    roster = group.roster
+    if not message.member_id and message.group_instance_id is not None:
+        return roster.members.get(roster.static.get(message.group_instance_id, ""))
+    return roster.members.get(message.member_id)
+
+
+def _has_room(group: Rebalance, message: JoinGroupRequest) -> bool:
+    """Whether the group is below its size, or the member is in it already.
+
+    While a rebalance is prepared, those who joined count: the bound may have been lowered, and the
+    last to come go.
+    """
+    roster, room = group.roster, group.settings.max_size
+    known = _find(group, message)
+    if group.state is ClassicState.PREPARING:
+        return (known is not None and known.join is not None) or roster.joined < room
+    return known is not None or len(roster) < room
+
+
+def _turn_away(group: Rebalance, asked: Join) -> None:
+    """Refuse a member that the group has no room for; it may have been in it."""
+    group.reply(asked.request, refusal(asked.request, ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
+    member = group.roster.members.get(asked.message.member_id)
+    if member is not None:
+        group.remove(member)
+    group.forget_pending(asked.message.member_id)
+    group.complete_if_joined(asked.now_ms)
+
+
+def _is_understood(group: Rebalance, asked: Join) -> bool:
+    """Whether all members share the kind of protocol and one of the protocols offered."""
+    if group.state is ClassicState.EMPTY:
+        return bool(asked.message.protocol_type and asked.protocols)
+    is_kind = asked.message.protocol_type == group.protocol_type
+    return is_kind and group.roster.supports_any(asked.protocols)
+
+
+def _join_unknown(group: Rebalance, asked: Join) -> None:
+    """Let in a client that has no member id; a static one may be known all the same."""
+    instance_id = asked.message.group_instance_id
+    new_id = asked.request.new_member_id
+    if instance_id is not None and instance_id in group.roster.static:
+        _succeed(group, asked, group.roster.members[group.roster.static[instance_id]])
+    elif instance_id is None and asked.request.version >= _ID_FIRST_SINCE:
+        group.await_pending(new_id, asked.now_ms + asked.message.session_timeout_ms)
+        group.reply(asked.request, refusal(asked.request, ErrorCode.MEMBER_ID_REQUIRED, new_id))
+    else:
+        _add(group, asked, new_id)
+
+
+def _add(group: Rebalance, asked: Join, member_id: str) -> None:
+    """Take in a new member."""
+    member = RosterMember(
+        member_id=member_id,
+        instance_id=asked.message.group_instance_id,
+        client_id=asked.request.client_id,
+        client_host=asked.request.client_host,
+        session_timeout_ms=asked.message.session_timeout_ms,
+        rebalance_timeout_ms=asked.rebalance_timeout_ms,
+        protocols=asked.protocols,
+    )
+    group.admit(member, asked.message.protocol_type)
+    group.hold_join(member, asked.request, asked.now_ms)
+    group.advance(asked.now_ms)
+
+
+def _join_known(group: Rebalance, asked: Join) -> None:
+    """Let a member join again: it waits only if something changed, or if it leads and says so."""
+    message = asked.message
+    code = group.check_member(message.member_id, message.group_instance_id)
+    if code is not ErrorCode.NONE:
+        group.reply(asked.request, refusal(asked.request, code, message.member_id))
+        return
+    member = group.roster.members[message.member_id]
+    leads_stable = group.state is ClassicState.STABLE and message.member_id == group.roster.leader
+    is_unchanged = member.matches(asked.protocols) and not leads_stable
+    if group.state is not ClassicState.PREPARING and is_unchanged:
+        group.reply(asked.request, group.membership(member))
+        group.touch(member, asked.now_ms)
+    else:
+        _update(group, asked, member)
+        group.advance(asked.now_ms)
+
+
+def _update(group: Rebalance, asked: Join, member: RosterMember) -> None:
+    """Let a member be what it says now, and wait."""
+    group.roster.change_protocols(member, asked.protocols)
+    member.session_timeout_ms = asked.message.session_timeout_ms
+    member.rebalance_timeout_ms = asked.rebalance_timeout_ms
+    group.hold_join(member, asked.request, asked.now_ms)
+
+
+def _succeed(group: Rebalance, asked: Join, member: RosterMember) -> None:
+    """Let a restarted static member take its own place under a new id; the old id is fenced.
+
+    A stable group need not hear of it while the chosen protocol stays. In the midst of a rebalance
+    it must: the leader may be assigning to the old id already.
+    """
+    old_leader = group.roster.leader or ""
+    group.release(member, ErrorCode.FENCED_INSTANCE_ID)
+    group.rename(member, asked.request.new_member_id)
+    _update(group, asked, member)
+    stays = group.state is ClassicState.STABLE and group.roster.choose_protocol() == group.protocol
+    if not stays:
+        group.advance(asked.now_ms)
+        return
+    group.mark()
+    group.roster.release_join(member)
+    group.touch(member, asked.now_ms)
+    response = group.membership(member)
+    if asked.request.version >= _MAY_SKIP_SINCE:
+        response.skip_assignment = response.leader == member.member_id
+    else:
+        # It must not take itself for the leader, since nobody could tell it to let things be.
+        response.leader, response.members = old_leader, []
+    group.reply(asked.request, response)

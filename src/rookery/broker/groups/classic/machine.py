@@ -1,0 +1,378 @@
+"""The classic group protocol (KIP-62, 345, 394, 559, 800, 814) as a pure state machine.
+
+    Empty ──join──► PreparingRebalance ──all joined, or time is up──► CompletingRebalance
+      ▲               │      ▲     ▲                                     │         │
+      └─nobody is left┘      │     └──join, leave, expiry, nobody syncs──┘         │ leader syncs
+                             └─────join, leave, expiry, nobody syncs──── Stable ◄──┘
+
+| request   | Empty   | PreparingRebalance    | CompletingRebalance   | Stable                   |
+|-----------|---------|-----------------------|-----------------------|--------------------------|
+| join, new | prepare | held                  | prepare               | prepare                  |
+| join, old | unknown | held                  | answered if unchanged | a follower is answered   |
+|           |         |                       | else prepare          | if unchanged, else prep. |
+| join of a | prepare | held; the old id is   | prepare; the old id   | kept, answered if chosen |
+| static's  |         | fenced                | is fenced             | protocol stays (KIP-814) |
+| successor |         |                       |                       | else prep.; id is fenced |
+| sync      | unknown | REBALANCE_IN_PROGRESS | held; the leader's    | the member's part        |
+|           |         |                       | is kept and settles   |                          |
+| heartbeat | unknown | REBALANCE_IN_PROGRESS | session prolonged     | session prolonged        |
+| leave     | unknown | may complete          | prepare               | prepare                  |
+| commit    | -1 only | member, generation    | REBALANCE_IN_PROGRESS | member, generation       |
+
+Dead answers COORDINATOR_NOT_AVAILABLE to all. A new member, unless it is static, gets an id first
+from version 4 on (KIP-394), and is waited for while its session time-out lasts.
+
+Kept before anything is answered: a generation's number and members when joining is complete, its
+assignment when the leader syncs, that the group is empty, a static member's new id; and that it
+was a consumer group, whose rebalance a successor has to go on with. A successor thus goes on in the
+midst of a rebalance, and no generation ever means two memberships.
+
+Where Kafka differs: it forgets a held request whose member has left or asked again, here each is
+answered; it counts a JoinGroup whose client hung up, here the member has its session time-out to
+come again, so that no dead member becomes leader; a static member may return to a full group.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from rookery.broker.coordination.machine import (
+    ClientGone,
+    Effect,
+    Event,
+    MachineRequest,
+    Persist,
+    Tick,
+)
+from rookery.broker.groups.classic import persistence
+from rookery.broker.groups.classic.join import join
+from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance, refusal
+from rookery.broker.groups.classic.roster import RosterMember
+from rookery.broker.groups.consumer.embedded import CONSUMER
+from rookery.broker.groups.settings import ClassicSettings
+from rookery.errors import Corrupt, ErrorCode, ProtocolError
+from rookery.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from rookery.wire.messages.join_group import JoinGroupRequest
+from rookery.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from rookery.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from rookery.wire.protocols.consumer import read_subscription
+
+CLASSIC: Final = "classic"
+"""The name of the kind."""
+_NAMES_PROTOCOL_SINCE: Final = 5
+_BATCHED_SINCE: Final = 3
+
+
+class ClassicMemberDescription(NamedTuple):
+    """A member as DescribeGroups shows it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class ClassicDescription(NamedTuple):
+    """A group as DescribeGroups and ListGroups show it."""
+
+    state: str
+    protocol_type: str
+    protocol: str
+    generation: int
+    members: list[ClassicMemberDescription]
+
+
+class Classic:
+    """One group of the classic protocol."""
+
+    __slots__ = ("_group", "_topics")
+
+    kind = CLASSIC
+
+    def __init__(self, group: Rebalance) -> None:
+        self._group = group
+        self._topics: tuple[int, frozenset[str] | None] = (-1, None)
+        """A revision of the group, and what its members read then, if that can be told."""
+
+    @classmethod
+    def new(cls, group_id: str, settings: ClassicSettings, epoch: int = 0) -> Classic:
+        """Return a group without members; its generations come after the epoch given."""
+        group = Rebalance(group_id, settings)
+        group.generation = epoch
+        return cls(group)
+
+    @classmethod
+    def load(cls, group_id: str, body: bytes, settings: ClassicSettings, now_ms: int) -> Classic:
+        """Return a group as its last coordinator kept it; every member gets its full time.
+
+        Raises:
+            Corrupt: the body is none of a classic group.
+        """
+        group = persistence.restore(body, settings, now_ms)
+        if group.group_id != group_id:
+            raise Corrupt(f"what was kept for group {group_id} is of group {group.group_id}")
+        return cls(group)
+
+    @property
+    def state_name(self) -> str:
+        """The group's state in Kafka's words."""
+        return self._group.state.value
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When a `Tick` is wanted: nothing is due before; None while nothing is awaited."""
+        return self._group.deadlines.next_ms
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return self._group.state in (ClassicState.EMPTY, ClassicState.DEAD)
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last generation; 0 before the first."""
+        return self._group.generation
+
+    @property
+    def protocol_type(self) -> str:
+        """What the members call their protocol, such as "consumer"; empty if there were none."""
+        return self._group.protocol_type or ""
+
+    @property
+    def group(self) -> Rebalance:
+        """The group under the law, for its migration."""
+        return self._group
+
+    def on(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take an event; return what is to be done, in this order."""
+        match event:
+            case MachineRequest():
+                self._on_request(event, now_ms)
+            case ClientGone():
+                self._on_gone(event, now_ms)
+            case Tick():
+                self._group.expire(now_ms)
+        return self.effects()
+
+    def close(self, code: ErrorCode) -> list[Effect]:
+        """Let the group be dead here (it was deleted, or has another coordinator now)."""
+        for member in self._group.roster.members.values():
+            self._group.release(member, code)
+        self._group.die()
+        return self.effects()
+
+    def check_commit(
+        self,
+        member_id: str,
+        generation: int,
+        instance_id: str | None,
+        *,
+        is_transactional: bool = False,
+        version: int = 0,  # noqa: ARG002 (members of a classic group may use any)
+    ) -> ErrorCode:
+        """Say whether a member may commit offsets; -1 and "" are a client without membership.
+
+        Within a transaction the group's state does not matter, and older clients do not say who
+        they are.
+        """
+        group = self._group
+        if group.state is ClassicState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and group.state is ClassicState.EMPTY:
+            return ErrorCode.NONE
+        if generation >= 0 or member_id or instance_id is not None:
+            code = group.check_member(member_id, instance_id, generation)
+            if code is not ErrorCode.NONE:
+                return code
+        elif not is_transactional and group.state is not ClassicState.EMPTY:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if group.state is ClassicState.COMPLETING and not is_transactional:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:  # noqa: ARG002
+        """Let anybody see offsets: classic members do not say who they are."""
+        return ErrorCode.NONE
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether a member reads the topic, or may do so: its offsets are in use.
+
+        That can be told only of consumers, and only of those in a stable group.
+        """
+        if self.is_empty:
+            return False
+        if self._group.state is not ClassicState.STABLE:
+            return True
+        if self._topics[0] != self._group.revision:
+            self._topics = self._group.revision, self._read_topics()
+        topics = self._topics[1]
+        return topics is None or topic in topics
+
+    def description(self) -> ClassicDescription:
+        """Return what is shown of the group: as in Kafka, protocols only while it is stable."""
+        group = self._group
+        is_stable = group.state is ClassicState.STABLE
+        protocol = (group.protocol or "") if is_stable else ""
+        members = [
+            ClassicMemberDescription(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.protocols.get(protocol, b"") if is_stable else b"",
+                member.assignment,
+            )
+            for member in group.roster.members.values()
+        ]
+        return ClassicDescription(
+            group.state.value, group.protocol_type or "", protocol, group.generation, members
+        )
+
+    def effects(self) -> list[Effect]:
+        """Return what was asked for since the last look, the persist first."""
+        is_kept = self._group.take_mark()
+        effects: list[Effect] = [Persist(persistence.keep(self._group))] if is_kept else []
+        effects += self._group.take_replies()
+        return effects
+
+    def _read_topics(self) -> frozenset[str] | None:
+        """Return what the members read; None if that cannot be told."""
+        group = self._group
+        if group.protocol_type != CONSUMER:
+            return None
+        topics: set[str] = set()
+        try:
+            for member in group.roster.members.values():
+                topics.update(read_subscription(member.protocols[group.protocol or ""]).topics)
+        except ProtocolError:
+            return None
+        return frozenset(topics)
+
+    def _on_request(self, request: MachineRequest, now_ms: int) -> None:
+        match request.message:
+            case HeartbeatRequest() as message:
+                self._heartbeat(request, message, now_ms)
+            case JoinGroupRequest() as message:
+                self._join(request, message, now_ms)
+            case SyncGroupRequest() as message:
+                self._sync(request, message, now_ms)
+            case LeaveGroupRequest() as message:
+                self._leave(request, message, now_ms)
+            case message:
+                raise TypeError(f"a classic group has no answer to a {type(message).__name__}")
+
+    def _on_gone(self, gone: ClientGone, now_ms: int) -> None:
+        """Let a held request go; its member has its session time-out to come again."""
+        group = self._group
+        for member in group.roster.members.values():
+            if member.join is not None and member.join.token is gone.token:
+                group.drop_join(member, now_ms)
+                return
+            if member.sync is not None and member.sync.token is gone.token:
+                member.sync = None
+                group.touch(member, now_ms)
+                return
+
+    def _join(self, request: MachineRequest, message: JoinGroupRequest, now_ms: int) -> None:
+        if self._group.state is ClassicState.DEAD:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            self._group.reply(request, refusal(request, code, message.member_id))
+        else:
+            join(self._group, request, message, now_ms)
+
+    def _heartbeat(self, request: MachineRequest, message: HeartbeatRequest, now_ms: int) -> None:
+        group = self._group
+        code = group.check_member(
+            message.member_id, message.group_instance_id, message.generation_id
+        )
+        if code is ErrorCode.NONE:
+            group.touch(group.roster.members[message.member_id], now_ms)
+            if group.state is ClassicState.PREPARING:
+                code = ErrorCode.REBALANCE_IN_PROGRESS
+        group.reply(request, HeartbeatResponse(error_code=code))
+
+    def _sync(self, request: MachineRequest, message: SyncGroupRequest, now_ms: int) -> None:
+        group = self._group
+        code = self._check_sync(request, message)
+        if code is not ErrorCode.NONE:
+            group.reply(request, SyncGroupResponse(error_code=code, assignment=b""))
+            return
+        member = group.roster.members[message.member_id]
+        group.unsynced.discard(message.member_id)
+        if group.state is ClassicState.STABLE:
+            group.reply(request, group.part(member))
+            group.touch(member, now_ms)
+            return
+        group.hold_sync(member, request)
+        if message.member_id == group.roster.leader:
+            self._settle(member, message, now_ms)
+
+    def _settle(self, leader: RosterMember, message: SyncGroupRequest, now_ms: int) -> None:
+        """Take the leader's assignment, unless it is more than can be kept."""
+        parts = {part.member_id: part.assignment for part in message.assignments}
+        if sum(len(part) for part in parts.values()) > self._group.settings.max_bytes:
+            self._group.release_sync(leader, ErrorCode.MESSAGE_TOO_LARGE)
+            self._group.touch(leader, now_ms)
+            self._group.prepare(now_ms)
+        else:
+            self._group.settle(parts, now_ms)
+
+    def _check_sync(self, request: MachineRequest, message: SyncGroupRequest) -> ErrorCode:
+        group = self._group
+        code = group.check_member(
+            message.member_id, message.group_instance_id, message.generation_id
+        )
+        if code is not ErrorCode.NONE:
+            return code
+        if group.state is ClassicState.PREPARING:
+            # Whatever it names: it may have joined when this was a consumer group still.
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        named = (message.protocol_type, message.protocol_name)
+        expected = (group.protocol_type, group.protocol)
+        is_named = request.version < _NAMES_PROTOCOL_SINCE or named == expected
+        return ErrorCode.NONE if is_named else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    def _leave(self, request: MachineRequest, message: LeaveGroupRequest, now_ms: int) -> None:
+        group = self._group
+        if group.state is ClassicState.DEAD:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            group.reply(request, LeaveGroupResponse(error_code=code))
+            return
+        is_batched = request.version >= _BATCHED_SINCE
+        leaving = message.members if is_batched else [MemberIdentity(member_id=message.member_id)]
+        size = len(group.roster)
+        answers = [self._leave_one(identity) for identity in leaving]
+        if is_batched:
+            response = LeaveGroupResponse(error_code=ErrorCode.NONE, members=answers)
+        else:
+            response = LeaveGroupResponse(error_code=answers[0].error_code)
+        group.reply(request, response)
+        if len(group.roster) < size:
+            group.advance(now_ms)
+        else:
+            group.complete_if_joined(now_ms)
+
+    def _leave_one(self, identity: MemberIdentity) -> MemberResponse:
+        """Remove one member; a tool may name a static one by its instance id alone."""
+        group = self._group
+        member_id = identity.member_id
+        if not member_id and identity.group_instance_id is not None:
+            member_id = group.roster.static.get(identity.group_instance_id, "")
+        if group.forget_pending(member_id):
+            code = ErrorCode.NONE
+        else:
+            code = group.check_member(member_id, identity.group_instance_id)
+            if code is ErrorCode.NONE:
+                group.remove(group.roster.members[member_id])
+        return MemberResponse(
+            member_id=identity.member_id,
+            group_instance_id=identity.group_instance_id,
+            error_code=code,
+        )

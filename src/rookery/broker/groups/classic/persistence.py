@@ -1,0 +1,135 @@
+"""What is kept of a classic group: enough for a successor to go on where the coordinator stopped.
+
+Kafka's own record (`GroupMetadataValue`) does not serve. It has the chosen protocol's metadata
+only, so that after a failover every rejoining member seems changed, and no state, so that a
+generation between JoinGroup and SyncGroup cannot be told from one that has its assignment.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.groups.classic.rebalance import ClassicState, Rebalance
+from rookery.broker.groups.classic.roster import RosterMember
+from rookery.broker.groups.settings import ClassicSettings
+from rookery.errors import ApiError, Corrupt, ProtocolError
+from rookery.wire.message import GroupId, MemberId, Message, i8, i32
+from rookery.wire.protocols import prefixed
+
+_PHASES: Final = {
+    ClassicState.EMPTY: 0,
+    ClassicState.COMPLETING: 1,
+    ClassicState.STABLE: 2,
+    ClassicState.PREPARING: 3,
+}
+_STATES: Final = {phase: state for state, phase in _PHASES.items()}
+
+
+class ClassicGroup(Message, versions=range(1), flexible=0):
+    """A classic group at the last moment that counts."""
+
+    group_id: GroupId
+    phase: i8
+    generation: i32
+    protocol_type: str | None
+    protocol: str | None
+    leader: MemberId | None
+    members: list[ClassicMember]
+
+
+class ClassicMember(Message):
+    """One member, with what it asked for and what it got."""
+
+    member_id: MemberId
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: i32
+    rebalance_timeout_ms: i32
+    protocols: list[ClassicProtocol]
+    assignment: bytes
+
+
+class ClassicProtocol(Message):
+    """An assignor that a member understands, and what it must know of the member."""
+
+    name: str
+    metadata: bytes
+
+
+def keep(group: Rebalance) -> bytes:
+    """Return what a successor needs of a group, version first."""
+    body = ClassicGroup(
+        group_id=group.group_id,
+        phase=_PHASES[group.state],
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        leader=group.roster.leader,
+        members=[_from_member(member) for member in group.roster.members.values()],
+    )
+    return prefixed.write(body, 0)
+
+
+def restore(body: bytes, settings: ClassicSettings, now_ms: int) -> Rebalance:
+    """Return a group as it was kept; every member gets its full time.
+
+    Raises:
+        Corrupt: the bytes are no group, or one of a version newer than ours.
+    """
+    kept = _read(body)
+    group = Rebalance(kept.group_id, settings)
+    group.state = _STATES[kept.phase]
+    group.generation = kept.generation
+    group.protocol_type, group.protocol = kept.protocol_type, kept.protocol
+    for member in kept.members:
+        group.roster.add(_to_member(member))
+    group.roster.leader = kept.leader
+    group.resume(now_ms)
+    return group
+
+
+def _read(body: bytes) -> ClassicGroup:
+    try:
+        group, _ = prefixed.read_exactly(ClassicGroup, body)
+    except ProtocolError as error:
+        raise Corrupt(f"a classic group's state cannot be read: {error}") from error
+    except ApiError as error:
+        raise Corrupt(f"a classic group's state is newer than this broker: {error.text}") from error
+    ids: set[str | None] = {member.member_id for member in group.members}
+    if group.phase not in _STATES or group.leader not in (ids or {None}):
+        raise Corrupt(
+            f"group {group.group_id} was kept in phase {group.phase} with leader {group.leader}"
+        )
+    return group
+
+
+def _from_member(member: RosterMember) -> ClassicMember:
+    """Return what is kept of a member."""
+    return ClassicMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocols=[
+            ClassicProtocol(name=name, metadata=metadata)
+            for name, metadata in member.protocols.items()
+        ],
+        assignment=member.assignment,
+    )
+
+
+def _to_member(kept: ClassicMember) -> RosterMember:
+    """Return the member that was kept."""
+    return RosterMember(
+        member_id=kept.member_id,
+        instance_id=kept.instance_id,
+        client_id=kept.client_id,
+        client_host=kept.client_host,
+        session_timeout_ms=kept.session_timeout_ms,
+        rebalance_timeout_ms=kept.rebalance_timeout_ms,
+        protocols={protocol.name: protocol.metadata for protocol in kept.protocols},
+        assignment=kept.assignment,
+    )

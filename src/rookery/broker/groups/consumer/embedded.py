@@ -1,0 +1,49 @@
+"""What classic consumers say inside JoinGroup and SyncGroup, as a consumer group goes by it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.coordination.machine import TopicLookup
+from rookery.broker.groups.consumer.assign import Places
+from rookery.wire.protocols import prefixed
+from rookery.wire.protocols.consumer import (
+    AssignedTopic,
+    ConsumerProtocolAssignment,
+    read_assignment,
+    write_assignment,
+)
+
+CONSUMER: Final = "consumer"
+"""The protocol type of groups that share partitions."""
+
+
+def places_of(parts: list[AssignedTopic], topics: TopicLookup) -> Places:
+    """Return partitions by their topics' ids, without topics that are gone."""
+    known = ((topics.find(part.topic), part.partitions) for part in parts)
+    return frozenset(
+        (topic.id, partition)
+        for topic, partitions in known
+        if topic is not None
+        for partition in partitions
+    )
+
+
+def assigned_places(assignment: bytes, topics: TopicLookup) -> Places:
+    """Return what a classic assignment gives to its member.
+
+    Raises:
+        ProtocolError: the bytes are no assignment.
+    """
+    return places_of(read_assignment(assignment).assigned_partitions, topics)
+
+
+def assignment_bytes(parts: dict[str, list[int]], metadata: bytes) -> bytes:
+    """Return an assignment of partitions by topic name, in the version of a member's metadata."""
+    assignment = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            AssignedTopic(topic=name, partitions=partitions) for name, partitions in parts.items()
+        ]
+    )
+    newest = prefixed.newest(ConsumerProtocolAssignment)
+    return write_assignment(assignment, min(prefixed.read_prefix(metadata), newest))

@@ -1,0 +1,322 @@
+"""A consumer group's members, epochs and assignment (KIP-848), and what follows from changes.
+
+    change ──► epoch + 1 ──► target assignment of that epoch ──► each member goes there by itself
+
+This is the clockwork under `consumer.py`, where the law stands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from rookery.broker.coordination.deadlines import Deadlines
+from rookery.broker.coordination.machine import TopicInfo, TopicLookup
+from rookery.broker.groups.consumer.assign import ASSIGNORS, AssignedMember, Place, Places
+from rookery.broker.groups.consumer.change import GroupChange, GroupParts, KeptState, merge
+from rookery.broker.groups.consumer.member import AWAY, GroupMember
+from rookery.broker.groups.consumer.persistence import (
+    ConsumerGroupBody,
+    KeptTopic,
+    from_member,
+    read_body,
+    to_member,
+    to_places,
+    write_body,
+)
+from rookery.broker.groups.consumer.reconcile import NONE, MemberTarget, reconcile
+from rookery.broker.groups.consumer.subscriptions import Subscriptions
+from rookery.broker.groups.settings import ClassicSettings, ConsumerSettings
+from rookery.errors import ApiError, ErrorCode
+
+# What is awaited of a member, as the first word of the deadline's key.
+_SESSION: Final = "session"
+_REVOCATION: Final = "revocation"
+_JOIN: Final = "join"
+_SYNC: Final = "sync"
+_AWAITED: Final = (_SESSION, _REVOCATION, _JOIN, _SYNC)
+
+
+class ConsumerGroup:
+    """One group's state."""
+
+    def __init__(
+        self,
+        group_id: str,
+        settings: ConsumerSettings,
+        epoch: int = 0,
+        classic: ClassicSettings | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.settings = settings
+        self.classic = classic or ClassicSettings()
+        """What members must keep to that speak the classic protocol."""
+        self.epoch = epoch
+        self.target_epoch = epoch
+        self.assignor = next(iter(ASSIGNORS))
+        self.members: dict[str, GroupMember] = {}
+        self.static: dict[str, str] = {}
+        """Member ids by group.instance.id."""
+        self.target: dict[str, Places] = {}
+        self.subscriptions = Subscriptions()
+        self.deadlines: Deadlines[str] = Deadlines()
+        self.is_dirty = False
+        """Whether something must be kept before anybody is told of it."""
+        self._owners: dict[Place, str] = {}
+        """Whose each partition is that is not free."""
+        self._kept = KeptState()
+
+    def restore(self, body: bytes, changes: Iterable[bytes], now_ms: int) -> None:
+        """Be the group that was kept; every member gets its full time.
+
+        Raises:
+            Corrupt: the body, or what changed since, is none of a consumer group.
+        """
+        kept = read_body(body)
+        merge(kept, changes)
+        self.epoch, self.target_epoch = kept.epoch, kept.target_epoch
+        self.assignor = kept.assignor
+        self.subscriptions.topics = {
+            topic.name: TopicInfo(topic.topic_id, topic.partitions) for topic in kept.topics
+        }
+        for one in kept.members:
+            member = to_member(one)
+            self.seat(member)
+            self.target[member.member_id] = to_places(one.target)
+            self.touch(member, now_ms)
+            if member.holding.revoked:
+                self._await_revocation(member, now_ms)
+        self._kept.note(self._parts())
+
+    def take_change(self) -> bytes:
+        """Return what has changed since it was kept; empty if it must be kept as a whole."""
+        change = GroupChange(
+            epoch=self.epoch,
+            target_epoch=self.target_epoch,
+            assignor=self.assignor,
+            topics=self._kept_topics(),
+            removed=[],
+            members=[],
+            steps=[],
+        )
+        return self._kept.write_change(change, self._parts())
+
+    def _parts(self) -> GroupParts:
+        return GroupParts(self.members, self.target, self.subscriptions.topics)
+
+    def _kept_topics(self) -> list[KeptTopic]:
+        return [
+            KeptTopic(topic_id=topic.id, name=name, partitions=topic.partitions)
+            for name, topic in self.subscriptions.topics.items()
+        ]
+
+    def body(self) -> bytes:
+        """Return what is kept."""
+        return write_body(
+            ConsumerGroupBody(
+                group_id=self.group_id,
+                epoch=self.epoch,
+                target_epoch=self.target_epoch,
+                assignor=self.assignor,
+                topics=self._kept_topics(),
+                members=[
+                    from_member(member, self.target.get(member.member_id, NONE))
+                    for member in self.members.values()
+                ],
+            )
+        )
+
+    # -- members -----------------------------------------------------------------------------
+
+    @property
+    def classic_members(self) -> list[GroupMember]:
+        """The members that speak the classic protocol."""
+        return [member for member in self.members.values() if member.classic is not None]
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether it has members, and all of them speak the classic protocol."""
+        return bool(self.members) and all(one.classic for one in self.members.values())
+
+    @property
+    def topic_ids(self) -> dict[str, bytes]:
+        """The ids of the topics that members read, by name."""
+        return {name: topic.id for name, topic in self.subscriptions.topics.items()}
+
+    def add(self, member: GroupMember) -> None:
+        """Take in a new member."""
+        self.seat(member)
+        self.begin_epoch()
+
+    def seat(self, member: GroupMember) -> None:
+        """Have a member, and what it holds; what the group makes of it is the caller's business."""
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        self._owners.update(dict.fromkeys(member.holding.all_places, member.member_id))
+
+    def remove(self, member: GroupMember) -> None:
+        """Forget a member; what it had is free, and the others get it."""
+        self._unseat(member)
+        self.target.pop(member.member_id, None)
+        self.begin_epoch()
+
+    def replace(self, member: GroupMember, successor: GroupMember) -> None:
+        """Let another member have the place of one that is away, and what was kept for it."""
+        self._unseat(member)
+        self.seat(successor)
+        self.target[successor.member_id] = self.target.pop(member.member_id, NONE)
+        self.is_dirty = True
+
+    def _unseat(self, member: GroupMember) -> None:
+        self._release(member.holding.all_places)
+        del self.members[member.member_id]
+        if member.instance_id is not None:
+            del self.static[member.instance_id]
+        self._await_nothing(member)
+
+    def _await_nothing(self, member: GroupMember) -> None:
+        for what in _AWAITED:
+            self.deadlines.cancel(_key(what, member))
+
+    def identify(self, member_id: str, instance_id: str | None) -> GroupMember:
+        """Return who it is, by its id and its instance id.
+
+        Raises:
+            ApiError: FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID.
+        """
+        holder = self.static.get(instance_id, member_id) if instance_id is not None else member_id
+        if holder != member_id:
+            raise ApiError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"instance id {instance_id!r} is in use by member {holder!r}",
+            )
+        member = self.members.get(member_id)
+        if member is None or instance_id not in (None, member.instance_id):
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {self.group_id!r} has no member {member_id!r}",
+            )
+        return member
+
+    def send_away(self, member: GroupMember) -> None:
+        """Let a static member be away: it owns nothing, but nobody else gets what it shall own."""
+        self._release(member.holding.all_places)
+        self.deadlines.cancel(_key(_REVOCATION, member))
+        member.go_away()
+        self.is_dirty = True
+
+    def touch(self, member: GroupMember, now_ms: int) -> None:
+        """Give a member a full session time-out."""
+        terms = member.classic or self.settings
+        self.deadlines.set(_key(_SESSION, member), now_ms + terms.session_timeout_ms)
+
+    def await_join(self, member: GroupMember, now_ms: int) -> None:
+        """Have a classic member join again, which has been told to."""
+        key = _key(_JOIN, member)
+        if key not in self.deadlines:
+            self.deadlines.set(key, now_ms + member.rebalance_timeout_ms)
+
+    def await_sync(self, member: GroupMember, now_ms: int) -> None:
+        """Have a classic member that joined come for what it may own."""
+        self.deadlines.cancel(_key(_JOIN, member))
+        self.deadlines.set(_key(_SYNC, member), now_ms + member.rebalance_timeout_ms)
+
+    def end_sync(self, member: GroupMember) -> None:
+        """Await no SyncGroup of a member any more."""
+        self.deadlines.cancel(_key(_SYNC, member))
+
+    def end_classic(self, member: GroupMember) -> None:
+        """Await nothing any more that only a classic member does."""
+        self.deadlines.cancel(_key(_JOIN, member))
+        self.deadlines.cancel(_key(_SYNC, member))
+
+    def expire(self, now_ms: int) -> None:
+        """Forget members that are silent, or do not do what the others wait for."""
+        for key in self.deadlines.take(now_ms):
+            member = self.members.get(key.partition(" ")[2])
+            if member is not None:
+                self.remove(member)
+
+    # -- assignment --------------------------------------------------------------------------
+
+    def begin_epoch(self) -> None:
+        """Begin a new epoch, unless one has begun that no member has been told of."""
+        if self.epoch == self.target_epoch:
+            self.epoch += 1
+        self.is_dirty = True
+
+    def refresh(self, topics: TopicLookup, *, is_changed: bool) -> None:
+        """Look at the cluster's topics and the members' subscriptions; assign if need be."""
+        if is_changed or not self.subscriptions.is_current(topics):
+            is_changed |= self.subscriptions.refresh(self.members.values(), topics)
+            if is_changed:
+                self.begin_epoch()
+        if self.epoch > self.target_epoch:
+            self._assign()
+
+    def _assign(self) -> None:
+        self.assignor = self._chosen_assignor()
+        subscriptions = self.subscriptions
+        self.target = ASSIGNORS[self.assignor](
+            {topic.id: topic.partitions for topic in subscriptions.topics.values()},
+            {
+                key: AssignedMember(subscriptions.ids_of(member), self.target.get(key, NONE))
+                for key, member in self.members.items()
+            },
+        )
+        self.target_epoch = self.epoch
+        self.is_dirty = True
+
+    def _chosen_assignor(self) -> str:
+        """Return what most members choose; the first assignor, if nobody does."""
+        votes = Counter(one.assignor for one in self.members.values() if one.assignor in ASSIGNORS)
+        default = next(iter(ASSIGNORS))
+        return max(ASSIGNORS, key=lambda name: (votes[name], name == default))
+
+    def reconcile(self, member: GroupMember, owned: Places | None, now_ms: int) -> bool:
+        """Let a member take its next step; return whether what it may own changed."""
+        before = member.holding
+        key = member.member_id
+        target = MemberTarget(self.target_epoch, self.target.get(key, NONE))
+        after = reconcile(before, target, owned, lambda place: self._owners.get(place, key) == key)
+        if after == before:
+            return False
+        self._release(before.all_places - after.all_places)
+        self._owners.update(dict.fromkeys(after.assigned - before.all_places, key))
+        member.hold(after)
+        self.is_dirty = True
+        if not after.revoked:
+            self.deadlines.cancel(_key(_REVOCATION, member))
+        elif after.revoked != before.revoked:
+            self._await_revocation(member, now_ms)
+        return after.assigned != before.assigned
+
+    def is_settled(self, member: GroupMember) -> bool:
+        """Whether a member has all that it shall have."""
+        has_all = not member.holding.revoked and not member.holding.is_waiting
+        return member.epoch == self.epoch == self.target_epoch and has_all
+
+    def is_next_free(self, member: GroupMember) -> bool:
+        """Whether a member that waits for partitions could have all of them now."""
+        wanted = self.target.get(member.member_id, NONE) - member.holding.assigned
+        return not any(place in self._owners for place in wanted)
+
+    def unsettled(self) -> Iterator[GroupMember]:
+        """Return the members that are not where they shall be; those who are away do not count."""
+        return (
+            one for one in self.members.values() if one.epoch != AWAY and not self.is_settled(one)
+        )
+
+    def _release(self, places: Places) -> None:
+        for place in places:
+            del self._owners[place]
+
+    def _await_revocation(self, member: GroupMember, now_ms: int) -> None:
+        due_ms = now_ms + member.rebalance_timeout_ms
+        self.deadlines.set(_key(_REVOCATION, member), due_ms)
+
+
+def _key(what: str, member: GroupMember) -> str:
+    return f"{what} {member.member_id}"

@@ -1,0 +1,69 @@
+"""A ConsumerGroupHeartbeat by itself: what it says, and whether any member may say so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.groups.consumer.assign import ASSIGNORS, Places
+from rookery.broker.groups.consumer.member import AWAY, JOINING
+from rookery.errors import ApiError, ErrorCode
+from rookery.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+_CLIENT_MAKES_ID_SINCE: Final = 1
+
+
+def check(message: ConsumerGroupHeartbeatRequest, version: int) -> None:
+    """Refuse what no member may say.
+
+    Raises:
+        ApiError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
+    """
+    if message.instance_id == "" or message.rack_id == "":
+        raise invalid("an instance id and a rack may be missing, but not empty")
+    if message.member_epoch < AWAY:
+        raise invalid(f"{message.member_epoch} is no member epoch")
+    is_joining = message.member_epoch == JOINING
+    if not message.member_id and (not is_joining or version >= _CLIENT_MAKES_ID_SINCE):
+        raise invalid("the member id is empty")
+    if message.member_epoch == AWAY and message.instance_id is None:
+        raise invalid("only static members may leave for a while, and say their instance id")
+    if is_joining:
+        _check_join(message)
+    if message.server_assignor is not None and message.server_assignor not in ASSIGNORS:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"there is no assignor {message.server_assignor!r}; there are {', '.join(ASSIGNORS)}",
+        )
+
+
+def _check_join(message: ConsumerGroupHeartbeatRequest) -> None:
+    if message.rebalance_timeout_ms < 0:
+        raise invalid("whoever joins must say its rebalance time-out")
+    if message.topic_partitions is None or message.topic_partitions:
+        raise invalid("whoever joins must own nothing, and say so")
+    if message.subscribed_topic_names is None and message.subscribed_topic_regex is None:
+        raise invalid("whoever joins must subscribe, if only to an empty list of topics")
+
+
+def invalid(text: str) -> ApiError:
+    """Say what is wrong with a request."""
+    return ApiError(ErrorCode.INVALID_REQUEST, text)
+
+
+def is_full(message: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether a member says everything, as it does when it has missed an answer."""
+    names, regex = message.subscribed_topic_names, message.subscribed_topic_regex
+    has_subscription = names is not None or regex is not None
+    has_rest = message.rebalance_timeout_ms >= 0 and message.topic_partitions is not None
+    return has_subscription and has_rest
+
+
+def owned(message: ConsumerGroupHeartbeatRequest) -> Places | None:
+    """Return what a member says it owns; None if it says nothing."""
+    if message.topic_partitions is None:
+        return None
+    return frozenset(
+        (topic.topic_id, partition)
+        for topic in message.topic_partitions
+        for partition in topic.partitions
+    )

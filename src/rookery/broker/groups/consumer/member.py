@@ -1,0 +1,138 @@
+"""A member of a consumer group (KIP-848): what it wants and what it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from rookery.broker.coordination.machine import MachineRequest
+from rookery.broker.groups.consumer.reconcile import MemberHolding
+from rookery.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+JOINING: Final = 0
+LEAVING: Final = -1
+AWAY: Final = -2
+"""The epoch of a static member that left and will be back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicTerms:
+    """On what terms a member joined that speaks the classic protocol."""
+
+    session_timeout_ms: int
+    protocols: dict[str, bytes]
+    """What each of its assignors must know of the member, the favourite first."""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol that it is told the group goes by: its favourite."""
+        return next(iter(self.protocols))
+
+    @property
+    def size_bytes(self) -> int:
+        """What its metadata takes where the group is kept."""
+        return sum(len(name) + len(metadata) for name, metadata in self.protocols.items())
+
+
+class ClassicSubscription(NamedTuple):
+    """What a member that speaks the classic protocol wants."""
+
+    names: frozenset[str]
+    rack_id: str | None
+    rebalance_timeout_ms: int
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """One member."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = 0
+    names: frozenset[str] = frozenset()
+    """Topics that it subscribes to by name …"""
+    regex: str = ""
+    """… and by a regular expression; empty for none."""
+    assignor: str | None = None
+    holding: MemberHolding = field(default=MemberHolding(JOINING))
+    previous_epoch: int = LEAVING
+    """The epoch before: an answer may be lost, and then the member does not know the new one."""
+    classic: ClassicTerms | None = None
+    """Set while it speaks the classic protocol."""
+    tellings: int = field(default=1, compare=False)
+    """Answers that still tell what it may own, unless it says that it does: one may be lost, and
+    not every client asks again. A new coordinator does not know what was heard, and tells it."""
+
+    @property
+    def epoch(self) -> int:
+        """The group's epoch that it has come to."""
+        return self.holding.epoch
+
+    def hold(self, holding: MemberHolding) -> None:
+        """Have something else."""
+        if holding.epoch != self.holding.epoch:
+            self.previous_epoch = self.holding.epoch
+        self.holding = holding
+
+    def go_away(self) -> None:
+        """Own nothing until it is back; what it shall have is kept for it."""
+        self.holding, self.previous_epoch, self.classic = MemberHolding(AWAY), AWAY, None
+
+    def update(self, request: MachineRequest, message: ConsumerGroupHeartbeatRequest) -> bool:
+        """Take over what a heartbeat says anew; return whether anything changed."""
+        before = self._described()
+        self.classic = None
+        self.client_id, self.client_host = request.client_id, request.client_host
+        if message.instance_id is not None:
+            self.instance_id = message.instance_id
+        if message.rack_id is not None:
+            self.rack_id = message.rack_id
+        if message.rebalance_timeout_ms >= 0:
+            self.rebalance_timeout_ms = message.rebalance_timeout_ms
+        if message.server_assignor is not None:
+            self.assignor = message.server_assignor
+        if message.subscribed_topic_names is not None:
+            self.names = frozenset(message.subscribed_topic_names)
+        if message.subscribed_topic_regex is not None:
+            self.regex = message.subscribed_topic_regex
+        return self._described() != before
+
+    def update_classic(
+        self, request: MachineRequest, wants: ClassicSubscription, terms: ClassicTerms
+    ) -> bool:
+        """Take over what a JoinGroup says; return whether anything changed."""
+        before = self._described()
+        self.client_id, self.client_host = request.client_id, request.client_host
+        self.rebalance_timeout_ms = wants.rebalance_timeout_ms
+        self.rack_id = wants.rack_id if wants.rack_id is not None else self.rack_id
+        self.names, self.regex, self.assignor = wants.names, "", None
+        self.classic = terms
+        return self._described() != before
+
+    @property
+    def subscription(self) -> tuple[frozenset[str], str, str | None]:
+        """What decides on the group's assignment."""
+        return self.names, self.regex, self.assignor
+
+    def _described(self) -> tuple[object, ...]:
+        who = self.instance_id, self.rack_id, self.client_id, self.client_host
+        terms = self.classic
+        # In their order, which says what the member likes best.
+        protocols = None if terms is None else list(terms.protocols.items())
+        speaks = None if terms is None else terms.session_timeout_ms, protocols
+        return *who, self.rebalance_timeout_ms, self.subscription, speaks
+
+    def succeed(self, member_id: str) -> GroupMember:
+        """Return a static member that takes this one's place under another id."""
+        return GroupMember(
+            member_id=member_id,
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            names=self.names,
+            regex=self.regex,
+            assignor=self.assignor,
+        )

@@ -1,0 +1,146 @@
+"""JoinGroup to a consumer group: how a member comes in that speaks the classic protocol.
+
+Nobody waits for the others here: a JoinGroup is for a classic member what a heartbeat is for the
+others, and is answered at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rookery.broker.coordination.machine import MachineRequest
+from rookery.broker.groups.consumer.embedded import CONSUMER, places_of
+from rookery.broker.groups.consumer.group import ConsumerGroup
+from rookery.broker.groups.consumer.member import ClassicSubscription, ClassicTerms, GroupMember
+from rookery.errors import ApiError, ErrorCode, ProtocolError
+from rookery.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from rookery.wire.protocols.consumer import ConsumerProtocolSubscription, read_subscription
+
+_ID_FIRST_SINCE: Final = 4
+
+
+def join(
+    group: ConsumerGroup, request: MachineRequest, message: JoinGroupRequest, now_ms: int
+) -> JoinGroupResponse:
+    """Let a member come, or come again, and take its next step.
+
+    Raises:
+        ApiError: it may not.
+    """
+    terms = ClassicTerms(
+        message.session_timeout_ms,
+        {protocol.name: protocol.metadata for protocol in message.protocols},
+    )
+    _check(group, message, terms)
+    subscription = _read(terms)
+    is_dynamic = message.group_instance_id is None
+    if not message.member_id and is_dynamic and request.version >= _ID_FIRST_SINCE:
+        raise ApiError(ErrorCode.MEMBER_ID_REQUIRED)
+    member = _find_or_add(group, request, message)
+    _update(group, request, member, terms, subscription)
+    group.reconcile(member, places_of(subscription.owned_partitions, request.topics), now_ms)
+    group.touch(member, now_ms)
+    group.await_sync(member, now_ms)
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=member.epoch,
+        protocol_type=CONSUMER,
+        protocol_name=terms.protocol,
+        leader="",
+        member_id=member.member_id,
+        members=[],
+    )
+
+
+def _check(group: ConsumerGroup, message: JoinGroupRequest, terms: ClassicTerms) -> None:
+    """Refuse what nobody may join with."""
+    bounds = group.classic
+    session_ms = message.session_timeout_ms
+    if not bounds.min_session_timeout_ms <= session_ms <= bounds.max_session_timeout_ms:
+        raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT, f"{session_ms} ms")
+    if group.settings.migration_policy == "disabled":
+        raise ApiError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"group {group.group_id!r} is a consumer group, and migration is disabled",
+        )
+    if len(group.members) >= group.settings.max_size and not _is_known(group, message):
+        raise ApiError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.group_id!r} has {len(group.members)} members and takes no more",
+        )
+    others = group.classic_members
+    if message.protocol_type != CONSUMER or not _is_understood(terms, others):
+        raise ApiError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"the classic members of group {group.group_id!r} have no protocol in common with it",
+        )
+    sizes = (one.classic.size_bytes for one in others if one.classic and not _is(one, message))
+    if terms.size_bytes + sum(sizes) > bounds.max_bytes:
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"{terms.size_bytes} bytes of metadata")
+
+
+def _is_known(group: ConsumerGroup, message: JoinGroupRequest) -> bool:
+    """Whether the member is in the group already, if only as another it takes the place of."""
+    return message.member_id in group.members or message.group_instance_id in group.static
+
+
+def _is(member: GroupMember, message: JoinGroupRequest) -> bool:
+    """Whether a member is the one that joins, or is replaced by it."""
+    instance_id = message.group_instance_id
+    is_instance = instance_id is not None and instance_id == member.instance_id
+    return is_instance or member.member_id == message.member_id
+
+
+def _is_understood(terms: ClassicTerms, others: list[GroupMember]) -> bool:
+    """Whether all classic members share one of the protocols: one of them may have to lead yet."""
+    return any(
+        all(one.classic is not None and name in one.classic.protocols for one in others)
+        for name in terms.protocols
+    )
+
+
+def _read(terms: ClassicTerms) -> ConsumerProtocolSubscription:
+    """Read what a member wants; its protocols all say the same of that."""
+    try:
+        return read_subscription(terms.protocols[terms.protocol])
+    except ProtocolError as error:
+        text = f"what protocol {terms.protocol!r} is told of the member is no subscription: {error}"
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from error
+
+
+def _find_or_add(
+    group: ConsumerGroup, request: MachineRequest, message: JoinGroupRequest
+) -> GroupMember:
+    """Return the member that joins: one that is here, another's successor, or a new one."""
+    member_id, instance_id = message.member_id, message.group_instance_id
+    holder = group.static.get(instance_id) if instance_id is not None else None
+    if not member_id and holder is not None:
+        successor = group.members[holder].succeed(request.new_member_id)
+        group.replace(group.members[holder], successor)
+        return successor
+    is_here = member_id in group.members
+    if is_here or (member_id and instance_id is not None):
+        return group.identify(member_id, instance_id)
+    member = GroupMember(member_id or request.new_member_id, instance_id=instance_id)
+    group.add(member)
+    return member
+
+
+def _update(
+    group: ConsumerGroup,
+    request: MachineRequest,
+    member: GroupMember,
+    terms: ClassicTerms,
+    subscription: ConsumerProtocolSubscription,
+) -> None:
+    """Let a member be what it says now, and the group's assignment be up to date."""
+    message = request.message
+    assert isinstance(message, JoinGroupRequest)  # noqa: S101 (for mypy)
+    has_timeout = request.version > 0 and message.rebalance_timeout_ms >= 0
+    timeout_ms = message.rebalance_timeout_ms if has_timeout else message.session_timeout_ms
+    wants = ClassicSubscription(
+        frozenset(subscription.topics), subscription.rack_id or None, timeout_ms
+    )
+    before = member.subscription
+    group.is_dirty |= member.update_classic(request, wants, terms)
+    group.refresh(request.topics, is_changed=member.subscription != before)

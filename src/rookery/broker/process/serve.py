@@ -1,0 +1,102 @@
+"""A broker as the server of a process: what it serves, what it reports when it is ready."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rookery.broker.broker import Broker
+from rookery.broker.process.observe import Observer
+from rookery.broker.settings import BrokerSettings
+from rookery.errors import ConfigError
+from rookery.model.address import Address, parse_address
+from rookery.net.http import HttpServer
+from rookery.service.process import StopRequest, run_server
+from rookery.service.server import MonitoredServer
+from rookery.store.open import name_of
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """What a broker that is ready reports about itself."""
+
+    node_id: int
+    address: str
+    """Where clients connect."""
+    http: str
+    """Where metrics and health are, empty if nowhere."""
+    cluster_id: str
+    data: str
+    """Where the log is: a folder, or the URL of a store."""
+    durability: str
+    """What an acknowledged record has survived: "disk", "os", or "store"; "none" if none is."""
+    pid: int
+
+    def as_json(self) -> dict[str, object]:
+        """Return it for scripts, and for the process that supervises this one."""
+        return asdict(self)
+
+
+async def serve(
+    settings: BrokerSettings, stop: StopRequest, when_ready: Callable[[BrokerInfo], None]
+) -> int:
+    """Run a broker until it is asked to stop or cannot go on; return the exit code.
+
+    Raises:
+        ConfigError: a setting cannot be used.
+        Unavailable: the folder's cluster log is out of reach.
+        Corrupt: the folder holds data that this version cannot read.
+    """
+    if not settings.store and not settings.log_dir:
+        check_folder(settings.data)
+    broker = Broker(settings)
+    server = MonitoredServer(broker, Observer(broker), settings.http_listen)
+    return await run_server(
+        server, stop, lambda: when_ready(_info(broker, server.http)), settings.drain_timeout_ms
+    )
+
+
+def _info(broker: Broker, http: HttpServer | None) -> BrokerInfo:
+    """Return what to report when the broker is ready."""
+    settings = broker.settings
+    text = settings.advertise or settings.listen
+    address = parse_address(text, "listen", lowest_port=0)
+    port = address.port if settings.advertise else broker.listener.port
+    return BrokerInfo(
+        node_id=broker.services.node_id,
+        address=Address(address.host, port).text,
+        http=Address(http.settings.host, http.port).text if http else "",
+        cluster_id=broker.replica.state.cluster_id,
+        data=name_of(settings.store) or str(Path(settings.log_dir or settings.data).absolute()),
+        durability=_durability(settings),
+        pid=os.getpid(),
+    )
+
+
+def _durability(settings: BrokerSettings) -> str:
+    if settings.read_only:
+        return "none"
+    return "store" if settings.store else settings.durability
+
+
+def check_folder(data: str) -> None:
+    """Refuse a data folder that cannot be used, before anything is started.
+
+    Raises:
+        ConfigError: it cannot be made or written.
+    """
+    folder = Path(data).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "it is not a folder" if folder.exists() else error.strerror
+        raise ConfigError(
+            f"data: cannot use the folder {folder}: {reason}; name another with --data"
+        ) from error
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"data: the folder {folder} may not be written; change its permissions or name "
+            "another with --data"
+        )

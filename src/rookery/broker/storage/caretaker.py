@@ -1,0 +1,183 @@
+"""The caretaker's process: a replica of its own, and round after round of upkeep.
+
+It is started by a broker (`broker.caretaking`) and serves no clients. It reads the log up to its
+head once a round, so that a busy cluster costs it little, and decides nothing that an event does
+not allow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from rookery.broker import configs
+from rookery.broker.configs import TopicCache
+from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage.maintenance import ObjectMaintenance
+from rookery.broker.storage.objectlog import open_handles, replica_of
+from rookery.clock import SystemClock, SystemRandom, loop_seconds
+from rookery.cluster.member import ClusterMember, process_registration
+from rookery.cluster.replica import Replica
+from rookery.cluster.settings import MemberSettings
+from rookery.errors import Error, Unavailable
+from rookery.log.lostlog import check_not_lost
+from rookery.log.maintain.caretaker import Caretaker
+from rookery.log.origin import Handles
+from rookery.net.loop import run
+from rookery.records import heap
+from rookery.service import logs
+
+log = logging.getLogger("rookery.broker.storage.caretaker")  # also where it runs as __main__
+
+T = TypeVar("T")
+
+OK, FAILED = 0, 1
+_LOOK_SECONDS = 1.0
+_JOIN_MS = 5_000
+
+
+def main() -> int:
+    """Be a caretaker: take the settings from the standard input, work until it closes."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return FAILED
+    settings = BrokerSettings.from_json(json.loads(line))
+    logs.set_up(settings.log_level, role="caretaker")
+    heap.keep()
+    try:
+        return run(_work(settings))
+    except Error as error:
+        log.error("the caretaker cannot go on: %s", error)  # noqa: TRY400 (it says what to do)
+        return FAILED
+
+
+async def _work(settings: BrokerSettings) -> int:
+    orders = Orders()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), orders.listen)
+    handles = open_handles(settings)
+    replica = replica_of(handles, SystemClock())
+    try:
+        await check_not_lost(handles.cluster_log, handles.store)
+        await replica.open(follow=False)
+        await _rounds(settings, handles, replica, orders)
+        if replica.failure is not None:
+            raise replica.failure
+    finally:
+        await replica.close()
+        await handles.close()
+    return OK
+
+
+async def _rounds(
+    settings: BrokerSettings, handles: Handles, replica: Replica, orders: Orders
+) -> None:
+    # A caretaker that is expired ends, and the broker starts the next one.
+    member = ClusterMember(
+        replica,
+        SystemClock(),
+        process_registration("caretaker", SystemRandom()),
+        MemberSettings(beat_ms=settings.beat_interval_ms, retry_ms=_JOIN_MS),
+    )
+    topic_configs = TopicCache(configs.resolve).of
+    upkeep = ObjectMaintenance(handles, settings, replica, SystemClock(), topic_configs)
+    try:
+        numbers = await _unless(orders.stop, member.join_patiently())
+        if numbers is None:
+            return
+        caretaker = upkeep.caretaker(numbers)
+        orders.confirm = caretaker.confirm
+        while not await _rest(caretaker, orders.stop, settings.upkeep_interval_ms / 1000):
+            if not await _round(caretaker, orders.stop) or numbers.is_nearly_spent:
+                break  # the next one has fresh names
+            if replica.failure is not None:
+                return  # nothing that it proposes can count
+        await member.leave()
+    finally:
+        await member.close()
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return the work's result; cancel it, and return None, if the caretaker must stop first."""
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+async def _round(caretaker: Caretaker, stop: asyncio.Event) -> bool:
+    """Make a round and report it; cancel it, and return False, if the caretaker must stop first."""
+    try:
+        done = await _unless(stop, caretaker.round())
+    except Unavailable as error:
+        # What it had begun stays where nobody looks, and is swept; the state is as good as before.
+        log.warning("a round of upkeep was given up and is made again: %s", error)
+        await asyncio.sleep(_LOOK_SECONDS)
+        return True
+    if done is not None:
+        _tell(done.as_json())
+    return done is not None
+
+
+async def _rest(caretaker: Caretaker, stop: asyncio.Event, seconds: float) -> bool:
+    """Wait for the next round; return whether there shall be none.
+
+    The log is looked at in between: a restart would have to read all that no snapshot covers.
+    """
+    until = loop_seconds() + seconds
+    while not stop.is_set() and not await _is_behind(caretaker):
+        left = until - loop_seconds()
+        if left <= 0:
+            break
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                await stop.wait()
+    return stop.is_set()
+
+
+async def _is_behind(caretaker: Caretaker) -> bool:
+    try:
+        return await caretaker.is_behind()
+    except Unavailable:
+        return False  # the next round says what it is
+
+
+class Orders:
+    """What the broker says on our standard input: snapshots by number and, closing it, stop."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.confirm: Callable[[int], None] = lambda _: None
+        """Called with a snapshot that the broker has read back."""
+        self._rest = b""
+
+    def listen(self) -> None:
+        """Read what there is."""
+        stdin = sys.stdin.fileno()
+        data = os.read(stdin, 4096)
+        if not data:
+            asyncio.get_running_loop().remove_reader(stdin)
+            self.stop.set()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self.confirm(int(line))
+
+
+def _tell(report: dict[str, object]) -> None:
+    with suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps(report) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

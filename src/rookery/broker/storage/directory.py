@@ -1,0 +1,195 @@
+"""The backing of Kafka's own data directory.
+
+The directory is read once and becomes a state; from then on every entry of its cluster log is
+written into Kafka's files (`rookery.logdir.serving`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from rookery.broker import configs
+from rookery.broker.configs import TopicCache
+from rookery.broker.process.nodelock import NodeLock
+from rookery.broker.settings import BrokerSettings
+from rookery.broker.storage.backing import BackingTraits, TopicConfigsOf
+from rookery.clock import Clock, Random, SystemClock, SystemRandom
+from rookery.cluster.entry import Entry
+from rookery.cluster.numbers import Numbers
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.state import EntryOutcome
+from rookery.errors import ConfigError
+from rookery.log.maintain.retention import Retention
+from rookery.log.read.reader import LogReader
+from rookery.log.read.tail import Tail
+from rookery.log.write import markers
+from rookery.log.write.flushtarget import FlushSettings, FlushTarget
+from rookery.logdir.serving.internaltopics import InternalTopics
+from rookery.logdir.serving.retention import describe
+from rookery.logdir.serving.service import DirectoryService, ServiceOptions
+from rookery.model.topicname import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from rookery.service.periodic import PeriodicTasks
+from rookery.service.stalls import Probe
+from rookery.store.pendingcalls import PendingCalls
+from rookery.wire.messages.update_features import UPDATE_FEATURES
+
+log = logging.getLogger(__name__)
+
+_CHECKPOINT_MS: Final = 5_000
+_WEEK_MS: Final = "604800000"
+_UNBOUNDED: Final = "-1"
+# Only Kafka's controllers change the levels of its features.
+_HIDDEN_APIS: Final = frozenset({UPDATE_FEATURES.key})
+
+
+class DirectoryBacking:
+    """A log directory that this process has to itself."""
+
+    dependencies: Mapping[str, PendingCalls] = {}
+    probes: Mapping[str, Probe] = {}
+    cache = None
+    maintenance = None
+
+    def __init__(
+        self, settings: BrokerSettings, clock: Clock, tail: Tail, topic_configs: TopicConfigsOf
+    ) -> None:
+        """Read the directory, repair it and begin; `open_backing` says what the arguments are.
+
+        Raises:
+            ConfigError: there is no such directory, or another process has it.
+        """
+        if settings.store or settings.cluster or settings.workers > 1:
+            raise ConfigError(
+                "log-dir: a directory of Kafka's has one broker of one process to itself; leave "
+                "out --store, --cluster and --workers"
+            )
+        paths = [Path(part.strip()).absolute() for part in settings.log_dir.split(",")]
+        defaults = configs.parse_defaults(settings.defaults)
+        is_confirmed = settings.confirm_retention or _sets_retention(defaults)
+        options = ServiceOptions(
+            now_ms=SystemClock().now_ms(),
+            node_id=settings.node_id,
+            is_read_only=settings.read_only,
+            durability=settings.durability,
+            defaults=defaults,
+            is_retention_confirmed=is_confirmed,
+        )
+        # The directory has a state of its own. Versions of its topics are not those of the replica,
+        # so it cannot share the replica's cache.
+        self._service = service = DirectoryService(paths, options, TopicCache(configs.resolve).of)
+        self._settings = settings
+        self._clock = clock
+        self._tail = tail
+        self.traits = BackingTraits(
+            is_on_this_host=True,
+            node_id=service.loaded.node_id,
+            flush=FlushSettings(inline_bytes=0),
+            expires_offsets=is_confirmed,
+            hidden_apis=_HIDDEN_APIS,
+        )
+        self.cluster_log = service.cluster_log
+        self.replica = Replica(self.cluster_log, clock, self.cluster_log.snapshot)
+        self.replica.listen(self._place)
+        InternalTopics(self.replica, SystemRandom(), _internal_topics(settings))
+        files = service.loaded.files
+        self.reader = LogReader(self.cluster_log, files, tail, files.read)
+        self._retention = Retention(
+            self.replica, clock, lambda topic: topic_configs(self.replica.state, topic)
+        )
+        for remark in service.remarks():
+            log.warning("%s", remark)
+        if not settings.read_only:
+            self._announce_retention(options.now_ms)
+
+    def _announce_retention(self, now_ms: int) -> None:
+        overdue = self._service.retention.overdue(now_ms)
+        seconds = self._settings.upkeep_interval_ms // 1000
+        if not self._service.options.is_retention_confirmed:
+            log.warning(
+                "retention is held: topics that were in the directory keep their records%s, and "
+                "groups their offsets; start with --confirm-retention, or set log.retention.ms or "
+                "log.retention.bytes in server.properties to other than Kafka's default, and "
+                "retention deletes them",
+                f", of which {describe(overdue)} are past it" if overdue else "",
+            )
+        elif overdue:
+            log.warning(
+                "retention deletes %s in %d seconds; stop the broker, or start it with "
+                "--read-only, to keep them",
+                describe(overdue),
+                seconds,
+            )
+
+    def _place(self, applied: EntryOutcome, _entry: Entry) -> None:
+        """Let the replica know which files hold the batches of an entry."""
+        # Before they are placed: then markers are rows of files like any other.
+        for key in applied.marked:
+            partition = self.replica.state.topics.partition(*key)
+            if partition is not None:
+                markers.keep(self._tail, key, partition)
+        self.cluster_log.applied(self.replica.state, applied)
+
+    async def open(self, _new_cluster_id: Callable[[], str]) -> None:
+        """Apply what was loaded; the directory says which cluster's it is.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        await self.replica.open()
+        if not self.replica.state.cluster_id:
+            raise ConfigError(
+                f"log-dir: {self._service.loaded.directory.paths[0]} names no cluster; restore "
+                "cluster.id in its meta.properties"
+            )
+
+    def node_lock(self, random: Random) -> NodeLock:
+        """Return a lock without a file: the directory has one broker, and a lock of its own."""
+        return NodeLock(None, "", random)
+
+    def flush_target(self, _numbers: Numbers) -> FlushTarget:
+        """Return where flushes wait until they are written."""
+        return self._service.medium
+
+    async def start(self, tasks: PeriodicTasks) -> None:
+        """End the transactions whose end was decided before the last stop; begin the upkeep."""
+        for event in self._service.unfinished():
+            await self.replica.propose([event])
+        if not self._service.is_read_only:
+            interval_ms = self._settings.upkeep_interval_ms
+            tasks.every(_CHECKPOINT_MS, "checkpoints of the directory", self._checkpoint)
+            tasks.every(interval_ms, "retention of segments", self._retain)
+
+    async def _checkpoint(self) -> None:
+        await asyncio.to_thread(self._service.checkpoint)
+
+    async def _retain(self) -> None:
+        await asyncio.to_thread(self._service.empty_trash, self._clock.now_ms())
+        for overdue in self._service.retention.overdue(self._clock.now_ms()):
+            if not overdue.is_held:
+                log.info("retention: %s", describe([overdue]))
+                await self.replica.propose([overdue.event])
+        await self._retention.expire_producers(self._settings.producer_expiration_ms)
+
+    async def close(self) -> None:
+        """Leave the directory as Kafka does after an orderly stop."""
+        await self._service.close()
+
+
+def _internal_topics(settings: BrokerSettings) -> dict[str, int]:
+    """Return the partitions that each of Kafka's own topics gets; none if nothing is written."""
+    if settings.read_only:
+        return {}
+    return {
+        OFFSETS_TOPIC: settings.offsets_topic_partitions,
+        TRANSACTIONS_TOPIC: settings.transactions_topic_partitions,
+    }
+
+
+def _sets_retention(defaults: Mapping[str, str]) -> bool:
+    """Return whether a retention was chosen: the file that Kafka ships names its default."""
+    chosen = defaults.get("log.retention.ms", _WEEK_MS) not in {_WEEK_MS, _UNBOUNDED}
+    return chosen or defaults.get("log.retention.bytes", _UNBOUNDED) != _UNBOUNDED

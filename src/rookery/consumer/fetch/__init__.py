@@ -1,0 +1,1 @@
+"""Sources of rows and the fetcher that keeps the buffers of all partitions filled."""

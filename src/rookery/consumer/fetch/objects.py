@@ -1,0 +1,219 @@
+"""Rookery's own objects as a source: no broker is asked, and none needs to run.
+
+The state of the log tells where every batch lies. While there is more to read, it need not be
+newer than it is; at its end, what was committed since is learned from the cluster log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from array import array
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final
+
+from rookery.client.retry import Hopeless
+from rookery.cluster.state import aborted
+from rookery.cluster.state.partition import Partition
+from rookery.consumer.checkpoint import Checkpoint, PartitionMark
+from rookery.consumer.fetch.source import PartitionAnswer, Want
+from rookery.direct.log import DirectLog
+from rookery.direct.offsets import end_of
+from rookery.direct.place import ClusterAddress
+from rookery.errors import ApiError, ConfigError, Conflict, Error, ErrorCode, Unavailable
+from rookery.log.read import times
+from rookery.model.offset import EARLIEST, LATEST, CommittedOffset
+from rookery.model.partition import TopicPartition
+from rookery.records import batch as batches
+
+_LANE: Final = "objects"
+_AT_ONCE: Final = 16
+_LEAST_BYTES: Final = 256 * 1024
+_TRIES: Final = 10
+
+
+class ObjectSource:
+    """Reads partitions from where their batches lie."""
+
+    def __init__(self, log: DirectLog, *, is_committed: bool) -> None:
+        self._log = log
+        self._is_committed = is_committed
+        self._topic_ids: dict[str, bytes] = {}
+
+    @classmethod
+    async def open(cls, place: ClusterAddress, *, is_committed: bool) -> ObjectSource:
+        """Open the log and read its state.
+
+        Raises:
+            ConfigError: there is no log at the place.
+            Corrupt: what lies there cannot be trusted.
+            Unavailable: something is out of reach.
+        """
+        log = DirectLog(place, "consumer")
+        try:
+            await log.start()
+        except BaseException:
+            await log.close()
+            raise
+        return cls(log, is_committed=is_committed)
+
+    async def topics(
+        self, names: Sequence[str], pattern: re.Pattern[str] | None
+    ) -> dict[str, list[int]]:
+        """Return the partitions of topics that are named or match."""
+        state = await self._log.barrier()
+        known = state.topics.by_name
+        if pattern is not None:
+            names = sorted(name for name in known if pattern.fullmatch(name))
+        found = {}
+        for name in names:
+            topic = known.get(name)
+            if topic is None:
+                raise Hopeless(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic {name!r} does not exist; create it first, or check its name",
+                )
+            self._topic_ids.setdefault(name, topic.id)
+            found[name] = list(range(len(topic.partitions)))
+        return found
+
+    async def find(
+        self, specs: Mapping[TopicPartition, int], *, is_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Return offsets of EARLIEST, LATEST or times."""
+        found = {}
+        for place, spec in specs.items():
+            partition = self._partition(place)
+            if spec == EARLIEST:
+                found[place] = partition.log_start
+            elif spec == LATEST:
+                found[place] = end_of(partition, is_committed=is_committed)
+            else:
+                found[place] = await self._first_at(place, partition, spec)
+        return found
+
+    async def _first_at(self, place: TopicPartition, partition: Partition, time_ms: int) -> int:
+        if self._log.place.is_listed:
+            raise ConfigError("a time: these segments have no times; begin at an offset instead")
+        key = (self._topic_ids[place.topic], place.partition)
+        found = await times.first_at(self._log.reader, key, partition, time_ms)
+        return -1 if found is None else found.offset
+
+    async def committed(
+        self, group: str, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, PartitionMark]:
+        """Return how far a group has read."""
+        known = self._log.state.groups.by_id.get(group)
+        found = {}
+        for place in places:
+            row = known.offset(self._topic_ids[place.topic], place.partition) if known else None
+            if row is not None:
+                found[place] = PartitionMark.of_commit(
+                    CommittedOffset(row.offset, row.metadata or "")
+                )
+        return found
+
+    async def commit(self, group: str, checkpoint: Checkpoint) -> None:  # noqa: ARG002 (the port's)
+        """Refuse: offsets of groups are the coordinator's, which is a broker."""
+        raise ConfigError(
+            f"group={group!r}: commits need a broker; keep batch.checkpoint instead, or read by "
+            "bootstrap addresses"
+        )
+
+    async def locate(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Hashable]:
+        """Say that all can be read together."""
+        return dict.fromkeys(places, _LANE)
+
+    def forget(self, place: TopicPartition) -> None:
+        """Do nothing: where things lie is looked up each time."""
+
+    async def fetch(
+        self, lane: Hashable, wants: Sequence[Want], max_bytes: int, wait_ms: int
+    ) -> list[PartitionAnswer]:
+        """Read from some partitions."""
+        del lane  # there is one
+        if all(self._is_at_end(want) for want in wants):
+            await self._log.barrier()
+            if all(self._is_at_end(want) for want in wants):
+                await asyncio.sleep(wait_ms / 1000)
+        count = max(1, max_bytes // _LEAST_BYTES)
+        each = max(1, max_bytes // min(count, len(wants)))
+        limit = asyncio.Semaphore(_AT_ONCE)
+        some = [self._read(want, min(want.max_bytes, each), limit) for want in wants[:count]]
+        skipped = [
+            PartitionAnswer(want.place, want.offset, is_skipped=True) for want in wants[count:]
+        ]
+        return [*await asyncio.gather(*some), *skipped]
+
+    def _is_at_end(self, want: Want) -> bool:
+        try:
+            partition = self._partition(want.place)
+        except ApiError:
+            return False
+        return want.offset >= end_of(partition, is_committed=self._is_committed)
+
+    async def _read(self, want: Want, max_bytes: int, limit: asyncio.Semaphore) -> PartitionAnswer:
+        async with limit:
+            try:
+                return await self._read_from(want, max_bytes)
+            except Error as error:
+                return PartitionAnswer(want.place, want.offset, error=error)
+
+    async def _read_from(self, want: Want, max_bytes: int) -> PartitionAnswer:
+        key = (self._topic_ids[want.place.topic], want.place.partition)
+        for _ in range(_TRIES):
+            partition = self._partition(want.place)
+            self._check_range(want, partition)
+            end = end_of(partition, is_committed=self._is_committed)
+            high, stable = partition.next_offset, partition.last_stable_offset
+            if want.offset >= end:
+                return PartitionAnswer(
+                    want.place, want.offset, high_watermark=high, last_stable_offset=stable
+                )
+            # Before the read: a newer list may lack transactions whose records are still read.
+            listed = partition.aborted
+            try:
+                found = await self._log.reader.read(
+                    key, partition, want.offset, max_bytes, until=end
+                )
+            except Conflict:
+                await self._log.barrier()  # it was rewritten, and lies elsewhere by now
+                continue
+            data = memoryview(b"".join(found.parts))
+            headers = batches.outline(data)  # the reader has checked them
+            return PartitionAnswer(
+                want.place,
+                want.offset,
+                data,
+                headers,
+                self._aborted(listed, want.offset, found.next_offset),
+                high,
+                stable,
+                found.next_offset,
+            )
+        raise Unavailable(f"{want.place.text}: its objects are rewritten faster than read")
+
+    def _aborted(self, listed: array[int], begin: int, end: int) -> list[tuple[int, int]]:
+        if not self._is_committed:
+            return []
+        found = aborted.within(listed, begin, end)
+        return [(one.producer_id, one.first_offset) for one in found]
+
+    def _check_range(self, want: Want, partition: Partition) -> None:
+        if not partition.log_start <= want.offset <= partition.next_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{want.place.text} holds {partition.log_start} to {partition.next_offset - 1}",
+            )
+
+    def _partition(self, place: TopicPartition) -> Partition:
+        topic = self._log.state.topics.by_id.get(self._topic_ids.get(place.topic, b""))
+        if topic is None or place.partition >= len(topic.partitions):
+            raise Hopeless(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {place.topic!r} was deleted"
+            )
+        return topic.partitions[place.partition]
+
+    async def close(self) -> None:
+        """Close the log."""
+        await self._log.close()

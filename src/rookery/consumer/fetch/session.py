@@ -1,0 +1,113 @@
+"""Fetch sessions (KIP-227): a broker remembers what was asked for, and is told what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from rookery.client.metadata import PartitionLeader
+from rookery.consumer.fetch.source import Want
+from rookery.errors import ErrorCode
+from rookery.model.partition import TopicPartition
+from rookery.model.uuid import ZERO
+from rookery.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+
+_MAX_EPOCH: Final = 2**31 - 1
+_LOST: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+
+
+class _Asked(NamedTuple):
+    want: Want
+    current_epoch: int
+    topic_id: bytes
+
+
+class Session:
+    """What one broker remembers of our fetches."""
+
+    def __init__(self) -> None:
+        self._id = 0
+        self._epoch = 0
+        self._known: dict[TopicPartition, _Asked] = {}
+
+    def request(self, wants: Sequence[Want], located: Sequence[PartitionLeader]) -> FetchRequest:
+        """Make the request for what is wanted now: what has changed since, or all of it."""
+        asked = {
+            want.place: _Asked(want, row.leader_epoch, row.topic_id)
+            for want, row in zip(wants, located, strict=True)
+        }
+        known = self._known if self._id else {}
+        changed = [row for place, row in asked.items() if known.get(place) != row]
+        forgotten = [row for place, row in known.items() if place not in asked]
+        self._known = asked
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            session_id=self._id,
+            session_epoch=self._epoch,
+            topics=_topics(changed),
+            forgotten_topics_data=_forgotten(forgotten),
+        )
+
+    def on_answer(self, response: FetchResponse) -> bool:
+        """Learn of the session from an answer; tell whether it is lost, so that it begins anew."""
+        if response.error_code in _LOST:
+            self.reset()
+            return True
+        if response.session_id == 0:
+            self.reset()  # the broker has no room for one more
+        else:
+            self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
+            self._id = response.session_id
+        return False
+
+    def reset(self) -> None:
+        """Begin anew: a broker that has been out of reach may have heard us or not."""
+        self._id = self._epoch = 0
+        self._known = {}
+
+
+def _topics(rows: Iterable[_Asked]) -> list[FetchTopic]:
+    topics: dict[str, FetchTopic] = {}
+    for want, epoch, topic_id in rows:
+        name = want.place.topic
+        if name not in topics:
+            topics[name] = FetchTopic(topic=name, topic_id=topic_id, partitions=[])
+        topics[name].partitions.append(
+            FetchPartition(
+                partition=want.place.partition,
+                current_leader_epoch=epoch,
+                fetch_offset=want.offset,
+                last_fetched_epoch=want.leader_epoch,
+                partition_max_bytes=want.max_bytes,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(rows: Iterable[_Asked]) -> list[ForgottenTopic]:
+    topics: dict[str, ForgottenTopic] = {}
+    for want, _, topic_id in rows:
+        name = want.place.topic
+        if name not in topics:
+            topics[name] = ForgottenTopic(topic=name, topic_id=topic_id, partitions=[])
+        topics[name].partitions.append(want.place.partition)
+    return list(topics.values())
+
+
+def has_ids(located: Sequence[PartitionLeader]) -> bool:
+    """Tell whether all topics can be asked for by id."""
+    return all(row.topic_id != ZERO for row in located)

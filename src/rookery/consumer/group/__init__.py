@@ -1,0 +1,1 @@
+"""Members of consumer groups in both protocols, their partitions and commits."""

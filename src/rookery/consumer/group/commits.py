@@ -1,0 +1,88 @@
+"""Commits for a group: by a member of it, or for a group that this stream reads alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+
+from rookery.consumer.background import Background
+from rookery.consumer.checkpoint import Checkpoint
+from rookery.consumer.fetch.source import RowSource
+from rookery.consumer.group.classicmember import ClassicGroupMember
+from rookery.consumer.group.member import ConsumerMember
+from rookery.errors import ApiError, ConfigError, ErrorCode
+from rookery.model.offset import CommittedOffset
+from rookery.model.partition import TopicPartition
+
+
+class Commits:
+    """Stores how far a group has read."""
+
+    def __init__(self, group: str | None, source: RowSource, background: Background) -> None:
+        self.group = group
+        self._source = source
+        self._background = background
+        self.member: ConsumerMember | ClassicGroupMember | None = None
+        """Who vouches for it, if the group has members."""
+        self._over: set[int] = set()
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """Store it and wait until it is safe.
+
+        Raises:
+            ConfigError: the stream has no group.
+            ApiError: it is refused.
+        """
+        if self.group is None:
+            raise ConfigError("group: name the group to commit for")
+        if self.member is not None:
+            ours = partial(self._still_ours, checkpoint)
+            self._background.run(self.member.holding.commit(ours))
+        else:
+            self._background.run(self._source.commit(self.group, checkpoint))
+
+    async def acommit(self, checkpoint: Checkpoint) -> None:
+        """Do the same on an event loop."""
+        await asyncio.to_thread(self.commit, checkpoint)
+
+    def end_stays(self, stays: Iterable[int]) -> None:
+        """Commit no more for partitions that were taken from us, even if they come back.
+
+        Others have read on since: a commit for a batch of before would put the group back.
+        """
+        self._over.update(stays)
+
+    def in_transaction(
+        self, checkpoint: Checkpoint
+    ) -> tuple[dict[TopicPartition, CommittedOffset], tuple[str, int] | None]:
+        """Return the offsets that count with a transaction, and the member that vouches for them.
+
+        Raises:
+            ApiError: a partition was taken from us, so its rows are for another to process.
+            ConfigError: there is more to tell than has room in a commit.
+        """
+        if not all(mark.has_room for mark in checkpoint.partitions.values()):
+            raise ConfigError(
+                "lateness: too many rows have gone out of their order to be told in a commit; "
+                "allow for less, or keep the checkpoint with the rows"
+            )
+        # The epoch first: if a partition goes after we have looked, the group refuses the epoch.
+        member = None if self.member is None else self.member.holding.identity
+        offsets = checkpoint.commits()
+        lost = sorted(offsets.keys() - self._still_ours(checkpoint).keys())
+        if lost:
+            names = ", ".join(place.text for place in lost)
+            raise ApiError(
+                ErrorCode.ILLEGAL_GENERATION,
+                f"group {self.group!r} has taken {names} from this member since the batch came; "
+                "open the stream again to go on where the group has committed",
+            )
+        return offsets, member
+
+    def _still_ours(self, checkpoint: Checkpoint) -> dict[TopicPartition, CommittedOffset]:
+        return {
+            place: one
+            for place, one in checkpoint.commits().items()
+            if checkpoint.stays.get(place) not in self._over
+        }

@@ -1,0 +1,274 @@
+"""Time order over all partitions: what may be handed out, and in which order. No I/O is done here.
+
+Rows are ordered by (key, partition's number in the stream, offset). All rows of a partition that
+have not been seen yet have keys of at least its clock minus the lateness allowance. The lowest of
+these marks over all partitions is the bound: no unseen row can come before it, so every row up to
+it may go. A partition of which nothing is known has the lowest mark of all, and so holds back
+everything. Only those that are done, or in live mode proved to be idle, have no mark.
+
+Whole runs of rows are cut at the bound and sorted together: no step is made row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from rookery.consumer.checkpoint import NO_TIME
+from rookery.consumer.order.keys import RowKeys, keyed
+from rookery.consumer.output.arrow import Flags, Numbers, appended
+
+NO_BOUND: Final = (1 << 63) - 1
+
+B = TypeVar("B")
+
+
+class Bound(NamedTuple):
+    """Up to where rows may go, and the partition that holds back the rest."""
+
+    key: int
+    partition: int
+
+
+@dataclass(slots=True)
+class RowRun(Generic[B]):
+    """Rows of one partition in the order of their keys, of which some have gone already."""
+
+    index: int
+    block: B
+    rows: Numbers | None
+    """Which rows of the block; None: all, in their order."""
+    keys: Numbers
+    at: int = 0
+
+    def cut(self, bound: Bound) -> MergePiece[B] | None:
+        """Take the rows up to the bound."""
+        is_included = self.index <= bound.partition
+        stop = int(self.keys.searchsorted(bound.key, "right" if is_included else "left"))
+        if stop <= self.at:
+            return None
+        piece = MergePiece(self, self.at, stop)
+        self.at = stop
+        return piece
+
+
+class MergePiece(NamedTuple, Generic[B]):
+    """A part of a run that may go."""
+
+    run: RowRun[B]
+    begin: int
+    end: int
+
+    @property
+    def keys(self) -> Numbers:
+        """The keys of its rows."""
+        return self.run.keys[self.begin : self.end]
+
+
+class MergeRound(NamedTuple, Generic[B]):
+    """Rows that may go, and their order among each other."""
+
+    pieces: list[MergePiece[B]]
+    keys: Numbers
+    """Of all pieces, one after the other."""
+    order: Numbers | None
+    """Numbers into them; None: as they stand."""
+
+    @property
+    def size(self) -> int:
+        """How many rows."""
+        return len(self.keys)
+
+
+class Merge(Generic[B]):
+    """The rows of all partitions that were decoded and have not gone yet."""
+
+    def __init__(
+        self, lateness_ms: int = 0, max_time_ms: int = NO_BOUND, order: str = "timestamp"
+    ) -> None:
+        self._lateness_ms = lateness_ms
+        self._max_time_ms = max_time_ms
+        self._order = order
+        self._runs: list[list[RowRun[B]]] = []
+        self.clocks: Numbers = np.empty(0, np.int64)
+        """The highest time seen in each partition."""
+        self._floors: Numbers = np.empty(0, np.int64)
+        self._passed: dict[int, Numbers] = {}
+        self._heads: Numbers = np.empty(0, np.int64)
+        self._is_done: Flags = np.empty(0, np.bool_)
+        self._is_idle: Flags = np.empty(0, np.bool_)
+        # Below which key no row will come, for each partition; NO_BOUND if it is not waited for.
+        self._marks: Numbers = np.empty(0, np.int64)
+        self.frontier = NO_TIME
+        """The highest key of the rows that have gone."""
+        self.pending = 0
+        """How many rows have not gone."""
+
+    def join(
+        self,
+        clock: int = NO_TIME,
+        floor: int = NO_TIME,
+        passed: Sequence[tuple[int, int]] = (),
+    ) -> int:
+        """Add a partition; return its number.
+
+        Args:
+            clock: the highest time before its first row.
+            floor: no key of its rows is below it, for rows with that key have gone.
+            passed: offsets of rows that have gone, each as the first and the one behind the last.
+        """
+        self._runs.append([])
+        self.clocks = appended(self.clocks, clock)
+        self._floors = appended(self._floors, floor)
+        self._heads = appended(self._heads, NO_BOUND)
+        self._is_done = appended(self._is_done, 0)
+        self._is_idle = appended(self._is_idle, 0)
+        self._marks = appended(self._marks, 0)
+        index = len(self._runs) - 1
+        self._mark(index)
+        if passed:
+            self._passed[index] = np.array(passed, np.int64).ravel()
+        return index
+
+    def leave(self, index: int) -> None:
+        """Drop a partition's rows, and wait for it no more; its number is not used again."""
+        self.pending -= sum(len(run.keys) - run.at for run in self._runs[index])
+        self._runs[index] = []
+        self._heads[index] = NO_BOUND
+        self.set_done(index, is_done=True)
+
+    def set_done(self, index: int, *, is_done: bool) -> None:
+        """Say whether a partition will bring no more rows."""
+        self._is_done[index] = is_done
+        self._mark(index)
+
+    def set_idle(self, index: int, *, is_idle: bool) -> None:
+        """Say whether a partition is not waited for, though it may bring more rows."""
+        self._is_idle[index] = is_idle
+        self._mark(index)
+
+    def is_idle(self, index: int) -> bool:
+        """Tell whether a partition is not waited for."""
+        return bool(self._is_idle[index])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all rows have gone, and none will come."""
+        return not self.pending and bool(self._is_done.all())
+
+    def _mark(self, index: int) -> None:
+        mark = NO_BOUND
+        if not (self._is_done[index] or self._is_idle[index]):
+            mark = max(int(self.clocks[index]) - self._lateness_ms, int(self._floors[index]))
+        self._marks[index] = mark
+
+    def add(self, index: int, block: B, times: Numbers, offsets: Numbers) -> RowKeys:
+        """Take in rows of a partition, which follow those before; return their keys."""
+        found = keyed(times, int(self.clocks[index]), self._lateness_ms, self._max_time_ms)
+        if not len(times):
+            return found
+        self.clocks[index] = found.clock
+        self._mark(index)
+        keys, floor = found.keys, self._floors[index]
+        if self._lateness_ms or keys[0] < floor:
+            keys = np.maximum(keys, floor)
+            found = found._replace(keys=keys)
+        rows = self._rows(index, keys, offsets)
+        if rows is not None:
+            keys = keys[rows]
+        if len(keys):
+            self._runs[index].append(RowRun(index, block, rows, keys))
+            self._heads[index] = min(int(self._heads[index]), int(keys[0]))
+            self.pending += len(keys)
+        return found
+
+    def _rows(self, index: int, keys: Numbers, offsets: Numbers) -> Numbers | None:
+        """Return which rows are wanted, in the order of their keys; None: all as they are."""
+        if not self._lateness_ms:
+            return None
+        passed = self._passed.get(index)
+        rows: Numbers | None = None
+        if passed is not None:
+            # Beginnings and ends take turns: behind an odd number of them lies what has gone.
+            rows = np.flatnonzero(np.searchsorted(passed, offsets, "right") % 2 == 0)
+            keys = keys[rows]
+        if len(keys) > 1 and bool((keys[1:] < keys[:-1]).any()):
+            order = np.argsort(keys, kind="stable")
+            rows = order if rows is None else rows[order]
+        return rows
+
+    def runs(self, index: int) -> list[RowRun[B]]:
+        """Return what a partition still holds."""
+        return self._runs[index]
+
+    def bound(self) -> Bound:
+        """Return up to where rows may go, and which partition holds back the rest."""
+        marks = self._marks
+        if self._order == "none" or not len(marks):
+            return Bound(NO_BOUND, len(marks))
+        if self._order == "partition":
+            index = int((marks < NO_BOUND).argmax())
+            return Bound(NO_BOUND, index if marks[index] < NO_BOUND else len(marks))
+        # The first of equal ones: rows of the others with this key come behind its own.
+        index = int(marks.argmin())
+        key = int(marks[index])
+        return Bound(key, index if key < NO_BOUND else len(marks))
+
+    def lagging(self) -> Numbers:
+        """Return the numbers of the partitions that are waited for, those furthest behind first."""
+        waited = np.flatnonzero(self._marks < NO_BOUND)
+        if self._order != "timestamp":
+            return waited
+        return waited[np.argsort(self._marks[waited], kind="stable")]
+
+    def release(self) -> MergeRound[B] | None:
+        """Let all rows go that may; return None if there are none."""
+        bound = self.bound()
+        pieces: list[MergePiece[B]] = []
+        for index in np.flatnonzero(self._may_go(bound)).tolist():
+            pieces += self._cut(index, bound)
+        if not pieces:
+            return None
+        round_ = _ordered(pieces, is_sorted=self._order != "timestamp")
+        self.pending -= round_.size
+        self._move_on(round_)
+        return round_
+
+    def _may_go(self, bound: Bound) -> Flags:
+        """Tell which partitions have rows up to the bound."""
+        heads, behind = self._heads, bound.partition + 1
+        may_go = (heads <= bound.key) & (heads < NO_BOUND)
+        if self._order == "partition":
+            may_go[behind:] = False
+        elif self._order == "timestamp":
+            may_go[behind:] &= heads[behind:] < bound.key
+        return may_go
+
+    def _cut(self, index: int, bound: Bound) -> list[MergePiece[B]]:
+        runs = self._runs[index]
+        pieces = [piece for run in runs if (piece := run.cut(bound)) is not None]
+        if pieces:
+            left = [run for run in runs if run.at < len(run.keys)]
+            self._runs[index] = left
+            self._heads[index] = min((int(run.keys[run.at]) for run in left), default=NO_BOUND)
+        return pieces
+
+    def _move_on(self, round_: MergeRound[B]) -> None:
+        self.frontier = max(self.frontier, int(round_.keys.max()))
+        if self._order == "timestamp":
+            # Rows have passed them: what they bring from now on cannot come before those.
+            self._floors[self._is_idle] = self.frontier
+
+
+def _ordered(pieces: list[MergePiece[B]], *, is_sorted: bool) -> MergeRound[B]:
+    if len(pieces) == 1:
+        return MergeRound(pieces, pieces[0].keys, None)
+    keys = np.concatenate([piece.keys for piece in pieces])
+    if is_sorted:
+        return MergeRound(pieces, keys, None)
+    # Pieces stand in the order of partitions and offsets: of equal keys, the first stays first.
+    # Runs that are in order are found and merged, which is why this costs next to nothing.
+    return MergeRound(pieces, keys, np.argsort(keys, kind="stable"))

@@ -1,0 +1,1 @@
+"""Ordered rows as Arrow batches: columns, decoders, pace and progress."""

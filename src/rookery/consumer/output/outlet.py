@@ -1,0 +1,150 @@
+"""Hands rows out: as many as make a batch, late and bad ones as was asked for."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rookery.clock import Clock
+from rookery.consumer.checkpoint import NO_TIME
+from rookery.consumer.faults import LateRow, MissingTimestamp, Undecodable
+from rookery.consumer.order.keys import lateness
+from rookery.consumer.order.ready import OrderedRows, ReadyRows
+from rookery.consumer.output.arrow import Flags, Numbers, column
+from rookery.consumer.output.pace import ReplayPace
+from rookery.consumer.output.shape import BatchShape
+from rookery.consumer.settings import StreamSettings
+from rookery.model.partition import TopicPartition
+
+# Arrow's binary columns count in 31 bits, and one record more must have room.
+_MAX_BYTES: Final = 1 << 30
+
+
+class RowsInHand(NamedTuple):
+    """Rows that are about to be handed out."""
+
+    rows: OrderedRows
+    is_late: Flags
+    data: pa.RecordBatch
+    late: pa.RecordBatch | None
+    rejected: pa.RecordBatch | None
+
+
+class Outlet:
+    """The rows that may go, and what becomes of them."""
+
+    def __init__(
+        self,
+        shape: BatchShape,
+        places: list[TopicPartition],
+        settings: StreamSettings,
+        clock: Clock,
+        max_time_ms: int,
+    ) -> None:
+        self._shape = shape
+        self._places = places
+        self._settings = settings
+        self._max_time_ms = max_time_ms
+        self._pace = ReplayPace(settings.speed, clock)
+        self._left_rows = settings.max_rows
+        self._left_bytes = settings.max_bytes
+        self.ready = ReadyRows()
+        """The rows that may go."""
+        self.bytes = 0
+        """How many bytes of keys and values were handed out."""
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether as much was handed out as was asked for."""
+        return self._left_rows == 0 or (self._left_bytes is not None and self._left_bytes <= 0)
+
+    def may_go(self) -> bool:
+        """Tell whether rows wait whose time has come."""
+        return self.ready.size > 0 and not self.is_spent and self._pace.may_go(self.ready)
+
+    def next(self, most: int | None = None) -> RowsInHand:
+        """Make the next batch; its rows wait until `count` is told of them.
+
+        Raises:
+            LateRow, MissingTimestamp, Undecodable: the first row is not to be handed out.
+        """
+        rows = self._fitting(self.ready.peek(self._size() if most is None else most))
+        late = lateness(rows.keys, rows.ordering, self._max_time_ms)
+        count = self._before_refused(rows, late)
+        if count < len(rows):
+            rows, late = rows.at(slice(count)), late[:count]
+        is_late = late > 0
+        side: pa.RecordBatch | None = None
+        taken, shown = rows, None
+        if self._settings.late in {"drop", "side"} and is_late.any():
+            shown = np.flatnonzero(~is_late)
+            if self._settings.late == "side":
+                side = self._shape.build(rows.at(np.flatnonzero(is_late)), late[is_late])[0]
+            taken, late = rows.at(shown), late[shown]
+        data, rejects = self._shape.build(taken, late)
+        if rejects and self._settings.on_decode_error == "raise":
+            # What lies before the bad row goes first.
+            bad = rejects[0].row if shown is None else int(shown[rejects[0].row])
+            self._raise_if_first(rows, bad, rejects[0].reason)
+            return self.next(bad)
+        rejected: pa.RecordBatch | None = None
+        if rejects and self._settings.on_decode_error == "side":
+            rejected = self._shape.rejected(taken, rejects)
+            data = _without(data, [one.row for one in rejects])
+        return RowsInHand(rows, is_late, data, side, rejected)
+
+    def count(self, rows: OrderedRows) -> None:
+        """Know of rows that are handed out."""
+        size = rows.total()
+        self.bytes += size
+        if self._left_rows is not None:
+            self._left_rows -= len(rows)
+        if self._left_bytes is not None:
+            self._left_bytes -= size
+
+    def _size(self) -> int:
+        size = min(self._settings.batch_rows, self.ready.size)
+        if self._left_rows is not None:
+            size = min(size, self._left_rows)
+        return self._pace.limit(self.ready, size)
+
+    def _fitting(self, rows: OrderedRows) -> OrderedRows:
+        """Return as many rows as have room in a batch: one at least."""
+        limit = min(self._settings.batch_bytes, _MAX_BYTES)
+        if self._left_bytes is not None:
+            limit = min(limit, self._left_bytes)
+        if rows.total() <= limit:
+            return rows
+        total = np.cumsum(rows.sizes())
+        return rows.at(slice(max(int(np.searchsorted(total, limit, "right")), 1)))
+
+    def _before_refused(self, rows: OrderedRows, late: Numbers) -> int:
+        """Return how many rows may go before one that is to be raised; raise if it is the first."""
+        count = len(rows)
+        if self._settings.late == "raise" and (late > 0).any():
+            count = int(np.argmax(late > 0))
+            if not count:
+                raise LateRow(self._place(rows, 0), int(rows.offsets[0]), int(late[0]))
+        is_missing = rows.ordering[:count] == NO_TIME
+        if self._settings.missing_timestamp == "raise" and is_missing.any():
+            count = int(np.argmax(is_missing))
+            if not count:
+                text = "it has no time; see missing_timestamp"
+                raise MissingTimestamp(self._place(rows, 0), int(rows.offsets[0]), text)
+        return count
+
+    def _raise_if_first(self, rows: OrderedRows, row: int, reason: str) -> None:
+        if not row:
+            text = f"{reason}; see on_decode_error"
+            raise Undecodable(self._place(rows, 0), int(rows.offsets[0]), text)
+
+    def _place(self, rows: OrderedRows, row: int) -> TopicPartition:
+        return self._places[int(rows.indices[row])]
+
+
+def _without(data: pa.RecordBatch, rows: list[int]) -> pa.RecordBatch:
+    mask = np.ones(data.num_rows, np.bool_)
+    mask[rows] = False
+    return data.take(column(np.flatnonzero(mask), pa.int64()))

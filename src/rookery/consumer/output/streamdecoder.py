@@ -1,0 +1,121 @@
+"""Keys and values to typed columns, by a decoder for each topic.
+
+If all topics decode to the same type, the column has it. Else it is a struct with a field for
+each topic, in which only the field of the row's own topic is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rookery.consumer.output.arrow import Numbers, Sizes, take
+from rookery.consumer.settings import Decoders, DecoderSpec
+from rookery.decode.open import open_decoder
+from rookery.decode.port import DecoderSettings
+from rookery.decode.rows import nulls
+from rookery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rookery.decode.port import Array, Decoder
+
+
+class Reject(NamedTuple):
+    """A row that cannot be decoded."""
+
+    row: int
+    reason: str
+
+
+class DecodedColumn(NamedTuple):
+    """A decoded column; rows that cannot be decoded are null in it."""
+
+    values: Array
+    rejects: list[Reject]
+
+
+class StreamDecoder:
+    """Decodes one column, keys or values, of all topics of a stream."""
+
+    def __init__(self, what: str, decoders: Decoders, topics: Sequence[str]) -> None:
+        """Open the decoders.
+
+        Raises:
+            ConfigError: there is no such decoder, or a topic has none.
+            Unavailable: a schema registry is needed and out of reach.
+        """
+        self._what = what
+        self._names = list(topics)
+        self._decoders = [_opened(what, _of(decoders, name)) for name in topics]
+        types = [decoder.type for decoder in self._decoders]
+        self._is_one = all(one.equals(types[0]) for one in types)
+        self.is_raw = not types or (self._is_one and all(_is_raw(one) for one in self._decoders))
+        """Whether the column is the bytes as they are."""
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the column."""
+        if not self._decoders:
+            return pa.binary()
+        if self._is_one:
+            return self._decoders[0].type
+        return pa.struct(list(zip(self._names, (one.type for one in self._decoders), strict=True)))
+
+    def decode(self, column: Array, topics: Sizes) -> DecodedColumn:
+        """Decode bytes; `topics` has the number of each row's topic."""
+        if self.is_raw or not len(column):
+            return DecodedColumn(column if self.is_raw else nulls(0, self.type), [])
+        present = np.unique(topics).tolist()
+        if len(present) == 1:
+            return self._one(present[0], column)
+        parts = [self._of_topic(number, column, topics) for number in present]
+        order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
+        values = take(pa.concat_arrays([found.values for _, found in parts]), order)
+        rejects = [one for _, found in parts for one in found.rejects]
+        return DecodedColumn(values, sorted(rejects))
+
+    def _of_topic(self, number: int, column: Array, topics: Sizes) -> tuple[Numbers, DecodedColumn]:
+        rows = np.flatnonzero(topics == number)
+        found = self._one(number, take(column, rows))
+        moved = [Reject(int(rows[one.row]), one.reason) for one in found.rejects]
+        return rows, DecodedColumn(found.values, moved)
+
+    def _one(self, number: int, column: Array) -> DecodedColumn:
+        decoder = self._decoders[number]
+        found = decoder.decode(column)
+        rejects = [Reject(bad.row, f"{self._what}: {bad.reason}") for bad in found.bad]
+        values = found.values
+        if not self._is_one:
+            fields = [
+                pa.field(name, one.type)
+                for name, one in zip(self._names, self._decoders, strict=True)
+            ]
+            arrays = [
+                values if place == number else nulls(len(column), field.type)
+                for place, field in enumerate(fields)
+            ]
+            values = pa.StructArray.from_arrays(arrays, fields=fields)
+        return DecodedColumn(values, rejects)
+
+
+def _of(decoders: Decoders, topic: str) -> DecoderSpec:
+    if isinstance(decoders, Mapping):
+        return decoders.get(topic, "raw")
+    return decoders
+
+
+def _opened(what: str, spec: DecoderSpec) -> Decoder:
+    if isinstance(spec, str):
+        return open_decoder("arrow" if spec == "ipc" else spec)
+    if hasattr(spec, "decode") and hasattr(spec, "type"):
+        return spec
+    if callable(spec):
+        return open_decoder("python", DecoderSettings(function=spec))
+    raise ConfigError(f"{what}={spec!r}: give a decoder's name, an open decoder or a function")
+
+
+def _is_raw(decoder: Decoder) -> bool:
+    return type(decoder).__module__.endswith(".decoders.raw")

@@ -1,0 +1,188 @@
+"""From what a user names to partitions with a start and an end, asked of the source at once."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rookery.consumer import positions
+from rookery.consumer.checkpoint import Checkpoint, PartitionMark
+from rookery.consumer.fetch.shelf import ENDLESS
+from rookery.consumer.fetch.source import RowSource
+from rookery.consumer.positions import Position, Positions, Spec
+from rookery.consumer.settings import StreamSettings
+from rookery.errors import ConfigError
+from rookery.model.offset import LATEST
+from rookery.model.partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSubscription:
+    """Which topics are read, from where to where."""
+
+    topics: tuple[str, ...]
+    pattern: re.Pattern[str] | None
+    start: Positions
+    end: Positions
+    is_live: bool = False
+    """Whether it goes on behind the end."""
+
+    def __post_init__(self) -> None:
+        if self.pattern is None and not self.topics:
+            raise ConfigError("topics: name one at least")
+        twice = sorted({name for name in self.topics if self.topics.count(name) > 1})
+        if twice:
+            raise ConfigError(f"topics: {', '.join(twice)} is named twice")
+
+    @property
+    def resumes(self) -> Checkpoint | None:
+        """The checkpoint that the stream begins at, if it is one."""
+        return self.start if isinstance(self.start, Checkpoint) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """What is read of one partition."""
+
+    place: TopicPartition
+    start: int
+    end: int
+    """Where the partition ended when it was asked, or where it was told to."""
+    min_time_ms: int | None = None
+    end_time_ms: int = ENDLESS
+    mark: PartitionMark | None = None
+    """Where it stood, if it is resumed."""
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+
+
+class RangeResolver:
+    """Asks a source for the ranges of partitions."""
+
+    def __init__(
+        self, source: RowSource, wanted: StreamSubscription, settings: StreamSettings, now_ms: int
+    ) -> None:
+        self._source = source
+        self._wanted = wanted
+        self._settings = settings
+        self._now_ms = now_ms
+
+    async def places(self) -> list[TopicPartition]:
+        """Return the partitions there are, in the order that breaks ties.
+
+        Raises:
+            ApiError: a topic that is named does not exist.
+            Unavailable: the source is out of reach.
+        """
+        found = await self._source.topics(self._wanted.topics, self._wanted.pattern)
+        return [TopicPartition(name, number) for name, many in found.items() for number in many]
+
+    async def ranges(
+        self,
+        places: Sequence[TopicPartition],
+        marks: Mapping[TopicPartition, PartitionMark] | None = None,
+    ) -> list[PartitionRange]:
+        """Return what is read of partitions.
+
+        Args:
+            places: which.
+            marks: where some of them stand, whatever the start.
+
+        Raises:
+            ConfigError: a position means nothing.
+            ApiError, Unavailable: as the source's.
+        """
+        starts = {place: self._start(place) for place in places}
+        ends = {place: self._end(place) for place in places}
+        is_committed = self._settings.is_committed
+        latest = dict.fromkeys(places, LATEST)
+        first, last, stable, high, group = await asyncio.gather(
+            self._source.find(_asked(starts), is_committed=is_committed),
+            self._source.find(_younger(ends)),
+            self._source.find(latest, is_committed=is_committed),
+            self._source.find(latest if is_committed else {}),
+            self._committed(place for place, spec in starts.items() if spec.is_committed),
+        )
+        known = {**group, **(marks or {})}
+        ranges = []
+        for place in places:
+            end_of_log = stable[place]
+            mark = known.get(place)
+            start = _start(starts[place], first.get(place), end_of_log)
+            end = _end(ends[place], last.get(place), end_of_log)
+            one = PartitionRange(place, start if mark is None else mark.offset, end, mark=mark)
+            ranges.append(self._range(one, high.get(place, end_of_log), end_of_log))
+        return ranges
+
+    def _range(self, one: PartitionRange, high: int, stable: int) -> PartitionRange:
+        topic = one.place.topic
+        start = positions.of_topic(self._wanted.start, topic, "earliest")
+        min_time_ms = None
+        if self._settings.exact_start and one.mark is None:
+            min_time_ms = positions.start_ms(start, self._now_ms)
+        end = positions.of_topic(self._wanted.end, topic, "now")
+        end_time_ms = positions.start_ms(end, self._now_ms)
+        return replace(
+            one,
+            min_time_ms=min_time_ms,
+            end_time_ms=ENDLESS if end_time_ms is None or self._wanted.is_live else end_time_ms,
+            mark=start.partitions.get(one.place) if isinstance(start, Checkpoint) else one.mark,
+            high_watermark=high,
+            last_stable_offset=stable if self._settings.is_committed else -1,
+        )
+
+    def _start(self, place: TopicPartition) -> Spec:
+        start = positions.of_topic(self._wanted.start, place.topic, "earliest")
+        found = positions.spec(start, place, self._now_ms)
+        if found.is_committed and self._settings.group is None:
+            raise ConfigError("start='committed': name the group whose offsets they are")
+        return found
+
+    def _end(self, place: TopicPartition) -> Spec:
+        end: Position = positions.of_topic(self._wanted.end, place.topic, "now")
+        if end == "earliest" or end == "committed":  # noqa: PLR1714 (a set would hash positions)
+            raise ConfigError(f"end={end!r}: end at 'now', a time, Offsets or a Checkpoint")
+        if isinstance(end, positions.Offsets) and tuple(place) not in end.by_partition:
+            return Spec(offset=LATEST)
+        return positions.spec(end, place, self._now_ms)
+
+    async def _committed(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, PartitionMark]:
+        wanted = list(places)
+        if not wanted or self._settings.group is None:
+            return {}
+        return await self._source.committed(self._settings.group, wanted)
+
+
+def _asked(specs: dict[TopicPartition, Spec]) -> dict[TopicPartition, int]:
+    """Return what the source must look up; numbers need no asking."""
+    found: dict[TopicPartition, int] = {}
+    for place, one in specs.items():
+        if one.time_ms is not None:
+            found[place] = max(one.time_ms, 0)
+        elif one.offset is not None and one.offset < 0:
+            found[place] = one.offset
+        elif one.is_committed:
+            found[place] = -2  # where a group begins that has committed nothing
+    return found
+
+
+def _younger(specs: dict[TopicPartition, Spec]) -> dict[TopicPartition, int]:
+    """Return the times that must be looked up; where the log ends is asked for anyway."""
+    return {place: max(one.time_ms, 0) for place, one in specs.items() if one.time_ms is not None}
+
+
+def _start(spec: Spec, found: int | None, end: int) -> int:
+    if spec.offset is not None and spec.offset >= 0:
+        return spec.offset
+    # No record is that young: begin where the next one will be.
+    return end if found is None or found < 0 else found
+
+
+def _end(spec: Spec, found: int | None, end: int) -> int:
+    if spec.offset is not None and spec.offset >= 0:
+        return min(spec.offset, end)
+    return end if found is None or found < 0 else min(found, end)

@@ -1,0 +1,248 @@
+"""Files into a topic: Parquet, or JSON lines, each row a record, each once.
+
+    files by name ──► slices ──► Spark reads, tasks stage ──► one commit a slice: its records, and
+    how many files are done
+
+A row becomes a record by columns for key, value, timestamp and headers; without one for the value,
+the whole row is its value, as JSON. Rows of a file stay in their order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rookery.direct.blockinglog import BlockingLog
+from rookery.direct.commit import Commit
+from rookery.direct.layout import PackSettings
+from rookery.direct.place import ClusterAddress, host_mark
+from rookery.direct.targets import TopicTarget, find_target
+from rookery.errors import ConfigError, Conflict, Unavailable
+from rookery.jobs.filerows import ImportFiles, changed, records_of
+from rookery.jobs.importtask import Load, LoadResult, load
+from rookery.jobs.progress import Ledger
+from rookery.jobs.proof import Proof
+from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
+from rookery.jobs.slicecutters import SLICE_BYTES
+from rookery.jobs.tasks import TaskFailure
+from rookery.jobs.transfer import read_back
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME: Final = "import"
+_TRIES: Final = 3
+_TASK_BYTES: Final = 64 * 1024 * 1024
+# Spark puts no two parts of files into one task then: their order could not be told.
+_ONE_SPLIT_A_TASK: Final = {
+    "spark.sql.files.maxPartitionBytes": str(_TASK_BYTES),
+    "spark.sql.files.openCostInBytes": str(_TASK_BYTES),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileImport:
+    """The topic that is imported into, and how."""
+
+    topic: str
+    create_partitions: int = 0
+    """Make the topic, with so many, if it is not there."""
+    name: str = ""
+    """Of the job, under which it goes on; empty: by topic and path."""
+    packing: PackSettings = field(default_factory=PackSettings)
+    slice_bytes: int = SLICE_BYTES
+
+
+class _File(NamedTuple):
+    path: str
+    size: int
+    modified: int
+
+
+def import_files(
+    spark: SparkSession,
+    place: ClusterAddress,
+    files: ImportFiles,
+    into: FileImport,
+    run: JobRun | None = None,
+) -> JobReport:
+    """Write the rows of files into a topic; run again, it goes on with files that are new.
+
+    Args:
+        spark: what reads the files.
+        place: where the log lies.
+        files: which, and how rows become records.
+        into: which topic.
+        run: budget, dry run, proof, progress.
+
+    Raises:
+        ConfigError: there is no topic, there are no files, or no such columns.
+        Conflict: files that were imported have changed, or another run of the job is at work.
+        Unavailable: the log cannot be written.
+    """
+    with BlockingLog(place, "job-import") as log:
+        return _Importing(spark, place, log, files, into).run(run or JobRun())
+
+
+class _Importing:
+    """One run."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        place: ClusterAddress,
+        log: BlockingLog,
+        files: ImportFiles,
+        into: FileImport,
+    ) -> None:
+        self._spark = spark
+        self._place = place
+        self._log = log
+        self._files = files
+        self._into = into
+        digest = hashlib.sha256(files.path.encode()).hexdigest()[:12]
+        name = into.name or f"{NAME}:{into.topic}:{digest}"
+        self._ledger = Ledger(log.log, name, NAME, [into.topic])
+        self._host = host_mark(place)
+
+    def run(self, run: JobRun) -> JobReport:
+        self._check_topic()
+        at = self._log.run(self._ledger.read())
+        found = _listed(self._spark, self._files)
+        done = int(at.position.get("files", 0))
+        _check_same(found[:done], done, at.position)
+        rest = found[done:]
+        count = run.choose(one.size for one in rest)
+        if rest:
+            run.check_budget(NAME, rest[0].path, rest[0].size)
+        report = JobReport(_plan(self._into.topic, rest, count), is_dry=run.dry_run)
+        if not run.dry_run and count:
+            self._work(report, found, range(done, done + count), run, at.batch_id, at.position)
+        return report
+
+    def _check_topic(self) -> None:
+        state = self._log.run(self._log.log.barrier())
+        if not self._into.create_partitions and self._into.topic not in state.topics.by_name:
+            raise ConfigError(
+                f"there is no topic {self._into.topic!r}: create it, or say how many partitions it "
+                "shall have (create_partitions, --create-partitions)"
+            )
+
+    def _work(
+        self,
+        report: JobReport,
+        found: list[_File],
+        wanted: range,
+        run: JobRun,
+        batch_id: int,
+        position: dict[str, Any],
+    ) -> None:
+        into = self._into
+        target = self._log.run(find_target(self._log.log, into.topic, into.create_partitions))
+        before, after = Proof(), Proof()
+        rows = int(position.get("rows", 0))
+        total = sum(one.size for one in found[wanted.start : wanted.stop])
+        for some in _slices(found, wanted, into.slice_bytes):
+            paths = [found[index].path for index in some]
+            records, columns = records_of(self._spark, paths, self._files)
+            proved = _provable(columns, target)
+            loaded = self._load(records, batch_id, proved)
+            mine = sum((one.proof for one in loaded), Proof())
+            rows += mine.rows
+            behind = {"files": some.stop, "digest": _digest(found[: some.stop]), "rows": rows}
+            objects = [one for task in loaded for one in task.object_ids]
+            commit = self._log.run(self._ledger.commit(batch_id, behind, objects))
+            _check_commit(commit, mine.rows)
+            before += mine
+            if run.proof:
+                after += read_back(self._spark, self._place, commit, proved)
+            report.done_bytes += sum(one.size for one in found[some.start : some.stop])
+            report.slices += 1
+            batch_id += 1
+            run.progress(JobStep(report.done_bytes, total, f"{rows:,} records"))
+        report.facts["rows"] = before.rows
+        if run.proof:
+            report.before, report.after = before, after
+            report.check()
+
+    def _load(self, rows: DataFrame, batch_id: int, proved: tuple[str, ...]) -> list[LoadResult]:
+        """Stage a slice, again if others were faster; return what tasks did, in order."""
+        batch = self._ledger.batch(batch_id)
+        packing = replace(self._into.packing, topic=self._into.topic)
+        task = Load(self._place, self._host, batch, packing, proved)
+        for attempt in range(_TRIES):
+            with changed(self._spark, _ONE_SPLIT_A_TASK):
+                found = rows.mapInArrow(partial(load, task), "result binary").collect()
+            results = [pickle.loads(row["result"]) for row in found]  # noqa: S301 (our own)
+            errors = [one.error for one in results if isinstance(one, TaskFailure)]
+            if not errors:
+                return sorted(results, key=lambda one: one.order)
+            if attempt == _TRIES - 1 or not isinstance(errors[0], Conflict | Unavailable):
+                raise errors[0]
+        raise AssertionError("unreachable")
+
+
+# Files.
+
+
+def _listed(spark: SparkSession, files: ImportFiles) -> list[_File]:
+    """Return the files in the order of their names."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 (it takes a second)
+
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    try:
+        listed = reader.load(files.path).selectExpr(
+            "path", "length AS size", "unix_micros(modificationTime) AS modified"
+        )
+        found = listed.collect()
+    except AnalysisException as error:
+        raise ConfigError(f"import: {files.path!r} cannot be read: {error}") from error
+    if not found:
+        raise ConfigError(f"import: there are no files at {files.path!r}")
+    return sorted(_File(*row) for row in found if row["size"])
+
+
+def _digest(files: Sequence[_File]) -> str:
+    return hashlib.sha256(repr(list(map(tuple, files))).encode()).hexdigest()
+
+
+def _check_same(files: Sequence[_File], done: int, position: dict[str, Any]) -> None:
+    if done and (len(files) < done or _digest(files) != position["digest"]):
+        raise Conflict(
+            f"import: of the first {done} files, which are imported, some have changed, are gone, "
+            "or were not there before; put them back, or begin a job with another name"
+        )
+
+
+def _slices(found: list[_File], wanted: range, most: int) -> Iterator[range]:
+    begin, size = wanted.start, 0
+    for index in wanted:
+        if size and size + found[index].size > most:
+            yield range(begin, index)
+            begin, size = index, 0
+        size += found[index].size
+    yield range(begin, wanted.stop)
+
+
+def _plan(topic: str, files: list[_File], count: int) -> JobPlan:
+    size = sum(one.size for one in files[:count])
+    parts = (JobPart(f"{count} files to {topic}", size),) if count else ()
+    rest = sum(one.size for one in files[count:])
+    left = (JobPart(f"{len(files) - count} files", rest),) if rest else ()
+    return JobPlan(NAME, parts, left, Requests(puts=size // PackSettings().object_bytes + 1))
+
+
+def _provable(columns: tuple[str, ...], target: TopicTarget) -> tuple[str, ...]:
+    """Return what is the same in the topic: not the time, where the topic gives its own."""
+    return tuple(one for one in columns if one != "timestamp" or not target.is_append_time)
+
+
+def _check_commit(commit: Commit, rows: int) -> None:
+    if commit.is_repeated:
+        raise Conflict("another run of this job is at work; let it end, or wait for it")
+    if commit.records != rows:
+        raise Conflict(f"{rows} rows were read, but {commit.records} records got offsets")

@@ -1,0 +1,66 @@
+"""Offsets of partitions as Arrow, read by tasks straight from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from rookery.direct.blockinglog import shared
+from rookery.direct.place import ClusterAddress
+from rookery.direct.plan import Gap, OffsetRange, PlannedRange, ReadPlanner
+from rookery.direct.read import reader
+from rookery.errors import ConfigError, Gone
+from rookery.records.reading import ReadSettings
+
+_BATCH_BYTES: Final = 16 * 1024 * 1024
+_BATCH_ROWS: Final = 64 * 1024
+
+
+def plan_ranges(place: ClusterAddress, wanted: Sequence[OffsetRange]) -> list[PlannedRange]:
+    """Plan offsets by the newest state, in this process.
+
+    Raises:
+        Gone: some of them are not there any more.
+    """
+    log = shared(place)
+    planner = ReadPlanner(log.log)
+
+    async def plan() -> list[PlannedRange]:
+        await log.log.barrier()
+        return await planner.plan(wanted)
+
+    found = log.run(plan())
+    if planner.gaps:
+        refuse(planner.gaps)
+    return found
+
+
+def read(
+    place: ClusterAddress, ranges: Sequence[PlannedRange], columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the committed records of ranges, one range after the other.
+
+    Raises:
+        Gone: some of them are not there any more.
+        Corrupt, Unavailable: they cannot be read.
+        ConfigError: one is too large for a job.
+    """
+    reading = ReadSettings(columns, max_bytes=_BATCH_BYTES, max_rows=_BATCH_ROWS)
+    try:
+        yield from reader(place).columns(ranges, reading, refuse)
+    except ConfigError as error:
+        raise ConfigError(
+            f"jobs take no record of more than {_BATCH_BYTES} bytes; consume it, and produce it "
+            f"anew ({error})"
+        ) from error
+
+
+def refuse(gaps: Sequence[Gap]) -> None:
+    """Refuse to go on without records.
+
+    Raises:
+        Gone: always.
+    """
+    raise Gone(f"records that the job wants are gone: {'; '.join(map(str, gaps[:5]))}")

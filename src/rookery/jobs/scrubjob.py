@@ -1,0 +1,327 @@
+"""Reads everything that the log names and checks it, byte by byte.
+
+    state ──► objects behind the cursor ──► a slice of them ──► tasks: every batch by its CRC
+                        ▲                                                    │
+                        └──────────── cursor, in the cluster log ◄───────────┘
+
+A run that is killed, or has used up its budget, is begun again where it was. What it had found is
+kept with the cursor until a run has come to its end and told of it: else a run that is killed would
+take what it knew with it. What is rewritten meanwhile is checked by who rewrites it, and again as
+part of the new object when its turn comes.
+
+The proof is of the rows of the cluster log: those that it names in the objects of a task, and those
+of them that were read and are sound. Where others move rows meanwhile, both are of one version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from rookery.direct.blockinglog import BlockingLog, SharedLogs
+from rookery.direct.log import DirectLog
+from rookery.direct.place import ClusterAddress, check_host, host_mark
+from rookery.jobs.progress import Ledger
+from rookery.jobs.proof import Proof, prove
+from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
+from rookery.jobs.tasks import run_tasks, slots
+from rookery.log.check.fault import LogFault
+from rookery.log.check.objects import ObjectCheck, Suspect
+from rookery.log.check.rows import OffsetSpan, RowTable
+from rookery.log.check.sources import Sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME: Final = "scrub"
+_TASK_BYTES: Final = 64 * 1024 * 1024
+_TASKS_PER_SLOT: Final = 2
+_READ_BYTES: Final = 4 * 1024 * 1024
+_ROUNDS: Final = 5
+_MAX_FAULTS: Final = 1000
+# What is kept with the cursor, so that it fits an entry of the cluster log.
+_KEPT_FAULTS: Final = 100
+_KEPT_CHARACTERS: Final = 500
+
+
+class _Object(NamedTuple):
+    """An object, and how much of it the log names."""
+
+    object_id: int
+    bytes: int
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        return self.object_id > 0, abs(self.object_id)
+
+
+class _Task(NamedTuple):
+    place: ClusterAddress
+    host: str
+    object_ids: frozenset[int]
+
+
+class _Checked(NamedTuple):
+    """What a task has found."""
+
+    records: int
+    faults: list[LogFault]
+    named: Proof
+    """Of the rows that the cluster log names in its objects."""
+    sound: Proof
+    """Of those that nothing is wrong with."""
+
+
+class _Faults:
+    """What was found and is not told yet, also by runs before this one."""
+
+    def __init__(self, position: dict[str, Any]) -> None:
+        self.texts: list[str] = list(position.get("faults", ()))
+        self.count = int(position.get("fault_count", 0))
+
+    def add(self, faults: list[LogFault]) -> None:
+        self.count += len(faults)
+        room = _MAX_FAULTS - len(self.texts)
+        self.texts += [
+            f"{one.kind} {one.key}: {one.text} → {one.advice}" for one in faults[: max(room, 0)]
+        ]
+
+    def position(self) -> dict[str, Any]:
+        """Return what is kept with the cursor: as much as there is room for, and how many."""
+        if not self.count:
+            return {}
+        kept = [text[:_KEPT_CHARACTERS] for text in self.texts[:_KEPT_FAULTS]]
+        return {"faults": kept, "fault_count": self.count}
+
+
+def scrub(
+    spark: SparkSession, place: ClusterAddress, run: JobRun | None = None, *, restart: bool = False
+) -> JobReport:
+    """Check every batch of the log by its checksum, and every segment by its own.
+
+    Args:
+        spark: where the tasks run.
+        place: where the log lies.
+        run: budget, dry run, proof, progress.
+        restart: begin with the first object, wherever the last run stopped.
+
+    Raises:
+        ConfigError: the log cannot be opened, or the budget is too little.
+        Unavailable: the log cannot be read.
+    """
+    run = run or JobRun()
+    with BlockingLog(place, "job-scrub") as log:
+        return _Scrub(spark, place, log, run).run(restart=restart)
+
+
+class _Scrub:
+    """One run."""
+
+    def __init__(
+        self, spark: SparkSession, place: ClusterAddress, log: BlockingLog, run: JobRun
+    ) -> None:
+        self._spark = spark
+        self._place = place
+        self._log = log
+        self._run = run
+        self._host = host_mark(place)
+        self._ledger = Ledger(log.log, NAME, NAME)
+        self._slice_bytes = slots(spark) * _TASKS_PER_SLOT * _TASK_BYTES
+
+    def run(self, *, restart: bool) -> JobReport:
+        at = self._log.run(self._ledger.read())
+        cursor = (False, -1) if restart else _cursor(at.position)
+        found = _behind(self._log.log, cursor)
+        if found:
+            self._run.check_budget(NAME, f"object {found[0].object_id}", found[0].bytes)
+        count = self._run.choose(one.bytes for one in found)
+        report = JobReport(self._plan(found, count), is_dry=self._run.dry_run)
+        if not self._run.dry_run:
+            size = sum(one.bytes for one in found[:count])
+            self._work(report, at.batch_id, cursor, size, _Faults(at.position))
+        return report
+
+    def _plan(self, found: list[_Object], count: int) -> JobPlan:
+        size = sum(one.bytes for one in found[:count])
+        rest = sum(one.bytes for one in found[count:])
+        parts = (JobPart(f"{count} objects", size),) if count else ()
+        left = (JobPart(f"{len(found) - count} objects", rest),) if rest else ()
+        return JobPlan(NAME, parts, left, Requests(gets=count * 3 + size // _READ_BYTES))
+
+    def _work(
+        self, report: JobReport, batch_id: int, cursor: tuple[bool, int], size: int, faults: _Faults
+    ) -> None:
+        records = 0
+        named, sound = Proof(), Proof()
+        while report.done_bytes < size:
+            slice_ = self._next(cursor, size - report.done_bytes)
+            if not slice_:
+                break
+            tasks = [_Task(self._place, self._host, ids) for ids in _shares(slice_)]
+            for one in run_tasks(self._spark, _check, tasks):
+                records += one.records
+                faults.add(one.faults)
+                named, sound = named + one.named, sound + one.sound
+            cursor = slice_[-1].order
+            report.done_bytes += sum(one.bytes for one in slice_)
+            report.slices += 1
+            self._log.run(self._ledger.commit(batch_id, _position(cursor) | faults.position()))
+            batch_id += 1
+            text = f"{records:,} records checked, {faults.count:,} faults"
+            self._run.progress(JobStep(report.done_bytes, size, text))
+        self._end(batch_id, cursor, faults)
+        report.facts |= {"rows": named.rows, "records": records, "faults": faults.count}
+        report.problems += faults.texts
+        if self._run.proof:
+            report.before, report.after = named, sound
+        if not faults.count:  # else they say it better
+            report.check()
+
+    def _end(self, batch_id: int, cursor: tuple[bool, int], faults: _Faults) -> None:
+        """Note that all is told, and that the next run begins anew if there is no more."""
+        is_last = not _behind(self._log.log, cursor)
+        if is_last or faults.count:
+            self._log.run(self._ledger.commit(batch_id, {} if is_last else _position(cursor)))
+
+    def _next(self, cursor: tuple[bool, int], left: int) -> list[_Object]:
+        """Return the next slice of the objects that there are now."""
+        self._log.run(self._log.log.barrier())
+        slice_: list[_Object] = []
+        size = 0
+        for one in _behind(self._log.log, cursor):
+            size += one.bytes
+            if slice_ and size > min(self._slice_bytes, left):
+                break
+            slice_.append(one)
+        return slice_
+
+
+def _position(cursor: tuple[bool, int]) -> dict[str, Any]:
+    return {"after": list(cursor)}
+
+
+def _cursor(position: dict[str, Any]) -> tuple[bool, int]:
+    is_object, number = position.get("after", (False, -1))
+    return bool(is_object), int(number)
+
+
+def _behind(log: DirectLog, cursor: tuple[bool, int]) -> list[_Object]:
+    """Return the objects whose turn is still to come, in their order."""
+    sizes: dict[int, int] = {}
+    for topic in log.state.topics:
+        for partition in topic.partitions:
+            for object_id, size in zip(partition.objects, partition.sizes, strict=True):
+                if object_id:
+                    sizes[object_id] = sizes.get(object_id, 0) + size
+    found = (_Object(*item) for item in sizes.items())
+    return sorted((one for one in found if one.order > cursor), key=lambda one: one.order)
+
+
+def _shares(slice_: list[_Object]) -> Iterator[frozenset[int]]:
+    """Cut a slice into tasks."""
+    ids: list[int] = []
+    size = 0
+    for one in slice_:
+        ids.append(one.object_id)
+        size += one.bytes
+        if size >= _TASK_BYTES:
+            yield frozenset(ids)
+            ids, size = [], 0
+    if ids:
+        yield frozenset(ids)
+
+
+# In the tasks.
+
+# Of its own: the state must stand still during a check, and whoever writes moves it.
+_LOGS: SharedLogs[BlockingLog] = SharedLogs(
+    lambda place: BlockingLog(place, "scrub"), BlockingLog.finish
+)
+
+
+def _check(task: _Task) -> _Checked:
+    check_host(task.place, task.host)
+    log = _LOGS.get(task.place)
+    return log.run(_check_objects(log.log, task.object_ids))
+
+
+async def _check_objects(log: DirectLog, object_ids: frozenset[int]) -> _Checked:
+    await log.barrier()
+    rows = RowTable.of(log.state, object_ids.__contains__)
+    checked = 0
+
+    def note(_size: int, records: int) -> None:
+        nonlocal checked
+        checked += records
+
+    suspects = await _suspects(log, rows, note)
+    named = _places(rows)
+    found = await _confirmed(log, suspects)
+    spans = {one.span for one in found}
+    sound = [one for one in named if not _is_within(one, spans)]
+    return _Checked(checked, [one.fault for one in found], _prove(named), _prove(sound))
+
+
+class _Named(NamedTuple):
+    """A row as the cluster log names it."""
+
+    span: OffsetSpan
+    object_id: int
+    position: int
+    size: int
+
+
+def _places(rows: RowTable) -> list[_Named]:
+    """Return the rows; the state is about to move on."""
+    return [
+        _Named(one.span, one.row.object_id, one.row.position, one.row.size)
+        for object_id in rows.objects
+        for one in rows.in_object(object_id)
+    ]
+
+
+def _is_within(one: _Named, spans: Collection[OffsetSpan]) -> bool:
+    return any(
+        one.span[:2] == other[:2]
+        and one.span.base_offset < other.end_offset
+        and other.base_offset < one.span.end_offset
+        for other in spans
+    )
+
+
+def _prove(rows: list[_Named]) -> Proof:
+    """Sum up rows by what they hold, and where."""
+    values = [b"%b %d %d %d %d" % (*one.span[:2], *one[1:]) for one in rows]
+    bases = [one.span.base_offset for one in rows]
+    ends = [one.span.end_offset for one in rows]
+    columns = {
+        "offset": pa.array(bases, pa.int64()),
+        "timestamp": pa.array(ends, pa.int64()),
+        "value": pa.array(values, pa.binary()),
+    }
+    return prove([pa.record_batch(columns)])
+
+
+async def _suspects(log: DirectLog, rows: RowTable, note: Any) -> list[Suspect]:
+    handles = log.handles
+    sources = Sources(
+        handles.cluster_log, handles.store, handles.files, handles.namespace, handles.journals
+    )
+    return await ObjectCheck(sources, log.state, rows, {}, note, is_quick=False).run()
+
+
+async def _confirmed(log: DirectLog, suspects: list[Suspect]) -> list[Suspect]:
+    """Look at suspects in newer states, until they are where they were: they may have moved."""
+    found: list[Suspect] = []
+    for _ in range(_ROUNDS):
+        if not suspects:
+            break
+        before = {one[1:] for one in suspects}
+        await log.barrier()
+        rows = RowTable.within(log.state, {one.span for one in suspects})
+        again = await _suspects(log, rows, lambda *_: None)
+        found += [one for one in again if one[1:] in before]
+        suspects = [one for one in again if one[1:] not in before]
+    return found + suspects

@@ -1,0 +1,255 @@
+"""Checks the objects that rows lie in: are they there, long enough, and what was written?
+
+Several objects are looked at at once, each in pieces of a few MiB, so that the size of the log does
+not matter for the memory this takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from functools import partial
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from rookery.cluster.state.state import State
+from rookery.errors import Corrupt, Unavailable
+from rookery.formats.keys import index_key, is_stored, journal_name, times_key
+from rookery.formats.manifest import HEAD_BYTES, manifest_length
+from rookery.log.check.contents import RowError, check_head, check_row
+from rookery.log.check.fault import FaultKind, LogFault
+from rookery.log.check.progress import Progress
+from rookery.log.check.rows import OffsetSpan, PlacedRow, RowTable
+from rookery.log.check.segments import SegmentCheck
+from rookery.log.check.sources import Bytes, Sources
+from rookery.log.read.files import MissingJournal
+from rookery.log.read.objects import key_of
+
+_AT_ONCE: Final = 8
+_READ_BYTES: Final = 4 * 1024 * 1024
+# A request costs as much time as reading this much more.
+_GAP_BYTES: Final = 128 * 1024
+_HEAD_READ_BYTES: Final = 64 * 1024
+
+
+class Suspect(NamedTuple):
+    """What seems wrong with a row: it may also have been moved while it was looked at."""
+
+    fault: LogFault
+    span: OffsetSpan
+    object_id: int
+    position: int
+
+
+class ObjectCheck:
+    """Checks some rows of one version of the state."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        state: State,
+        rows: RowTable,
+        sizes: Mapping[str, int],
+        progress: Progress,
+        *,
+        is_quick: bool,
+    ) -> None:
+        """Check nothing yet.
+
+        Args:
+            sources: where everything lies.
+            state: the version that the rows are of; it must not change meanwhile.
+            rows: what is to be checked.
+            sizes: what is known of objects and files by name; others are asked for.
+            progress: is told of what was checked.
+            is_quick: read no bytes.
+        """
+        self._sources = sources
+        self._state = state
+        self._rows = rows
+        self._sizes = sizes
+        self._progress = progress
+        self._is_quick = is_quick
+        self._bytes = Bytes(sources, lambda: state)
+        self._found: list[Suspect] = []
+
+    async def run(self) -> list[Suspect]:
+        """Check all of it; return what seems to be wrong."""
+        objects = iter(self._rows.objects)
+
+        async def work() -> None:
+            for object_id in objects:
+                if object_id:
+                    await self._check(object_id)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_AT_ONCE):
+                    group.create_task(work())
+        except BaseExceptionGroup as errors:
+            # Whoever called can do something about one, and the others say the same.
+            raise errors.exceptions[0] from None
+        return self._found
+
+    def _name(self, object_id: int) -> str:
+        if object_id < 0:
+            return f"entry {-object_id}"
+        if not is_stored(object_id):
+            return journal_name(object_id)
+        return key_of(self._state, self._sources.namespace, object_id)
+
+    async def _check(self, object_id: int) -> None:
+        key, rows = self._name(object_id), self._rows.in_object(object_id)
+        self._check_overlaps(key, rows)
+        if object_id < 0:
+            await self._check_payload(key, rows)
+            return
+        end = max(placed.row.position + placed.row.size for placed in rows)
+        size = await self._size(object_id, key, end)
+        if size is None:
+            self._suspect_all(FaultKind.MISSING, key, "it is not there", rows)
+            return
+        whole = [placed for placed in rows if placed.row.position + placed.row.size <= size]
+        short = [placed for placed in rows if placed.row.position + placed.row.size > size]
+        self._suspect_all(FaultKind.SHORT, key, f"it ends after {size} bytes", short)
+        if not whole:
+            return
+        if whole[0].row.is_segment:
+            await self._check_segment(key, whole[0], size)
+        elif not self._is_quick:
+            await self._check_contents(key, whole, size)
+
+    async def _check_contents(self, key: str, rows: list[PlacedRow], size: int) -> None:
+        try:
+            if is_stored(rows[0].row.object_id):
+                await self._check_head(key, rows, size)
+            await self._check_rows(key, rows)
+        except MissingJournal:
+            self._suspect_all(FaultKind.MISSING, key, "it is not there", rows)
+
+    async def _size(self, object_id: int, key: str, end: int) -> int | None:
+        """Return an object's size; what is absent or short in the list may have come since."""
+        size = self._sizes.get(key)
+        if size is not None and size >= end:
+            return size
+        if is_stored(object_id):
+            return await self._sources.store.size(key)
+        found = await self._sources.files.found() if self._sources.files else []
+        return next((one.size for one in found if one.object_id == object_id), None)
+
+    def _check_overlaps(self, key: str, rows: list[PlacedRow]) -> None:
+        for one, other in pairwise(rows):
+            if one.row.position + one.row.size > other.row.position:
+                text = f"its bytes from {other.row.position} on belong to two rows"
+                self._suspect(LogFault(FaultKind.OFFSETS, key, text, other.where), other)
+
+    async def _check_payload(self, key: str, rows: list[PlacedRow]) -> None:
+        log = self._sources.cluster_log
+        number = -rows[0].row.object_id
+        if self._is_quick:
+            if not await log.floor() < number <= await log.head():
+                self._suspect_all(FaultKind.MISSING, key, "it is not in the cluster log", rows)
+            return
+        await self._check_rows(key, rows, missing=FaultKind.MISSING)
+
+    async def _check_head(self, key: str, rows: list[PlacedRow], size: int) -> None:
+        object_id = rows[0].row.object_id
+        data = await self._bytes.read(object_id, 0, min(size, _HEAD_READ_BYTES))
+        try:
+            length = manifest_length(data[:HEAD_BYTES])
+            if length > len(data):
+                data = await self._bytes.read(object_id, 0, min(size, length))
+            text = check_head(data, object_id, size)
+        except Corrupt as error:
+            text = str(error)
+        if text:
+            advice = "nothing for now: only `rookery recover` needs it; the records are checked"
+            self._suspect(LogFault(FaultKind.CORRUPT, key, text, rows[0].where, advice), rows[0])
+
+    async def _check_rows(
+        self, key: str, rows: list[PlacedRow], missing: FaultKind = FaultKind.CORRUPT
+    ) -> None:
+        for chunk in _chunks(rows):
+            first = chunk[0].row
+            size = max(one.row.position + one.row.size for one in chunk) - first.position
+            try:
+                data = await self._bytes.read(first.object_id, first.position, size)
+            except (Corrupt, Unavailable) as error:
+                # A store that is out of reach tells nothing about what is in it.
+                if isinstance(error, Unavailable) and is_stored(first.object_id):
+                    raise
+                self._suspect_all(missing, key, str(error), chunk)
+                continue
+            view = memoryview(data)
+            records = sum(
+                self._check_bytes(key, one, view[one.row.position - first.position :])
+                for one in chunk
+            )
+            self._progress(size, records)
+
+    def _check_bytes(self, key: str, placed: PlacedRow, data: memoryview) -> int:
+        """Check a row, whose bytes come first; return how many sound records it holds."""
+        try:
+            return check_row(placed.partition, placed.row, data[: placed.row.size])
+        except RowError as error:
+            self._suspect(LogFault(error.kind, key, str(error), placed.where), placed)
+            return 0
+
+    async def _check_segment(self, key: str, placed: PlacedRow, size: int) -> None:
+        if size != placed.row.size:
+            text = f"it has {size} bytes, the cluster log says {placed.row.size}"
+            self._suspect(LogFault(FaultKind.CORRUPT, key, text, placed.where), placed)
+            return
+        beside = {index_key(key): await self._beside(index_key(key)),
+                  times_key(key): await self._beside(times_key(key))}  # fmt: skip
+        for name, data in beside.items():
+            if data is None:
+                advice = "restore it from a copy; until then, finding an offset in it takes longer"
+                fault = LogFault(FaultKind.MISSING, name, "it is not there", placed.where, advice)
+                self._suspect(fault, placed)
+        if self._is_quick:
+            return
+        async for fault in self._segment_faults(key, placed, *beside.values()):
+            self._suspect(fault, placed)
+
+    async def _segment_faults(
+        self, key: str, placed: PlacedRow, index: bytes | None, times: bytes | None
+    ) -> AsyncIterator[LogFault]:
+        read = partial(self._bytes.read, placed.row.object_id)
+        check = SegmentCheck(key, placed.where, placed.row.size, read, self._progress)
+        try:
+            async for fault in check.run(index, times):
+                yield fault
+        except MissingJournal:
+            yield LogFault(FaultKind.MISSING, key, "it is not there", placed.where)
+
+    async def _beside(self, key: str) -> bytes | None:
+        """Return a file beside a segment; of a quick check, only whether it is there."""
+        if not self._is_quick:
+            return await self._bytes.whole(key)
+        known = key in self._sizes or await self._sources.store.size(key) is not None
+        return b"" if known else None
+
+    def _suspect(self, fault: LogFault, placed: PlacedRow) -> None:
+        row = placed.row
+        self._found.append(Suspect(fault, placed.span, row.object_id, row.position))
+
+    def _suspect_all(self, kind: FaultKind, key: str, text: str, rows: list[PlacedRow]) -> None:
+        for placed in rows:
+            self._suspect(LogFault(kind, key, text, placed.where), placed)
+
+
+def _chunks(rows: list[PlacedRow]) -> Iterator[list[PlacedRow]]:
+    """Put rows together that lie close to each other; a long row is read alone."""
+    chunk: list[PlacedRow] = []
+    for placed in rows:
+        row = placed.row
+        if chunk:
+            first, last = chunk[0].row, chunk[-1].row
+            is_near = row.position - last.position - last.size <= _GAP_BYTES
+            if not is_near or row.position + row.size - first.position > _READ_BYTES:
+                yield chunk
+                chunk = []
+        chunk.append(placed)
+    if chunk:
+        yield chunk

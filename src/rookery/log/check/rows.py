@@ -1,0 +1,116 @@
+"""The rows of a state, by the objects they lie in; packed, since there may be millions."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from rookery.cluster.state.partition import Partition, Row
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.log.check.fault import Where
+
+_INDEX_BITS: Final = 32
+_INDEX_MASK: Final = (1 << _INDEX_BITS) - 1
+
+
+class OffsetSpan(NamedTuple):
+    """Offsets of a partition, whatever rows they are in."""
+
+    topic_id: bytes
+    partition: int
+    base_offset: int
+    end_offset: int
+
+
+class PlacedRow(NamedTuple):
+    """A row, and whose it is."""
+
+    topic: Topic
+    partition: Partition
+    row: Row
+
+    @property
+    def where(self) -> Where:
+        """The offsets that it holds."""
+        row = self.row
+        return Where(self.topic.name, self.partition.index, row.base_offset, row.end_offset)
+
+    @property
+    def span(self) -> OffsetSpan:
+        """The same, by the topic's id."""
+        row = self.row
+        return OffsetSpan(self.topic.id, self.partition.index, row.base_offset, row.end_offset)
+
+
+class RowTable:
+    """Some rows of one version of the state; to be used before the state moves on."""
+
+    def __init__(self) -> None:
+        self._partitions: list[tuple[Topic, Partition]] = []
+        self._by_object: dict[int, array[int]] = {}
+
+    @classmethod
+    def of(cls, state: State, is_wanted: Callable[[int], bool] = bool) -> RowTable:
+        """Take all rows that lie in objects, or in objects of some kind."""
+        found = cls()
+        for topic in state.topics:
+            for partition in topic.partitions:
+                indexes = range(len(partition.base_offsets))
+                found._add(
+                    topic, partition, [i for i in indexes if is_wanted(partition.objects[i])]
+                )
+        return found
+
+    @classmethod
+    def within(cls, state: State, spans: Iterable[OffsetSpan]) -> RowTable:
+        """Take the rows that have some of these offsets."""
+        found = cls()
+        for span in spans:
+            partition = state.topics.partition(span.topic_id, span.partition)
+            if partition is None or not partition.base_offsets:
+                continue
+            first = partition.row_of(span.base_offset)
+            after = partition.row_of(max(span.end_offset - 1, span.base_offset)) + 1
+            found._add(state.topics.by_id[span.topic_id], partition, range(first, after))
+        return found
+
+    @property
+    def objects(self) -> list[int]:
+        """The objects that they lie in: entries first, and everything in the order of writing."""
+        return sorted(self._by_object, key=lambda one: (one > 0, abs(one)))
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return sum(map(len, self._by_object.values()))
+
+    def in_object(self, object_id: int) -> list[PlacedRow]:
+        """Return the rows that lie in an object, in the order of their positions."""
+        found = [self._placed(packed) for packed in self._by_object.get(object_id, ())]
+        return sorted(found, key=lambda placed: placed.row.position)
+
+    def _placed(self, packed: int) -> PlacedRow:
+        topic, partition = self._partitions[packed >> _INDEX_BITS]
+        return PlacedRow(topic, partition, partition.row(packed & _INDEX_MASK))
+
+    def _add(self, topic: Topic, partition: Partition, indexes: Sequence[int]) -> None:
+        number = len(self._partitions) << _INDEX_BITS
+        self._partitions.append((topic, partition))
+        for index in indexes:
+            column = self._by_object.setdefault(partition.objects[index], array("q"))
+            column.append(number | index)
+
+
+def wheres(rows: Iterable[PlacedRow]) -> Iterator[Where]:
+    """Return the offsets of rows, those that follow each other as one, by partition."""
+    last: Where | None = None
+    for where in sorted(placed.where for placed in rows):
+        if last and last[:2] == where[:2] and last.end_offset == where.base_offset:
+            last = last._replace(end_offset=where.end_offset)
+            continue
+        if last:
+            yield last
+        last = where
+    if last:
+        yield last

@@ -1,0 +1,232 @@
+"""One partition's compaction, in steps: the dirty part into the map, then all of it rewritten.
+
+    pass one   cleaned_to ──► bound: the last offset of every key      (full: it ends there)
+    pass two   first row ──► end of the map: what stays, packed into segments, in their order
+
+Every segment counts by an event of its own, and only if its rows are still those that were read;
+the first one that does not ends the work. So whatever is below a segment has been compacted against
+the same map or a later one, and a tombstone never goes before what it deletes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from rookery import metrics
+from rookery.cluster.state.aborted import within
+from rookery.cluster.state.partition import Partition, Row
+from rookery.cluster.state.topics import Topic
+from rookery.log.compaction.fates import Fates
+from rookery.log.compaction.output import Output
+from rookery.log.compaction.plan import Dirt
+from rookery.log.compaction.sift import Sieve, SiftedBatches, note, spread
+from rookery.log.compaction.source import STRETCH_BYTES, pieces, stretch
+from rookery.log.maintain.newobjects import CapturedRange
+from rookery.log.maintain.plan import range_of
+from rookery.log.maintain.refine import Read, RefinedRow
+from rookery.records.sieve import SLOT_BYTES, OffsetMap
+
+log = logging.getLogger(__name__)
+
+_SPARE_SLOTS: Final = 64
+
+READ_BYTES: Final = metrics.counter(
+    "rookery_compaction_read_bytes_total", "Bytes that compaction has read, both passes together."
+)
+WRITTEN_BYTES: Final = metrics.counter(
+    "rookery_compaction_written_bytes_total", "Bytes of the segments that compaction has written."
+)
+REMOVED_RECORDS: Final = metrics.counter(
+    "rookery_compaction_removed_records_total", "Records that compaction has left out."
+)
+
+
+class CompactionStep(NamedTuple):
+    """A part of the work that is done."""
+
+    read: int
+    """Bytes that were read."""
+    replaced: int = 0
+    """Bytes of rows that were replaced."""
+
+
+class CompactionTask(NamedTuple):
+    """What is to be done, and with which means."""
+
+    dirt: Dirt
+    now_ms: int
+    delete_retention_ms: int
+    map_bytes: int
+    seed: bytes
+
+
+@dataclass(slots=True)
+class _Group:
+    """Rows that become one segment, and what stays of them."""
+
+    rows: list[Row] = field(default_factory=list)
+    kept: list[SiftedBatches] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return sum(one.size for one in self.kept)
+
+    @property
+    def end_offset(self) -> int:
+        return self.rows[-1].end_offset
+
+    def add(self, rows: list[Row], kept: SiftedBatches) -> None:
+        self.rows += rows
+        self.kept.append(kept)
+
+    def is_as_before(self, cleaned_to: int) -> bool:
+        """Whether this is one segment that has been compacted before and does not change."""
+        return (
+            len(self.rows) == 1
+            and self.rows[0].is_segment
+            and self.end_offset <= cleaned_to
+            and not self.kept[0].is_changed
+        )
+
+
+class PartitionCompaction:
+    """The compaction of one partition; rows may move meanwhile, and more may come."""
+
+    def __init__(self, task: CompactionTask, output: Output, read: Read) -> None:
+        self._task = task
+        self._output = output
+        self._read = read
+        offsets = task.dirt.bound - task.dirt.start
+        most = SLOT_BYTES * (offsets + offsets // 4 + _SPARE_SLOTS)
+        self._last = OffsetMap(min(task.map_bytes, most), task.seed)
+        self._end = task.dirt.start
+        # All that is compacted is decided, so this list is complete whatever comes.
+        partition = task.dirt.partition
+        self._fates = Fates(within(partition.aborted, partition.log_start, task.dirt.bound))
+
+    async def run(self) -> AsyncIterator[CompactionStep]:
+        """Do the work, as far as it is asked for.
+
+        Raises:
+            UnreadableRowError: a row cannot be read.
+            Unavailable, Conflict: as `Output.publish`.
+        """
+        async for step in self._note():
+            yield step
+        if self._end <= self._task.dirt.start:
+            log.warning(
+                "topic %s partition %d cannot be compacted: %d bytes are too few for the keys of "
+                "the batch at offset %d; raise compaction.map_bytes",
+                self._task.dirt.topic.name, self._task.dirt.partition.index,
+                self._task.map_bytes, self._end,
+            )  # fmt: skip
+            return
+        async for step in self._rewrite():
+            yield step
+
+    def _partition(self) -> tuple[Topic, Partition] | None:
+        """Look the partition up: it may be gone."""
+        topics = self._output.publisher.replica.state.topics
+        topic = topics.by_id.get(self._task.dirt.topic.id)
+        partition = topics.partition(self._task.dirt.topic.id, self._task.dirt.partition.index)
+        return None if topic is None or partition is None else (topic, partition)
+
+    # Pass one.
+
+    async def _note(self) -> AsyncIterator[CompactionStep]:
+        offset, bound = self._task.dirt.start, self._task.dirt.bound
+        while offset < bound and (found := self._partition()):
+            rows = stretch(found[1], offset, bound, STRETCH_BYTES)
+            if not rows:
+                break
+            async for piece in pieces(self._read, found[1], rows):
+                noted = await asyncio.to_thread(
+                    note, self._last, piece, self._task.dirt.start, bound, self._fates
+                )
+                self._end = max(self._end, noted.end_offset)
+                if noted.is_full:
+                    return
+            offset = rows[-1].end_offset
+            self._end = max(self._end, min(offset, bound))
+            yield _read_step(rows)
+
+    # Pass two.
+
+    async def _rewrite(self) -> AsyncIterator[CompactionStep]:
+        found = self._partition()
+        offset = found[1].base_offsets[0] if found and found[1].base_offsets else self._end
+        segment_bytes = self._output.settings.segment_bytes
+        group = _Group()
+        while offset < self._end and (found := self._partition()):
+            rows = stretch(found[1], offset, self._end, segment_bytes)
+            if not rows or rows[0].base_offset != offset:
+                break  # the log was cut off at its beginning
+            kept = await self._sift(found[1], rows)
+            offset = rows[-1].end_offset
+            yield _read_step(rows)
+            if group.rows and group.size + kept.size > segment_bytes:
+                step = await self._publish(group)
+                if step is None:
+                    return
+                yield step
+                group = _Group()
+            group.add(rows, kept)
+            if self._is_good(group):
+                group = _Group()
+        if group.rows and (step := await self._publish(group)):
+            yield step
+
+    def _is_good(self, group: _Group) -> bool:
+        """Whether a segment stays as it is; smaller ones may still be joined with others."""
+        half = self._output.settings.segment_bytes // 2
+        return group.size >= half and group.is_as_before(self._task.dirt.start)
+
+    async def _sift(self, partition: Partition, rows: list[Row]) -> SiftedBatches:
+        sieve = Sieve(
+            self._last,
+            self._end,
+            self._task.now_ms,
+            self._task.delete_retention_ms,
+            self._fates,
+        )
+        kept = SiftedBatches()
+        async for piece in pieces(self._read, partition, rows):
+            await asyncio.to_thread(sieve.sift, piece, kept)
+        return kept
+
+    async def _publish(self, group: _Group) -> CompactionStep | None:
+        """Put a segment in the place of a group; None if one of its rows is not there any more."""
+        if group.is_as_before(self._task.dirt.start):
+            return CompactionStep(0)
+        found = self._partition()
+        source = _captured(*found, group) if found else None
+        if source is None:
+            return None
+        # Mark where it ends, but not beyond what the map knows: a row may reach further.
+        size = await self._output.publish(source, min(group.end_offset, self._end), self._end)
+        if size is None:
+            return None
+        WRITTEN_BYTES.inc(size)
+        REMOVED_RECORDS.inc(sum(one.removed for one in group.kept))
+        return CompactionStep(0, source.range.size)
+
+
+def _captured(topic: Topic, partition: Partition, group: _Group) -> CapturedRange | None:
+    """Name the rows of a group, if they are still what was read."""
+    span = partition.span(group.rows[0].base_offset, group.end_offset)
+    if span is None or [partition.row(index) for index in span] != group.rows:
+        return None
+    latest = max(row.max_timestamp for row in group.rows)
+    whole = group.rows[0]._replace(end_offset=group.end_offset, max_timestamp=latest)
+    refined = [RefinedRow(partition, whole, len(data), [data]) for data in spread(group.kept)]
+    return CapturedRange(topic, partition, range_of(topic, partition, span), refined)
+
+
+def _read_step(rows: list[Row]) -> CompactionStep:
+    size = sum(row.size for row in rows)
+    READ_BYTES.inc(size)
+    return CompactionStep(size)

@@ -1,0 +1,1 @@
+"""Maintenance of the log: merges, segments, retention, snapshots and garbage collection."""

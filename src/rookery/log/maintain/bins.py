@@ -1,0 +1,94 @@
+"""Finds and deletes objects, whatever they are: journal files, shared objects, segments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from rookery.clock import Clock, SystemClock
+from rookery.cluster.state.state import State
+from rookery.errors import Unavailable
+from rookery.formats.keys import (
+    OBJECTS,
+    is_stored,
+    journal_name,
+    parse_journal_name,
+    parse_object_key,
+)
+from rookery.log.read.objects import keys_of
+from rookery.store.port import Store
+from rookery.store.probe import PROBES
+
+# Longer than a probe can take, on a busy machine, too: without its object it refuses the store.
+_PROBE_MS: Final = 20_000
+
+
+class ObjectBin:
+    """The objects of a cluster, by id."""
+
+    def __init__(
+        self,
+        journals: Path | None,
+        store: Store,
+        state: Callable[[], State],
+        namespace: str,
+        clock: Clock | None = None,
+    ) -> None:
+        """Delete nothing yet.
+
+        Args:
+            journals: the folder of journal files; None if there are none.
+            store: where all else lies.
+            state: knows what segments are called.
+            namespace: begins the keys of segments.
+            clock: tells how long something has been there.
+        """
+        self._journals = journals
+        self._store = store
+        self._state = state
+        self._namespace = namespace
+        self._clock = clock or SystemClock()
+        self._probes: dict[str, int] = {}
+
+    async def found(self) -> list[int]:
+        """Return the ids of all journals and shared objects that are there."""
+        await self._remove_probes()
+        names = await asyncio.to_thread(_names, self._journals) if self._journals else []
+        keys = [item.key for item in await self._store.list(OBJECTS)]
+        ids = [*map(parse_journal_name, names), *map(parse_object_key, keys)]
+        return [one for one in ids if one is not None]
+
+    async def _remove_probes(self) -> None:
+        """Remove what probes of killed processes have left; one under way must not be disturbed."""
+        now = self._clock.monotonic_ms()
+        found = {item.key for item in await self._store.list(PROBES)}
+        self._probes = {key: self._probes.get(key, now) for key in found}
+        for key, seen in list(self._probes.items()):
+            if now - seen >= _PROBE_MS:
+                await self._store.delete(key)
+                del self._probes[key]
+
+    async def delete(self, object_id: int) -> None:
+        """Delete an object and what lies beside it; that it is gone already is no error.
+
+        Raises:
+            Unavailable: the store, or the operating system, refused.
+        """
+        if is_stored(object_id):
+            for key in keys_of(self._state(), self._namespace, object_id):
+                await self._store.delete(key)
+        elif self._journals is not None:
+            await asyncio.to_thread(_unlink, self._journals / journal_name(object_id))
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()] if folder.exists() else []
+
+
+def _unlink(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise Unavailable(f"cannot remove {path}: {error.strerror}") from error

@@ -1,0 +1,341 @@
+"""New objects: made of final rows, given a name, and written; orphans until an event counts them.
+
+Merges, segments and compaction write objects that an event may refuse: another process was faster,
+or the topic is gone. Until an event has counted, an object is an orphan of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final, NamedTuple, Protocol
+
+from rookery.clock import Clock
+from rookery.cluster.events.log import (
+    ObjectsCondemned,
+    ReplacedRange,
+    RowPiece,
+    SegmentsStaged,
+    StagedSegment,
+)
+from rookery.cluster.state.aborted import within
+from rookery.cluster.state.partition import Partition, RowKind
+from rookery.cluster.state.state import Outcome, State
+from rookery.cluster.state.topics import Topic
+from rookery.errors import Conflict
+from rookery.formats.keys import index_key, split_object_id, times_key
+from rookery.formats.manifest import Manifest, ManifestExtent, ManifestTopic, write_head
+from rookery.formats.segmentwriter import FinishedSegment, SegmentWriter
+from rookery.formats.times import SegmentAbort, SegmentEpoch, SegmentOrigin
+from rookery.log.maintain.plan import RowRange
+from rookery.log.maintain.refine import RefinedRow
+from rookery.log.read.objects import key_of
+from rookery.log.read.runs import MOST_OFFSETS
+from rookery.log.settings import RewriteSettings
+from rookery.records import batch as batches
+from rookery.records.kernel import Buffer
+from rookery.store.port import Store
+from rookery.wire.message import Message
+
+# Smaller parts are joined: a store takes many of them more slowly than one copy is made.
+_JOIN_BELOW: Final = 4 * 1024
+# Orphans that one event condemns.
+_AT_ONCE: Final = 1000
+
+
+class CapturedRange(NamedTuple):
+    """A range that is as it was planned, and its rows."""
+
+    topic: Topic
+    partition: Partition
+    range: RowRange
+    rows: list[RefinedRow]
+
+
+class Birth(NamedTuple):
+    """What a new object tells of its making."""
+
+    object_id: int
+    created_ms: int
+    seen: int
+    """The last entry of the cluster log that was applied."""
+
+
+class NewObject(NamedTuple):
+    """The bytes of a new object, and what replaces each of the ranges it was made of."""
+
+    parts: list[Buffer]
+    ranges: list[ReplacedRange]
+
+
+def captured(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
+    """Copy the rows of those ranges that are still as they were planned."""
+    found = []
+    for one in ranges:
+        partition = state.topics.partition(one.topic_id, one.partition)
+        span = partition.span(one.base_offset, one.end_offset) if partition else None
+        if partition is None or span is None or partition.fingerprint(span) != one.fingerprint:
+            continue
+        rows = [RefinedRow(partition, partition.row(index)) for index in span]
+        found.append(CapturedRange(state.topics.by_id[one.topic_id], partition, one, rows))
+    return found
+
+
+def merged(birth: Birth, sources: Sequence[CapturedRange], row_bytes: int) -> NewObject:
+    """Put final rows of many partitions behind a manifest, each as long as a row may be."""
+    joined = [list(_joined(source.rows, row_bytes)) for source in sources]
+    head = _head(birth, sources, joined)
+    position = len(head)
+    ranges = []
+    for source, rows in zip(sources, joined, strict=True):
+        pieces = []
+        for row in rows:
+            pieces.append(_piece(row, position))
+            position += pieces[-1].size
+        ranges.append(_replaced(source.range, pieces, RowKind.FINAL))
+    parts = (part for source in sources for one in source.rows for part in one.parts)
+    return NewObject([head, *_joined_parts(parts)], ranges)
+
+
+def segment(
+    birth: Birth,
+    source: CapturedRange,
+    namespace: str,
+    settings: RewriteSettings,
+    compacted_to: int = 0,
+) -> tuple[FinishedSegment, NewObject]:
+    """Make a segment of the final rows of one partition.
+
+    Aborted transactions that end below `compacted_to` have no records any more, and are left out.
+    """
+    base, end = source.range.base_offset, source.range.end_offset
+    writer = SegmentWriter(
+        base, interval=settings.index_interval, interval_bytes=settings.index_interval_bytes
+    )
+    for row in source.rows:
+        for parts in row.batches():
+            writer.add(*parts)
+    origin = SegmentOrigin(
+        namespace,
+        source.topic.name,
+        source.topic.id,
+        source.partition.index,
+        *split_object_id(birth.object_id),
+    )
+    epochs = [SegmentEpoch(*one) for one in source.partition.epochs]
+    aborted = [
+        SegmentAbort(*one[:3])
+        for one in within(source.partition.aborted, base, end)
+        if one.last_offset >= compacted_to
+    ]
+    files = writer.finish(origin, end - 1, birth.created_ms, aborted=aborted, epochs=epochs)
+    piece = RowPiece(
+        base_offset=base,
+        position=0,
+        size=files.size,
+        max_timestamp=max(one.row.max_timestamp for one in source.rows),
+    )
+    replaced = _replaced(source.range, [piece], RowKind.FINAL | RowKind.SEGMENT)
+    return files, NewObject(files.parts, [replaced])
+
+
+def _joined(rows: Sequence[RefinedRow], row_bytes: int) -> Iterator[list[RefinedRow]]:
+    """Put rows together that make up one new row."""
+    found: list[RefinedRow] = []
+    size = 0
+    for one in chain.from_iterable(map(_short, rows)):
+        offsets = one.row.end_offset - found[0].row.base_offset if found else 0
+        if found and (size + one.size > row_bytes or offsets > MOST_OFFSETS):
+            yield found
+            found, size = [], 0
+        found.append(one)
+        size += one.size
+    yield found
+
+
+def _short(one: RefinedRow) -> Iterable[RefinedRow]:
+    """Divide a row with more offsets than a manifest's extent can state, batch by batch."""
+    row = one.row
+    if row.end_offset - row.base_offset <= MOST_OFFSETS:
+        return [one]
+    parts = [part for batch in one.batches() for part in batch]
+    whole = b"".join(parts)
+    headers = batches.outline(whole)
+    ends = [header.base_offset for header in headers[1:]] + [row.end_offset]
+    bases = [row.base_offset, *ends[:-1]]
+    return [
+        replace(
+            one,
+            row=row._replace(base_offset=base, end_offset=end),
+            size=header.size,
+            parts=[whole[header.position : header.end]],
+        )
+        for header, base, end in zip(headers, bases, ends, strict=True)
+    ]
+
+
+def _piece(rows: list[RefinedRow], position: int) -> RowPiece:
+    return RowPiece(
+        base_offset=rows[0].row.base_offset,
+        position=position,
+        size=sum(one.size for one in rows),
+        max_timestamp=max(one.row.max_timestamp for one in rows),
+    )
+
+
+def _replaced(one: RowRange, pieces: list[RowPiece], kind: RowKind) -> ReplacedRange:
+    return ReplacedRange(
+        topic_id=one.topic_id,
+        partition=one.partition,
+        base_offset=one.base_offset,
+        end_offset=one.end_offset,
+        fingerprint=one.fingerprint,
+        kind=int(kind),
+        cleaned_to=-1,
+        pieces=pieces,
+    )
+
+
+def _joined_parts(data: Iterable[Buffer]) -> list[Buffer]:
+    """Join what is small."""
+    parts: list[Buffer] = []
+    small = bytearray()
+    for one in data:
+        if len(one) < _JOIN_BELOW:
+            small += one
+            continue
+        if small:
+            parts.append(small)
+            small = bytearray()
+        parts.append(one)
+    return [*parts, small] if small else parts
+
+
+def _head(
+    birth: Birth, sources: Sequence[CapturedRange], joined: Sequence[Sequence[list[RefinedRow]]]
+) -> bytes:
+    """Write the manifest: with it alone the rows can be found again."""
+    numbers: dict[bytes, int] = {}
+    topics: list[ManifestTopic] = []
+    extents: list[ManifestExtent] = []
+    for source, rows in zip(sources, joined, strict=True):
+        topic = source.topic
+        if topic.id not in numbers:
+            numbers[topic.id] = len(topics)
+            partitions = len(topic.partitions)
+            topics.append(ManifestTopic(topic_id=topic.id, name=topic.name, partitions=partitions))
+        extents += (_extent(numbers[topic.id], source.partition.index, row) for row in rows)
+    return write_head(
+        Manifest(
+            object_id=birth.object_id,
+            created_ms=birth.created_ms,
+            seen=birth.seen,
+            topics=topics,
+            extents=extents,
+            earlier=[],
+        )
+    )
+
+
+def _extent(topic: int, partition: int, rows: list[RefinedRow]) -> ManifestExtent:
+    base = rows[0].row.base_offset
+    return ManifestExtent(
+        topic=topic,
+        partition=partition,
+        size=sum(one.size for one in rows),
+        kind=int(RowKind.FINAL),
+        base_offset=base,
+        records=rows[-1].row.end_offset - base,
+        attributes=0,
+        max_timestamp=max(one.row.max_timestamp for one in rows),
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+    )
+
+
+class Proposer(Protocol):
+    """What is needed of a replica."""
+
+    @property
+    def state(self) -> State:
+        """The state as of the last entry applied."""
+
+    def propose(self, events: Sequence[Message]) -> asyncio.Future[list[Outcome]]:
+        """Put events into the next entry."""
+
+    async def barrier(self) -> None:
+        """Return when all is applied that was in the log before."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Publisher:
+    """Names and writes the objects of one process, and gives up those that did not count."""
+
+    replica: Proposer
+    store: Store
+    clock: Clock
+    next_id: Callable[[], int]
+    """Returns the id of a new object in the store, of this process's incarnation."""
+    namespace: str
+    """Begins the keys of segments."""
+    _orphans: set[int] = field(default_factory=set)
+
+    def birth(self) -> Birth:
+        """Return what a new object says of itself."""
+        return Birth(self.next_id(), self.clock.now_ms(), self.replica.state.applied)
+
+    async def write(self, object_id: int, files: FinishedSegment, one: RowRange) -> bool:
+        """Write a segment under a name that is settled first; return False if its topic is gone.
+
+        Raises:
+            Unavailable: the store or the cluster log is out of reach.
+            Conflict: another process has written an object under a key of ours.
+        """
+        key = await self._stage(object_id, one)
+        if key is None:
+            return False
+        try:
+            # The segment comes last: a reader that finds it finds its index and times, too.
+            await self.store.create(index_key(key), [files.index])
+            await self.store.create(times_key(key), [files.times])
+            await self.store.create(key, files.parts)
+        except Conflict:
+            # It is not ours, so it is not for us to delete. The next try gets another name.
+            self.adopt(object_id)
+            raise
+        return True
+
+    def doubt(self, object_id: int) -> None:
+        """Take an object for an orphan until it is known to count."""
+        self._orphans.add(object_id)
+
+    def adopt(self, object_id: int) -> None:
+        """Take an object for an orphan no longer."""
+        self._orphans.discard(object_id)
+
+    async def condemn_orphans(self) -> None:
+        """Give up objects of ours that no row names; one that a row does name stays."""
+        while some := sorted(self._orphans)[:_AT_ONCE]:
+            await self.replica.propose([ObjectsCondemned(object_ids=some)])
+            self._orphans.difference_update(some)
+
+    async def _stage(self, object_id: int, one: RowRange) -> str | None:
+        """Have a segment's name settled; None if its topic is gone.
+
+        From here on the state knows the names, so whatever a crash leaves is found by them.
+        """
+        staged = StagedSegment(
+            object_id=object_id,
+            topic_id=one.topic_id,
+            partition=one.partition,
+            base_offset=one.base_offset,
+        )
+        self.doubt(object_id)
+        await self.replica.propose([SegmentsStaged(segments=[staged])])
+        if object_id in self.replica.state.objects.segments:
+            return key_of(self.replica.state, self.namespace, object_id)
+        self.adopt(object_id)
+        return None

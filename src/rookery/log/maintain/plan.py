@@ -1,0 +1,432 @@
+"""Which rows are to be rewritten next: from the state alone, without reading or writing a byte.
+
+    rows as producers sent them ──► merged objects ──► larger merged objects
+              │                            │
+              └────────────────────────────┴──► segments, one partition each
+
+Merged objects hold rows of all partitions, sorted by partition, so that a trickle into ten thousand
+partitions costs a few requests for each MiB, and not a few for each partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
+
+from rookery.clock import SystemClock
+from rookery.cluster.state.partition import Partition, RowKind
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.formats.keys import is_stored
+from rookery.log.maintain.census import (
+    Census,
+    Damage,
+    Tally,
+    below,
+    count_rows,
+    decided,
+    filled,
+    fits_segment,
+    fitting,
+    loose_runs,
+    may_grow,
+)
+from rookery.log.maintain.quarantine import Quarantine
+from rookery.log.settings import RewriteSettings
+
+_FINAL: Final = int(RowKind.FINAL)
+# A partition with this part of a segment is left out of early merges: it gets one soon.
+_BUSY_PART: Final = 4
+# So many merged objects of like size become one, each about so many times the size.
+_FAN: Final = 8
+_FAN_BITS: Final = 3
+_SMALLEST_TIER: Final = 64 * 1024
+
+
+class RowRange(NamedTuple):
+    """Whole rows of one partition, as they were when the job was planned."""
+
+    topic_id: bytes
+    partition: int
+    base_offset: int
+    end_offset: int
+    fingerprint: int
+    size: int
+
+    @property
+    def owner(self) -> tuple[bytes, int]:
+        """The topic's id and the partition."""
+        return self.topic_id, self.partition
+
+
+class RewriteJob(Protocol):
+    """Something that rewrites rows."""
+
+    @property
+    def kind(self) -> str:
+        """A word for the metrics."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeJob:
+    """Rows of many partitions become one shared object."""
+
+    kind: ClassVar[str] = "merge"
+    ranges: tuple[RowRange, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read."""
+        return sum(one.size for one in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentJob:
+    """Rows of one partition become a segment."""
+
+    kind: ClassVar[str] = "segment"
+    range: RowRange
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read."""
+        return self.range.size
+
+
+class Lag(NamedTuple):
+    """What waits to be rewritten, and should not: its size, and how long the oldest has waited."""
+
+    bytes: int
+    age_ms: int
+
+
+class _Loose(NamedTuple):
+    """Rows that lie one behind the other, in no segment and in no job yet."""
+
+    topic: Topic
+    partition: Partition
+    rows: range
+    is_busy: bool
+
+
+_Draft: TypeAlias = tuple[list[SegmentJob], list[_Loose], dict[int, Tally]]
+
+
+class _Bounds(NamedTuple):
+    """How much one merge takes."""
+
+    bytes: int
+    rows: int
+    with_busy: bool
+    """Whether partitions take part that will have a segment soon."""
+
+    def wanted(self, tally: Tally) -> int:
+        """Return how much of an object is merged."""
+        return tally.bytes if self.with_busy else tally.bytes - tally.busy
+
+
+class RewritePlanner:
+    """Plans, and remembers between two plans since when things have waited."""
+
+    def __init__(
+        self,
+        settings: RewriteSettings,
+        quarantine: Quarantine | None = None,
+        segment_ms: Callable[[Topic], int] | None = None,
+    ) -> None:
+        """Remember nothing yet.
+
+        Args:
+            settings: sizes and ages.
+            quarantine: what is left out of the plans.
+            segment_ms: the age at which a topic's rows become a segment, however few; without it
+                there is none.
+        """
+        self._settings = settings
+        self._segment_ms = segment_ms
+        self._wall_ms = -1
+        self._quarantine = Quarantine(SystemClock()) if quarantine is None else quarantine
+        self._census = Census()
+        self._lag = Lag(0, 0)
+
+    def plan(
+        self,
+        state: State,
+        now_ms: int,
+        *,
+        before_entry: int = 0,
+        damage: Damage = (),
+        wall_ms: int = -1,
+    ) -> list[MergeJob | SegmentJob]:
+        """Return what is to be done now, merges first; no two jobs want the same row.
+
+        Args:
+            state: as of now.
+            now_ms: a clock that never goes back.
+            before_entry: payloads of entries up to this one leave their entries in any case.
+            damage: rows that are to be left alone.
+            wall_ms: the time of day, to compare with the times of records.
+        """
+        self._wall_ms = wall_ms
+        segments: list[SegmentJob] = []
+        loose: list[_Loose] = []
+        tallies: dict[int, Tally] = {}
+        for topic in state.topics:
+            for partition in topic.partitions:
+                key = "partition", topic.id, partition.index
+                if self._quarantine.holds(key):
+                    continue
+                try:
+                    self._look(topic, partition, now_ms, damage, (segments, loose, tallies))
+                except Exception as error:  # noqa: BLE001 (it must not stop the others)
+                    subject = f"rewrite of topic {topic.name} partition {partition.index}"
+                    self._quarantine.add(key, subject, error)
+        self._census.observe(tallies, now_ms)
+        flushed = {one: tally for one, tally in tallies.items() if not tally.is_final}
+        merged = {one: tally for one, tally in tallies.items() if tally.is_final}
+        self._note_lag(flushed, segments, now_ms)
+        merges = (
+            self._flushes(flushed, loose, now_ms, before_entry),
+            self._again(merged, loose, now_ms),
+        )
+        return [*(MergeJob(tuple(ranges)) for ranges in merges if ranges), *segments]
+
+    def _look(
+        self, topic: Topic, partition: Partition, now_ms: int, damage: Damage, plan: _Draft
+    ) -> None:
+        """Add what there is to do for a partition to the plan."""
+        segments, loose, tallies = plan
+        for run in loose_runs(partition, damage):
+            jobs, rest = self._cut(topic, partition, run, now_ms)
+            segments += jobs
+            if rest:
+                loose.append(rest)
+                count_rows(tallies, partition, rest.rows, is_busy=rest.is_busy)
+
+    def lag(self) -> Lag:
+        """Return what waited when the last plan was made."""
+        return self._lag
+
+    def adopt(self, object_id: int, inputs: Collection[int], now_ms: int) -> None:
+        """Take note of a new object: its data have waited since they lay in these."""
+        self._census.adopt(object_id, inputs, now_ms)
+
+    # Segments.
+
+    def _cut(
+        self, topic: Topic, partition: Partition, run: range, now_ms: int
+    ) -> tuple[list[SegmentJob], _Loose | None]:
+        """Cut segments off the beginning of a run; return them and what is left of it."""
+        settings, sizes = self._settings, partition.sizes
+        stop = min(run.stop - may_grow(partition, run.stop - 1), decided(partition))
+        left = sum(sizes[run.start : stop])
+        jobs: list[SegmentJob] = []
+        first = run.start
+        if self._quarantine.holds(("segment", topic.id, partition.index)):
+            stop = first
+        # A row that is too large for a segment is divided when it is merged.
+        while first < stop and fits_segment(partition, first):
+            if left < settings.segment_bytes:
+                waiting = self._waiting_ms(partition, first, now_ms)
+                if not self._is_old(topic, partition.times[first], left, waiting):
+                    break
+            most = min(stop, first + settings.merge_rows)
+            after = filled(partition, first, most, settings.segment_bytes)
+            one = range_of(topic, partition, range(first, after))
+            jobs.append(SegmentJob(one))
+            left -= one.size
+            first = after
+        if first == run.stop:
+            return jobs, None
+        is_busy = left >= settings.segment_bytes // _BUSY_PART
+        return jobs, _Loose(topic, partition, range(first, run.stop), is_busy)
+
+    def _is_old(self, topic: Topic, time_ms: int, size: int, waiting_ms: int) -> bool:
+        """Whether rows have waited long enough for a small segment.
+
+        Rows that are too few for one wait until they are as old as the topic's segment.ms, by the
+        time of their records or by how long they have been known here. The first alone would make
+        a segment of every flush while old records are loaded.
+        """
+        if waiting_ms < self._settings.segment_age_ms:
+            return False
+        if size >= self._settings.segment_min_bytes:
+            return True
+        if self._segment_ms is None:
+            return False
+        return max(waiting_ms, self._wall_ms - time_ms) >= self._segment_ms(topic)
+
+    def _waiting_ms(self, partition: Partition, first: int, now_ms: int) -> int:
+        """Return how long rows have waited for a segment; -1: they must be merged first."""
+        while not partition.objects[first]:
+            first += 1  # it lies in no object: it is as old as what follows
+            if first == len(partition.objects):
+                return -1
+        if not partition.kinds[first] & _FINAL:
+            return -1
+        return self._census.waiting_ms(partition.objects[first], now_ms)
+
+    # Merges.
+
+    def _flushes(
+        self, flushed: dict[int, Tally], loose: list[_Loose], now_ms: int, before_entry: int
+    ) -> list[RowRange]:
+        """Choose rows as producers sent them, oldest first."""
+        settings, census = self._settings, self._census
+        waits = {one: census.unmoved_ms(one, now_ms) for one in flushed}
+        forced = [one for one in flushed if -before_entry <= one < 0]
+        is_due = bool(forced) or max(waits.values(), default=-1) >= settings.merge_age_ms
+        early = sum(tally.bytes - tally.busy for tally in flushed.values())
+        if not is_due and early < settings.merge_bytes:
+            return []
+        # All in one object if it fits; else those that must leave are not kept back by others.
+        fits = sum(tally.bytes for tally in flushed.values()) <= settings.merge_bytes
+        order = sorted(
+            flushed if fits or not forced else forced, key=lambda one: (-waits[one], abs(one))
+        )
+        job = _Bounds(settings.merge_bytes, settings.merge_rows, with_busy=is_due)
+        limits = _limits(job, flushed, order)
+        for one, tally in flushed.items():
+            is_written = one > 0 and not is_stored(one)
+            if is_written and census.quiet_ms(one, now_ms) < settings.merge_age_ms:
+                # The last row of a journal may grow until it is replaced, and that would be void.
+                limits[one] = min(limits.get(one, 0), tally.top)
+        return _chosen(job, limits, loose)
+
+    def _again(self, merged: dict[int, Tally], loose: list[_Loose], now_ms: int) -> list[RowRange]:
+        """Choose merged objects that are to become one: sparse ones, or many of like size."""
+        settings = self._settings
+        sparse = [one for one, tally in merged.items() if self._is_sparse(one, tally, now_ms)]
+        dead = sum(self._census.peak(one) - merged[one].bytes for one in sparse)
+        is_due = (
+            len(sparse) >= _FAN
+            or dead >= settings.merge_bytes // 4
+            or any(self._is_aged(one, now_ms) for one in sparse)
+        )
+        chosen = sparse if is_due else self._like_sized(merged)
+        if not chosen:
+            return []
+        order = sorted(chosen)
+        # Two at least: one alone would be copied for nothing, and again the next time.
+        rows = max(settings.merge_rows, sum(merged[one].rows for one in order[:2]))
+        job = _Bounds(settings.merge_bytes, rows, with_busy=True)
+        return _chosen(job, _whole(job, merged, order), loose)
+
+    def _is_sparse(self, object_id: int, tally: Tally, now_ms: int) -> bool:
+        # What a process started later has not seen die shows in how far the object reaches.
+        whole = tally.end if self._is_aged(object_id, now_ms) else self._census.peak(object_id)
+        return tally.bytes * 2 < whole
+
+    def _is_aged(self, object_id: int, now_ms: int) -> bool:
+        return self._census.age_ms(object_id, now_ms) >= self._settings.max_age_ms
+
+    def _like_sized(self, merged: dict[int, Tally]) -> list[int]:
+        """Find the smallest size of which there are enough objects to make a larger one."""
+        tiers: dict[int, list[int]] = {}
+        for object_id, tally in merged.items():
+            if tally.bytes < self._settings.merge_bytes // 2:
+                tiers.setdefault(_tier(tally.bytes), []).append(object_id)
+        return next((tiers[one] for one in sorted(tiers) if len(tiers[one]) >= _FAN), [])
+
+    def _note_lag(
+        self, flushed: dict[int, Tally], segments: Collection[RewriteJob], now_ms: int
+    ) -> None:
+        waits = {one: self._census.unmoved_ms(one, now_ms) for one in flushed}
+        late = [one for one, wait in waits.items() if wait >= self._settings.merge_age_ms]
+        size = sum(flushed[one].bytes for one in late) + sum(job.size for job in segments)
+        self._lag = Lag(size, max(waits.values(), default=0))
+
+
+def _limits(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dict[int, int]:
+    """Say for each object before which position its rows are taken; of the last, a part may be."""
+    left, rows = job.bytes, job.rows
+    limits: dict[int, int] = {}
+    for object_id in order:
+        tally = tallies[object_id]
+        size = job.wanted(tally)
+        if not size:
+            continue
+        reach = tally.end - tally.low
+        limits[object_id] = tally.low + min(reach, reach * left // size, reach * rows // tally.rows)
+        left, rows = left - size, rows - tally.rows
+        if left <= 0 or rows <= 0:
+            break
+    return limits
+
+
+def _whole(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dict[int, int]:
+    """Do the same, but of no object a part, unless it is the first."""
+    taken, left, rows = 0, job.bytes, job.rows
+    for object_id in order:
+        left -= tallies[object_id].bytes
+        rows -= tallies[object_id].rows
+        if taken and (left < 0 or rows < 0):
+            break
+        taken += 1
+    return _limits(job, tallies, order[:taken])
+
+
+def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_Loose]) -> list[RowRange]:
+    """Collect the rows below the limits, whole ranges of them, sorted by partition."""
+    ranges: list[RowRange] = []
+    left, rows = job.bytes, job.rows
+    for one in loose:
+        if one.is_busy and not job.with_busy:
+            continue
+        for span in below(one.partition, one.rows, limits):
+            stop = fitting(one.partition, span, left, rows, is_first=not ranges)
+            if stop == span.start:
+                return ranges
+            ranges.append(range_of(one.topic, one.partition, range(span.start, stop)))
+            left -= ranges[-1].size
+            rows -= stop - span.start
+    return ranges
+
+
+def range_of(topic: Topic, partition: Partition, rows: range) -> RowRange:
+    """Name some rows of a partition."""
+    return RowRange(
+        topic.id,
+        partition.index,
+        partition.base_offsets[rows.start],
+        partition.row(rows.stop - 1).end_offset,
+        partition.fingerprint(rows),
+        sum(partition.sizes[rows.start : rows.stop]),
+    )
+
+
+def closing_jobs(topic: Topic, partition: Partition, settings: RewriteSettings) -> list[SegmentJob]:
+    """Plan segments of all rows of a partition that can be in one now, however few and young."""
+    jobs = []
+    for run in loose_runs(partition):
+        first, stop = run.start, min(run.stop, decided(partition))
+        while first < stop and fits_segment(partition, first):
+            most = min(stop, first + settings.merge_rows)
+            after = filled(partition, first, most, settings.segment_bytes)
+            jobs.append(SegmentJob(range_of(topic, partition, range(first, after))))
+            first = after
+    return jobs
+
+
+def divided(state: State, job: MergeJob) -> list[MergeJob]:
+    """Return the two halves of a merge: of its ranges, or of the rows of the only one."""
+    middle = len(job.ranges) // 2
+    if middle:
+        return [MergeJob(job.ranges[:middle]), MergeJob(job.ranges[middle:])]
+    [one] = job.ranges
+    partition = state.topics.partition(*one.owner)
+    span = partition.span(one.base_offset, one.end_offset) if partition else None
+    if partition is None or span is None or len(span) == 1:
+        return []
+    topic, middle = state.topics.by_id[one.topic_id], len(span) // 2
+    halves = (span[:middle], span[middle:])
+    return [MergeJob((range_of(topic, partition, half),)) for half in halves]
+
+
+def _tier(size: int) -> int:
+    return (size // _SMALLEST_TIER).bit_length() // _FAN_BITS

@@ -1,0 +1,218 @@
+"""Rows to final bytes: read, checked, and given their offsets, leader epochs and times for good.
+
+    rows ──► reads (what lies close together is read together) ──► every batch by its CRC, and
+    against its row ──► stamped in place ──► bytes for a merged object or a segment
+
+Nothing that is damaged goes any further: a copy would have to be believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from rookery.cluster.state.partition import Partition, Row
+from rookery.errors import Corrupt, Error
+from rookery.log.read.files import MissingJournal
+from rookery.log.read.runs import MOST_OFFSETS, expect_row, gap
+from rookery.log.write import markers
+from rookery.records import batch as batches
+from rookery.records.batch import BatchHeader
+from rookery.records.kernel import Buffer
+from rookery.records.policy import rewrite
+from rookery.records.scan import corrupt
+from rookery.store.port import NotFound
+
+Read = Callable[[int, int, int], Awaitable[Buffer]]
+"""Reads (object id, position, size) of journals, entries and the store."""
+
+# A request costs as much time as reading this much more.
+_GAP_BYTES: Final = 128 * 1024
+_READ_BYTES: Final = 8 * 1024 * 1024
+_READS_AT_ONCE: Final = 4
+# Smaller batches are copied: a store takes many small parts more slowly than a copy is made.
+_COPY_BELOW: Final = 8 * 1024
+
+
+@dataclass(slots=True)
+class RefinedRow:
+    """One row on its way: where it lay, and what became of it."""
+
+    partition: Partition
+    row: Row
+    size: int = 0
+    """Of its final bytes."""
+    parts: list[Buffer] = field(default_factory=list)
+    """Its final bytes, one part behind the other; none if there is an error."""
+    error: Error | None = None
+    """Why it cannot be used."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the bytes are not there or wrong, and will be so the next time, too."""
+        return isinstance(self.error, Corrupt | MissingJournal | NotFound)
+
+    def batches(self) -> Iterator[Sequence[Buffer]]:
+        """Yield every batch, in parts."""
+        if len(self.parts) > 1:
+            yield from zip(self.parts[::2], self.parts[1::2], strict=True)
+            return
+        for _, batch in batches.split(self.parts[0]):
+            yield (batch,)
+
+    def finish(self, parts: list[Buffer], size: int) -> None:
+        """Take the final bytes: the whole row in one part, or two for every batch."""
+        self.parts, self.size = parts, size
+
+
+class _Chunk(NamedTuple):
+    """Rows that are read together, and the bytes from the first to the last."""
+
+    object_id: int
+    position: int
+    size: int
+    rows: list[RefinedRow]
+
+
+async def refine(rows: Sequence[RefinedRow], read: Read) -> None:
+    """Bring the bytes of all rows into their final form; each row says if it could not be done."""
+    for one in rows:
+        if not one.row.object_id:
+            data = _made(one.partition, one.row)
+            one.finish([data], len(data))
+    chunks = _chunks([one for one in rows if one.row.object_id])
+
+    async def work() -> None:
+        for chunk in chunks:
+            await _refine_chunk(chunk, read)
+
+    # All take from one iterator, so that no more than these are in memory before they are done.
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_READS_AT_ONCE):
+            group.create_task(work())
+
+
+async def _refine_chunk(chunk: _Chunk, read: Read) -> None:
+    try:
+        data = await read(chunk.object_id, chunk.position, chunk.size)
+    except Error as error:
+        if len(chunk.rows) == 1:
+            chunk.rows[0].error = error
+            return
+        # Damage in one place must not keep its neighbours back.
+        for one in chunk.rows:
+            await _refine_chunk(_single(one), read)
+        return
+    view = memoryview(data)
+    # What is kept as it is keeps all that was read with it in memory.
+    is_dense = sum(one.row.size for one in chunk.rows) * 2 >= chunk.size
+    for one in chunk.rows:
+        at = one.row.position - chunk.position
+        _refine_row(one, view[at : at + one.row.size], may_keep=is_dense)
+
+
+def _refine_row(one: RefinedRow, view: memoryview, *, may_keep: bool) -> None:
+    # Leader epochs are not checked: the state knows them, and they are written anew.
+    found = rewrite(view, expect_row(one.partition, one.row))
+    if found.damage is not None:
+        one.error = corrupt(found.damage)
+        return
+    headers = found.headers
+    epochs = _epochs(one, headers)
+    may_keep = may_keep and len(view) >= _COPY_BELOW * len(headers)
+    if one.row.is_final and [header.partition_leader_epoch for header in headers] == epochs:
+        one.finish([view if may_keep else bytes(view)], len(view))
+    elif may_keep:
+        one.finish(_around(one.row, view, headers, epochs), len(view))
+    else:
+        one.finish([_within(one.row, bytearray(view), headers, epochs)], len(view))
+
+
+def _epochs(one: RefinedRow, headers: list[BatchHeader]) -> list[int]:
+    """Return the leader epoch in which each batch was written; nearly always they have one."""
+    partition, row = one.partition, one.row
+    epoch = partition.epoch_at(row.base_offset)
+    if epoch == partition.epoch_at(row.end_offset - 1):
+        return [epoch] * len(headers)
+    return [partition.epoch_at(header.base_offset) for header in headers]
+
+
+def _around(
+    row: Row, view: memoryview, headers: list[BatchHeader], epochs: list[int]
+) -> list[Buffer]:
+    """Put new beginnings before the rest of each batch, which is not copied."""
+    parts: list[Buffer] = []
+    is_append_time = row.is_append_time
+    for header, epoch in zip(headers, epochs, strict=True):
+        if is_append_time:
+            parts += batches.restamp(view, _appended(header, row, epoch))
+        else:
+            parts += batches.stamp(view[header.position : header.end], header.base_offset, epoch)
+    return parts
+
+
+def _within(row: Row, data: bytearray, headers: list[BatchHeader], epochs: list[int]) -> bytearray:
+    """Write the new beginnings into a copy."""
+    is_append_time = row.is_append_time
+    for header, epoch in zip(headers, epochs, strict=True):
+        if is_append_time:
+            batches.restamp_into(data, _appended(header, row, epoch))
+        else:
+            batches.stamp_into(data, header.base_offset, epoch, header.position)
+    return data
+
+
+def _appended(header: BatchHeader, row: Row, epoch: int) -> BatchHeader:
+    """Make the header of a batch whose time is that of its commit."""
+    return header.appended_at(row.max_timestamp)._replace(partition_leader_epoch=epoch)
+
+
+def _chunks(rows: list[RefinedRow]) -> Iterator[_Chunk]:
+    """Join what lies close together in one object."""
+    chunk: _Chunk | None = None
+    for one in sorted(rows, key=_order):
+        size = one.row.position + one.row.size - chunk.position if chunk else 0
+        if chunk and _is_near(chunk, one.row) and size <= _READ_BYTES:
+            chunk = chunk._replace(size=size)
+            chunk.rows.append(one)
+            continue
+        if chunk:
+            yield chunk
+        chunk = _single(one)
+    if chunk:
+        yield chunk
+
+
+def _order(one: RefinedRow) -> tuple[bool, int, int]:
+    """Go forward in every object, and from entry to entry too: their ids count downwards."""
+    object_id = one.row.object_id
+    return object_id > 0, abs(object_id), one.row.position
+
+
+def _is_near(chunk: _Chunk, row: Row) -> bool:
+    gap = row.position - chunk.position - chunk.size
+    return chunk.object_id == row.object_id and 0 <= gap <= _GAP_BYTES
+
+
+def _single(one: RefinedRow) -> _Chunk:
+    return _Chunk(one.row.object_id, one.row.position, one.row.size, [one])
+
+
+def _made(partition: Partition, row: Row) -> bytes | bytearray:
+    """Make the bytes of a row that lies in no object."""
+    if not row.is_marker:
+        return _gap(partition, row)
+    return markers.stamped(partition, row)
+
+
+def _gap(partition: Partition, row: Row) -> bytes:
+    """Make batches without records for offsets whose bytes are lost."""
+    parts = []
+    for base in range(row.base_offset, row.end_offset, MOST_OFFSETS):
+        end = min(row.end_offset, base + MOST_OFFSETS)
+        batch = bytearray(gap(base, end, row.max_timestamp))
+        batches.stamp_into(batch, base, partition.epoch_at(base))
+        parts.append(batch)
+    return b"".join(parts)

@@ -1,0 +1,324 @@
+"""Rewrites batches into better places: many small flushes into merged objects, then segments.
+
+    plan ──► read, check, stamp ──► write a new object ──► Replaced ──► the rows point to it
+                                                              └─ void: someone was faster; condemn
+
+The new object is whole and durable before an event names it. Until then the old rows hold, so a
+crash at any point leaves nothing worse than an object that no row names. Nothing is deleted here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from rookery import metrics
+from rookery.clock import Clock
+from rookery.cluster.events.log import (
+    ReplacedRange,
+    RowsReplaced,
+)
+from rookery.cluster.replica import IncarnationFenced
+from rookery.cluster.state.topics import Topic
+from rookery.errors import Error, Unavailable
+from rookery.formats.keys import object_key
+from rookery.log.maintain.newobjects import (
+    CapturedRange,
+    Proposer,
+    Publisher,
+    captured,
+    merged,
+    segment,
+)
+from rookery.log.maintain.plan import Lag, MergeJob, RewritePlanner, RowRange, SegmentJob, divided
+from rookery.log.maintain.quarantine import Key, Quarantine
+from rookery.log.maintain.refine import Read, RefinedRow, refine
+from rookery.log.settings import RewriteSettings
+from rookery.store.port import Store
+
+log = logging.getLogger(__name__)
+
+# What one event holds: applying more at once would keep clients waiting.
+_EVENT_RANGES: Final = 500
+_EVENT_PIECES: Final = 4000
+# Failures of one job after which dividing it further is given up.
+_FAILURES: Final = 100
+
+REWRITTEN_BYTES: Final = metrics.counters(
+    "rookery_rewriter_bytes_total", "Bytes that were rewritten, by kind of job.", ("kind",)
+)
+VOID_RANGES: Final = metrics.counter(
+    "rookery_rewriter_void_ranges_total", "Rewritten ranges that had changed meanwhile."
+)
+DAMAGED_ROWS: Final = metrics.counter(
+    "rookery_rewriter_damaged_rows_total",
+    "Rows found damaged or missing, and left as they are; run rookery fsck.",
+)
+
+
+@dataclass(kw_only=True, slots=True)
+class Rewriter:
+    """Plans and carries out, one job after the other."""
+
+    name: ClassVar[str] = "merges and segments"
+    replica: Proposer
+    read: Read
+    """Reads journals, objects and payloads of entries."""
+    store: Store
+    clock: Clock
+    next_id: Callable[[], int]
+    """Returns the id of a new object in the store, of this process's incarnation."""
+    namespace: str = "default"
+    """Begins the keys of segments."""
+    settings: RewriteSettings = field(default_factory=RewriteSettings)
+    segment_ms: Callable[[Topic], int] | None = None
+    """A topic's setting segment.ms, in force."""
+    damage: set[tuple[int, int]] = field(default_factory=set)
+    """Object ids and positions of rows that could not be read, and are left alone."""
+    quarantine: Quarantine = field(init=False)
+    """Rows and partitions that cannot be rewritten, damaged ones included."""
+    _planner: RewritePlanner = field(init=False)
+    _publisher: Publisher = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Remember nothing yet."""
+        self.quarantine = Quarantine(self.clock)
+        self._planner = RewritePlanner(self.settings, self.quarantine, self.segment_ms)
+        self._publisher = Publisher(
+            replica=self.replica,
+            store=self.store,
+            clock=self.clock,
+            next_id=self.next_id,
+            namespace=self.namespace,
+        )
+
+    def lag(self) -> Lag:
+        """Return what waits, and should not."""
+        return self._planner.lag()
+
+    async def run(self, before_entry: int = 0) -> int:
+        """Do what there is to do; return how many bytes were rewritten.
+
+        No payload of an entry up to `before_entry` stays in its entry, unless it is damaged.
+
+        Raises:
+            Unavailable: the store or the cluster log is out of reach.
+            Fenced: the cluster has expired this process.
+        """
+        total = 0
+        while total < self.settings.round_bytes:
+            await self.replica.barrier()
+            await self._publisher.condemn_orphans()
+            self._forget_damage()
+            jobs = self._planner.plan(
+                self.replica.state,
+                self.clock.monotonic_ms(),
+                before_entry=before_entry,
+                damage=self._unusable(),
+                wall_ms=self.clock.now_ms(),
+            )
+            done = await self._rewrite_some(jobs, self.settings.round_bytes - total)
+            if not done:
+                break  # nothing to do, or nothing that can be done now
+            total += done
+        return total
+
+    async def _rewrite_some(self, jobs: Iterable[MergeJob | SegmentJob], limit: int) -> int:
+        """Carry out jobs up to so many bytes: after a pause there may be hours of them.
+
+        Both kinds have their turn in every plan. Else a busy topic, which has always another
+        segment to be made, would keep a record of a quiet one where it is for ever.
+        """
+        done = 0
+        for job in jobs:
+            done += await self._attempt(job)
+            if done >= limit and isinstance(job, SegmentJob):
+                break
+        return done
+
+    async def _attempt(self, job: MergeJob | SegmentJob) -> int:
+        """Carry out a job; a merge that fails is divided until the row at fault is alone."""
+        if isinstance(job, SegmentJob) and self.quarantine.holds(("segment", *job.range.owner)):
+            return 0
+        done, failures = 0, 0
+        waiting = [job]
+        while waiting:
+            part = waiting.pop()
+            try:
+                done += await self.rewrite(part)
+            except (IncarnationFenced, Unavailable):
+                raise
+            except Exception as error:
+                failures += 1
+                if failures == _FAILURES:
+                    raise  # the fault is not in the rows
+                waiting += self._divide(part, error)
+        return done
+
+    def _divide(self, job: MergeJob | SegmentJob, error: Exception) -> list[MergeJob | SegmentJob]:
+        """Return the halves of a job that failed; if it has none, set aside what it was about."""
+        if isinstance(job, SegmentJob):
+            # Its rows can still be merged.
+            what = f"segment of {self._text(job.range)}"
+            self.quarantine.add(("segment", *job.range.owner), what, error)
+            return []
+        halves = divided(self.replica.state, job)
+        if not halves:
+            [one] = job.ranges
+            self.quarantine.add(self._row_case(one), f"rewrite of {self._text(one)}", error)
+        return [*halves]
+
+    def _release(self, job: MergeJob | SegmentJob, sources: list[CapturedRange]) -> None:
+        """Close the cases of what was rewritten."""
+        if not len(self.quarantine):
+            return
+        for source in sources:
+            self.quarantine.release(("partition", *source.range.owner))
+            for one in source.rows:
+                self.quarantine.release(("row", one.row.object_id, one.row.position))
+        if isinstance(job, SegmentJob):
+            self.quarantine.release(("segment", *job.range.owner))
+
+    def _row_case(self, one: RowRange) -> Key:
+        """Return the key of a row, or of its partition if the row has no object."""
+        partition = self.replica.state.topics.partition(*one.owner)
+        span = partition.span(one.base_offset, one.end_offset) if partition else None
+        row = partition.row(span.start) if partition and span else None
+        if row is None or not row.object_id:
+            return "partition", *one.owner
+        return "row", row.object_id, row.position
+
+    def _text(self, one: RowRange) -> str:
+        topic = self.replica.state.topics.by_id.get(one.topic_id)
+        name = topic.name if topic else one.topic_id.hex()
+        last = one.end_offset - 1
+        return f"topic {name} partition {one.partition} offsets {one.base_offset} to {last}"
+
+    def _unusable(self) -> set[tuple[int, int]]:
+        """Return where rows lie that are left alone for now."""
+        return self.damage.union((one[0], one[1]) for one in self.quarantine.held("row"))
+
+    async def rewrite(self, job: MergeJob | SegmentJob) -> int:
+        """Carry out one job; return how many bytes lie elsewhere now."""
+        if isinstance(job, MergeJob):
+            done = await self._merge(job)
+        else:
+            done = await self._segment(job)
+        REWRITTEN_BYTES.labels(job.kind).inc(done)
+        return done
+
+    async def _merge(self, job: MergeJob) -> int:
+        sources = await self._sources(job.ranges)
+        if not sources:
+            return 0
+        birth = self._publisher.birth()
+        made = merged(birth, sources, self.settings.row_bytes)
+        self._publisher.doubt(birth.object_id)
+        await self.store.create(object_key(birth.object_id), made.parts)
+        done = await self._replace(birth.object_id, made.ranges, sources)
+        self._release(job, sources)
+        return done
+
+    async def _segment(self, job: SegmentJob) -> int:
+        sources = await self._sources([job.range])
+        if not sources:
+            return 0
+        birth = self._publisher.birth()
+        files, made = segment(birth, sources[0], self.namespace, self.settings)
+        if not await self._publisher.write(birth.object_id, files, job.range):
+            return 0
+        done = await self._replace(birth.object_id, made.ranges, sources)
+        self._release(job, sources)
+        return done
+
+    # Input.
+
+    async def _sources(self, ranges: Sequence[RowRange]) -> list[CapturedRange]:
+        """Read ranges that are still as planned; those with a row that cannot be read are left."""
+        sources = captured(self.replica.state, ranges)
+        rows = [one for source in sources for one in source.rows]
+        await refine(rows, self.read)
+        failed = [one for one in rows if one.error]
+        if failed:
+            await self._report(sources)
+        return [source for source in sources if not any(one.error for one in source.rows)]
+
+    async def _report(self, sources: list[CapturedRange]) -> None:
+        """Report rows that cannot be read, unless they have moved: the old place may be gone."""
+        await self.replica.barrier()
+        state = self.replica.state
+        unreachable: list[Error] = []
+        for source in sources:
+            is_there = bool(captured(state, [source.range]))
+            for one in source.rows:
+                if one.error and is_there:
+                    self._report_row(source, one, one.error)
+                    unreachable += [] if one.is_damaged else [one.error]
+        if unreachable:
+            # One line for all: if the store is out of reach, there may be thousands.
+            log.warning("%d rows cannot be read now: %s", len(unreachable), unreachable[0])
+
+    def _report_row(self, source: CapturedRange, one: RefinedRow, error: Error) -> None:
+        row = one.row
+        subject = (
+            f"topic {source.topic.name} partition {source.partition.index} offsets "
+            f"{row.base_offset} to {row.end_offset - 1}, object {row.object_id} at byte "
+            f"{row.position}"
+        )
+        key = "row", row.object_id, row.position
+        if one.is_damaged:
+            self.damage.add((row.object_id, row.position))
+            DAMAGED_ROWS.inc()
+            subject = f"damaged, run `rookery fsck`: {subject}"
+        self.quarantine.add(key, subject, error, is_logged=one.is_damaged)
+
+    def _forget_damage(self) -> None:
+        """Forget damage in objects that nothing lives in any more."""
+        rows, topics = self.replica.state.objects.rows, self.replica.state.topics
+        self.damage.difference_update([one for one in self.damage if not rows.get(one[0])])
+        self.quarantine.keep(
+            lambda key: (
+                bool(rows.get(key[1]))
+                if key[0] == "row"
+                else topics.partition(key[1], key[2]) is not None
+            )
+        )
+
+    # Output.
+
+    async def _replace(
+        self, object_id: int, ranges: list[ReplacedRange], sources: list[CapturedRange]
+    ) -> int:
+        """Let the rows point to the new object; what had changed meanwhile stays as it is."""
+        futures = [
+            self.replica.propose([RowsReplaced(object_id=object_id, ranges=some)])
+            for some in _events(ranges)
+        ]
+        outcomes = await asyncio.gather(*futures)
+        counted = [one for [outcome] in outcomes for one in outcome.value]
+        VOID_RANGES.inc(counted.count(False))
+        inputs = {row.row.object_id for source in sources for row in source.rows}
+        if any(counted):
+            self._publisher.adopt(object_id)
+            self._planner.adopt(object_id, inputs, self.clock.monotonic_ms())
+        else:
+            await self._publisher.condemn_orphans()
+        done = zip(sources, counted, strict=True)
+        return sum(source.range.size for source, is_counted in done if is_counted)
+
+
+def _events(ranges: Sequence[ReplacedRange]) -> Iterator[list[ReplacedRange]]:
+    """Divide ranges into as many as an event may hold."""
+    found: list[ReplacedRange] = []
+    pieces = 0
+    for one in ranges:
+        pieces += len(one.pieces)
+        if found and (len(found) == _EVENT_RANGES or pieces > _EVENT_PIECES):
+            yield found
+            found, pieces = [], len(one.pieces)
+        found.append(one)
+    if found:
+        yield found

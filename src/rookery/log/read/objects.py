@@ -1,0 +1,242 @@
+"""Objects by id, wherever they are: entries of the cluster log, journal files, or the store.
+
+object id ──┬─ below zero ───────────────────► payload of an entry of the cluster log
+            ├─ number below STORED ──────────► journal file
+            ├─ named in State.objects.segments ──► {namespace}/{topic}/{partition}/segment-….kfs
+            └─ any other ────────────────────► _rookery/objects/{incarnation}/{number}
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from rookery import metrics
+from rookery.cluster.entry import read_entry
+from rookery.cluster.port import ClusterLog, EntriesTrimmed
+from rookery.cluster.state.state import State
+from rookery.errors import Conflict, Corrupt, Unavailable
+from rookery.formats.keys import (
+    Generation,
+    index_key,
+    is_stored,
+    journal_name,
+    object_key,
+    segment_key,
+    split_object_id,
+    times_key,
+)
+from rookery.log.read.files import JournalFiles, MissingJournal
+from rookery.store.port import Buffer, NotFound, Store
+from rookery.store.wrappers import full_key
+
+Read = Callable[[int, int, int], Awaitable[Buffer]]
+"""Reads (object id, position, size); returns fewer bytes only where the object ends."""
+
+# The files beside a segment are read whole: a damaged name must not fill the memory.
+_BESIDE_BYTES: Final = 64 * 1024 * 1024
+
+_MISSING: Final = metrics.counter(
+    "rookery_log_objects_missing_total",
+    "Reads of objects in the store that were not there; a few are moves, more call for fsck.",
+)
+# Entries are read this much at a time, and kept up to the other bound.
+_READ_BYTES: Final = 512 * 1024
+_CACHE_BYTES: Final = 16 * 1024 * 1024
+
+
+class RemovedObject(MissingJournal):
+    """An object is not in the store (any more): read the state again, then plan the read anew."""
+
+    def __init__(self, object_id: int, error: NotFound) -> None:
+        Conflict.__init__(
+            self,
+            f"{error}; if the cluster log still names it, someone else has deleted it: "
+            "run rookery fsck",
+        )
+        self.object_id = object_id
+        self.key = error.key
+
+
+def key_of(state: State, namespace: str, object_id: int) -> str:
+    """Return the key of an object in the store: a segment's, or a shared object's."""
+    segment = state.objects.segments.get(object_id)
+    if segment is None:
+        return object_key(object_id)
+    generation = None if segment.is_plain else Generation(*split_object_id(object_id))
+    return segment_key(namespace, segment.topic, segment.partition, segment.base_offset, generation)
+
+
+def keys_of(state: State, namespace: str, object_id: int) -> list[str]:
+    """Return the keys of an object in the store and of the files beside it."""
+    key = key_of(state, namespace, object_id)
+    if object_id not in state.objects.segments:
+        return [key]
+    return [key, index_key(key), times_key(key)]
+
+
+class Places:
+    """Reads journal files and objects in the store."""
+
+    def __init__(
+        self,
+        files: JournalFiles | None,
+        store: Store | None,
+        state: Callable[[], State],
+        namespace: str,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            files: the journal files; None if this process has none.
+            store: where all else lies; None if there is none.
+            state: returns the present state, which knows what segments are called.
+            namespace: begins the keys of segments.
+        """
+        self._files = files
+        self._store = store
+        self._state = state
+        self._namespace = namespace
+
+    def name(self, object_id: int) -> str:
+        """Return what an object is called, for messages."""
+        if not is_stored(object_id):
+            return f"journal file {journal_name(object_id)}"
+        return f"object {full_key(self._namespace, self.key(object_id))}"
+
+    def key(self, object_id: int) -> str:
+        """Return the key of an object in the store."""
+        return key_of(self._state(), self._namespace, object_id)
+
+    async def read(self, object_id: int, position: int, size: int) -> Buffer:
+        """Return that many bytes from the position on, fewer only where the object ends.
+
+        Raises:
+            Missing: There is no such object.
+            Corrupt: A journal file does not begin as it must.
+            Unavailable: The disk or the store could not read it.
+        """
+        if position < 0 or size < 0:
+            raise ValueError(f"cannot read {size} bytes at position {position}")
+        if is_stored(object_id):
+            try:
+                return await self._stored(object_id, self.key(object_id), position, size)
+            except MissingJournal:
+                _MISSING.inc()
+                raise
+        if self._files is None:
+            raise Unavailable(f"{self.name(object_id)}: this process has no journal folder")
+        return await self._files.read(object_id, position, size)
+
+    async def beside(self, object_id: int, key: str) -> bytes:
+        """Return a whole file beside a segment.
+
+        Raises:
+            Missing: There is no such file.
+            Corrupt: It is far larger than any such file.
+            Unavailable: The store could not read it.
+        """
+        data = bytes(await self._stored(object_id, key, 0, _BESIDE_BYTES + 1))
+        if len(data) > _BESIDE_BYTES:
+            raise Corrupt(f"{key}: is longer than {_BESIDE_BYTES} bytes, which none can be")
+        return data
+
+    async def _stored(self, object_id: int, key: str, position: int, size: int) -> Buffer:
+        if self._store is None:
+            name = full_key(self._namespace, key)
+            raise Unavailable(f"object {name} lies in a store, and this process has none")
+        try:
+            return await self._store.view(key, position, size)
+        except NotFound as error:
+            raise RemovedObject(object_id, error) from error
+        except ValueError:
+            return b""  # the position lies beyond the object's end
+
+
+class TrimmedEntry(MissingJournal):
+    """An entry was trimmed, so its batches are elsewhere: read the state again, then plan anew."""
+
+    def __init__(self, number: int) -> None:
+        Conflict.__init__(
+            self,
+            f"entry {number} was trimmed from the cluster log; if the cluster log still names "
+            "batches in it, run rookery fsck",
+        )
+        self.object_id = -number
+
+
+class EntryPayloads:
+    """Payloads of entries of the cluster log, read a few at a time, since readers go forward."""
+
+    def __init__(self, cluster_log: ClusterLog) -> None:
+        self._log = cluster_log
+        self._kept: OrderedDict[int, memoryview] = OrderedDict()
+        self._kept_bytes = 0
+        self._reading = asyncio.Lock()
+
+    async def payload(self, number: int) -> memoryview:
+        """Return the payload of an entry.
+
+        Raises:
+            TrimmedEntry: the entry was trimmed.
+            Corrupt: the log has no such entry.
+            Unavailable: the cluster log cannot be read.
+        """
+        if number not in self._kept:
+            async with self._reading:  # others may want the same
+                if number not in self._kept:
+                    return await self._load(number)
+        self._kept.move_to_end(number)
+        return self._kept[number]
+
+    async def _load(self, number: int) -> memoryview:
+        wanted: memoryview | None = None
+        try:
+            entries = await self._log.read(number - 1, _READ_BYTES)
+        except EntriesTrimmed as error:
+            raise TrimmedEntry(number) from error
+        for found, data in entries:
+            payload = memoryview(read_entry(found, data).payload)  # type: ignore[arg-type] # read as a view
+            if found == number:
+                wanted = payload
+            self._keep(found, payload)
+        if wanted is None:
+            raise Corrupt(f"entry {number} of the cluster log is gone, and batches in it with it")
+        return wanted
+
+    def _keep(self, number: int, payload: memoryview) -> None:
+        if number in self._kept or not payload:
+            return
+        self._kept[number] = payload
+        self._kept_bytes += len(payload)
+        while self._kept_bytes > _CACHE_BYTES:
+            self._kept_bytes -= len(self._kept.popitem(last=False)[1])
+
+
+class EntryReader:
+    """Reads whatever rows point to: payloads of entries itself, other objects by another reader."""
+
+    def __init__(self, cluster_log: ClusterLog, objects: Read) -> None:
+        """Read nothing yet.
+
+        Args:
+            cluster_log: where the payloads are.
+            objects: reads journals and objects in the store.
+        """
+        self._entries = EntryPayloads(cluster_log)
+        self._objects = objects
+
+    async def read(self, object_id: int, position: int, size: int) -> Buffer:
+        """Return that many bytes from the position on, fewer only where the object ends.
+
+        Raises:
+            Missing: the entry was trimmed, or the object deleted.
+            Corrupt: the entry is damaged.
+            Unavailable: the cluster log or the store is out of reach.
+        """
+        if object_id > 0:
+            return await self._objects(object_id, position, size)
+        payload = await self._entries.payload(-object_id)
+        return bytes(payload[position : position + size])

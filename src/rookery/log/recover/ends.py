@@ -1,0 +1,90 @@
+"""Ends of transactions after the snapshot, as brokers told of them in their later objects.
+
+Whoever had a transaction end has told where its markers are and which offsets of groups moved with
+it, so it ends in the same way again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from rookery.cluster.events.groups import OffsetCommitted
+from rookery.cluster.state.groups import Group, pack
+from rookery.cluster.state.partition import Partition
+from rookery.cluster.state.state import State
+from rookery.formats.manifest import EndMarker, TransactionEnd
+from rookery.log.recover.chain import Candidate
+from rookery.log.recover.survey import StoreSurvey
+
+Key = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class Told(NamedTuple):
+    """An end, and the ids of the topics that it names by number."""
+
+    end: TransactionEnd
+    topics: list[bytes]
+
+    @property
+    def markers(self) -> Iterator[tuple[Key, EndMarker]]:
+        """Its markers, and the partition of each."""
+        for one in self.end.markers:
+            if 0 <= one.topic < len(self.topics):
+                yield (self.topics[one.topic], one.partition), one
+
+
+def told_ends(survey: StoreSurvey) -> list[Told]:
+    """Return the ends that the snapshot does not know, in the order of the cluster log."""
+    since = survey.snapshot.applied if survey.snapshot is not None else -1
+    found = [
+        ((end.entry, object_id, number), Told(end, [one.topic_id for one in manifest.topics]))
+        for object_id, (manifest, _, _) in survey.objects.items()
+        for number, end in enumerate(manifest.ends)
+        if end.entry > since
+    ]
+    return [told for _, told in sorted(found, key=lambda one: one[0])]
+
+
+def marker_rows(ends: Iterable[Told]) -> dict[Key, list[Candidate]]:
+    """Return the rows that the markers were."""
+    rows: dict[Key, list[Candidate]] = defaultdict(list)
+    for told in ends:
+        for key, marker in told.markers:
+            rows[key].append(_row(told.end, marker))
+    return rows
+
+
+def move_offsets(state: State, ends: Iterable[Told]) -> None:
+    """Let groups have read what committed transactions say."""
+    for end, topics in ends:
+        for one in end.offsets if end.is_commit else ():
+            if not 0 <= one.topic < len(topics) or topics[one.topic] not in state.topics.by_id:
+                continue
+            event = OffsetCommitted(
+                topic_id=topics[one.topic],
+                partition=one.partition,
+                offset=one.offset,
+                leader_epoch=one.leader_epoch,
+                retention_ms=one.retention_ms,
+                metadata=one.metadata,
+            )
+            group = state.groups.by_id.setdefault(one.group_id, Group(one.group_id))
+            offsets = group.offsets.setdefault(event.topic_id, {})
+            offsets[one.partition] = pack(event, one.commit_ms)
+
+
+def _row(end: TransactionEnd, marker: EndMarker) -> Candidate:
+    # Made by a partition that stands where the true one stood.
+    partition = Partition(marker.partition)
+    partition.next_offset = marker.offset
+    partition.mark(
+        end.producer_id,
+        end.producer_epoch,
+        marker.time_ms,
+        is_commit=end.is_commit,
+        is_append_time=marker.is_append_time,
+    )
+    return Candidate(*partition.row(0), is_known=False)

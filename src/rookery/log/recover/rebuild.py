@@ -1,0 +1,357 @@
+"""From what was found to a state; nothing is read here.
+
+What the snapshot says holds, as far as its objects are still there. Beyond it, offsets come from
+merged objects and segments, which bear them, and from what writers noted about their earlier
+objects and about transactions that ended. An object whose offsets nothing tells is left out, and
+named.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from rookery.cluster.state.brokers import Brokers
+from rookery.cluster.state.objects import Objects, SegmentName
+from rookery.cluster.state.partition import PRODUCER_IDS, BatchPosition, Partition, RowKind
+from rookery.cluster.state.sinks import Sinks, SinkState
+from rookery.cluster.state.state import FEATURE_LEVEL, State
+from rookery.formats.keys import is_stored, object_key
+from rookery.formats.manifest import EarlierObject, ManifestExtent
+from rookery.log.check.fault import Where
+from rookery.log.read.objects import key_of
+from rookery.log.recover.catalog import Catalog, restore_topics
+from rookery.log.recover.chain import Candidate, choose
+from rookery.log.recover.ends import Told, marker_rows, told_ends
+from rookery.log.recover.survey import SharedObject, StoreSurvey
+
+# Entries, producer ids and leader epochs were given out of which nothing is left in the store. None
+# may be given again: a process or a client that still has one would be taken for another.
+_ENTRIES_AHEAD: Final = 1_000_000
+_PRODUCERS_AHEAD: Final = 1_000_000
+_EPOCHS_AHEAD: Final = 1_000
+
+_Key = tuple[bytes, int]
+_Candidates = dict[_Key, list[Candidate]]
+
+
+class UnplacedObject(NamedTuple):
+    """An object with batches whose offsets nothing tells."""
+
+    object_id: int
+    key: str
+    created_ms: int
+    parts: list[Where]
+    """Topics and partitions; as offsets, 0 and the number of records."""
+    staged_for: str = ""
+    """The sink's batch that it was written for, which may never have been committed."""
+
+    @property
+    def records(self) -> int:
+        """Offsets that its batches would take up."""
+        return sum(part.end_offset for part in self.parts)
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """A state, and what is to be said about it."""
+
+    state: State
+    number: int
+    """The entry that it stands after: above all that were ever seen."""
+    catalog: Catalog
+    unplaced: list[UnplacedObject] = field(default_factory=list)
+    lost: list[Where] = field(default_factory=list)
+    """Offsets that were given, and whose bytes are nowhere."""
+    known_ends: dict[_Key, int] = field(default_factory=dict)
+    """How far the snapshot knew each partition."""
+    fresh: set[tuple[int, int]] = field(default_factory=set)
+    """Final rows that the snapshot does not have: object ids and positions."""
+    ends: list[Told] = field(default_factory=list)
+    """Transactions that ended after the snapshot, as their brokers have told."""
+
+
+def rebuild(survey: StoreSurvey, namespace: str) -> Rebuilt:
+    """Make the state; the survey's snapshot is used up by it."""
+    state = survey.snapshot or State()
+    since = state.applied
+    known = _known_rows(state, survey, namespace)
+    ends = {
+        (topic.id, one.index): one.next_offset for topic in state.topics for one in topic.partitions
+    }
+    catalog = restore_topics(state, survey)
+    told = _told(survey)
+    candidates = _candidates(survey, told)
+    txn_ends = told_ends(survey)
+    for more in (known, marker_rows(txn_ends)):
+        for key, rows in more.items():
+            candidates[key] += rows
+    rebuilt = Rebuilt(
+        state,
+        max(survey.highest, since) + _ENTRIES_AHEAD,
+        catalog,
+        known_ends=ends,
+        ends=txn_ends,
+    )
+    rebuilt.unplaced = list(_unplaced(survey, state, told))
+    for topic in state.topics:
+        for partition in topic.partitions:
+            rows = candidates.get((topic.id, partition.index), [])
+            chosen = choose(rows, partition.log_start)
+            rebuilt.fresh |= _fresh(chosen)
+            lost = _fill(partition, chosen, is_blank=survey.snapshot is None)
+            rebuilt.lost += [Where(topic.name, partition.index, *span) for span in lost]
+    _restore_sinks(state, survey)
+    _restore_objects(state, survey)
+    _restore_names(state, survey)
+    _restore_counters(state, survey, rebuilt.number)
+    return rebuilt
+
+
+# What could hold which offsets.
+
+
+def _known_rows(state: State, survey: StoreSurvey, namespace: str) -> _Candidates:
+    """Return the snapshot's rows whose bytes are still there."""
+    found: _Candidates = defaultdict(list)
+    for topic in state.topics:
+        for partition in topic.partitions:
+            rows = [partition.row(index) for index in range(len(partition.base_offsets))]
+            found[topic.id, partition.index] = [
+                Candidate(*row, is_known=True)
+                for row in rows
+                if row.is_marker
+                or _is_there(state, survey, namespace, row.object_id, row.position, row.size)
+            ]
+    return found
+
+
+def _is_there(
+    state: State, survey: StoreSurvey, namespace: str, object_id: int, position: int, size: int
+) -> bool:
+    if object_id <= 0:
+        return False  # lost before, or with the entry it lay in
+    if is_stored(object_id):
+        length = survey.sizes.get(key_of(state, namespace, object_id), -1)
+    else:
+        length = survey.journals.get(object_id, -1)
+    return length >= position + size and (object_id, position) not in survey.damaged_rows
+
+
+def _told(survey: StoreSurvey) -> dict[int, EarlierObject]:
+    """Return which offsets the batches of each object were given, as its writer noted later."""
+    return {
+        earlier.object_id: earlier
+        for headed in survey.objects.values()
+        for earlier in headed.manifest.earlier
+    }
+
+
+def _candidates(survey: StoreSurvey, told: dict[int, EarlierObject]) -> _Candidates:
+    condemned = survey.snapshot.objects.condemned if survey.snapshot is not None else {}
+    found: _Candidates = defaultdict(list)
+    for object_id, headed in survey.objects.items():
+        if object_id not in condemned:
+            _from_object(found, object_id, headed, told.get(object_id))
+    for object_id, segment in survey.segments.items():
+        if object_id in condemned:
+            continue
+        times = segment.times
+        row = Candidate(
+            times.header.base_offset, times.footer.last_offset + 1, object_id, 0, times.size,
+            times.max_timestamp, int(RowKind.FINAL | RowKind.SEGMENT), is_known=False,
+        )  # fmt: skip
+        found[times.origin.topic_id, times.origin.partition].append(row)
+    return found
+
+
+def _from_object(
+    found: _Candidates, object_id: int, headed: SharedObject, told: EarlierObject | None
+) -> None:
+    """Add the rows of a shared object: final ones bear their offsets, others were told them."""
+    manifest, position = headed.manifest, headed.begin
+    for index, extent in enumerate(manifest.extents):
+        base, time_ms, kind = extent.base_offset, extent.max_timestamp, extent.kind
+        if base < 0 and told is not None and index < len(told.base_offsets):
+            base, append_time = told.base_offsets[index], told.append_times[index]
+            if append_time >= 0:
+                time_ms, kind = append_time, int(RowKind.APPEND_TIME)
+            elif time_ms < 0:
+                time_ms = manifest.created_ms
+        if base >= 0 and extent.topic < len(manifest.topics):
+            row = Candidate(
+                base, base + extent.records, object_id, position, extent.size, time_ms, kind,
+                is_known=False,
+            )  # fmt: skip
+            found[manifest.topics[extent.topic].topic_id, extent.partition].append(row)
+        position += extent.size
+
+
+def _unplaced(
+    survey: StoreSurvey, state: State, told: dict[int, EarlierObject]
+) -> Iterator[UnplacedObject]:
+    """Find the objects that neither the snapshot nor a later object knows."""
+    for object_id, headed in sorted(survey.objects.items()):
+        manifest = headed.manifest
+        sent = [extent for extent in manifest.extents if extent.base_offset < 0]
+        is_known = object_id in state.objects.rows or object_id in state.objects.condemned
+        if not sent or is_known or object_id in told:
+            continue
+        parts = _counted(headed, sent)
+        if parts:
+            key = object_key(object_id)
+            yield UnplacedObject(object_id, key, manifest.created_ms, parts, manifest.staged_for)
+
+
+def _counted(headed: SharedObject, sent: list[ManifestExtent]) -> list[Where]:
+    counts: dict[tuple[str, int], int] = defaultdict(int)
+    topics = headed.manifest.topics
+    for extent in sent:
+        if extent.topic < len(topics):
+            counts[topics[extent.topic].name, extent.partition] += extent.records
+    return [Where(*key, 0, records) for key, records in sorted(counts.items())]
+
+
+# The state.
+
+
+def _fresh(chosen: list[Candidate]) -> set[tuple[int, int]]:
+    return {
+        (row.object_id, row.position)
+        for row in chosen
+        if row.kind & RowKind.FINAL and not row.is_known
+    }
+
+
+def _fill(
+    partition: Partition, chosen: list[Candidate], *, is_blank: bool
+) -> list[tuple[int, int]]:
+    """Give a partition the rows that were chosen; return what is lost."""
+    end = partition.next_offset
+    was_lost = _lost_spans(partition)
+    for column in partition.columns:
+        del column[:]
+    partition.size_bytes = 0
+    first = chosen[0].base_offset if chosen else end
+    if is_blank:
+        # Nothing is known of what came before: it may have been deleted on purpose.
+        partition.log_start = first
+    partition.next_offset = min(first, partition.log_start)
+    gaps = []
+    for row in chosen:
+        gaps += _skip(partition, row.base_offset, row.max_timestamp)
+        _append(partition, row)
+    gaps += _skip(partition, max(end, partition.log_start), -1)
+    return [gap for gap in gaps if not any(a <= gap[0] and gap[1] <= b for a, b in was_lost)]
+
+
+def _lost_spans(partition: Partition) -> list[tuple[int, int]]:
+    rows = (partition.row(index) for index in range(len(partition.base_offsets)))
+    return [(row.base_offset, row.end_offset) for row in rows if row.is_lost]
+
+
+def _skip(partition: Partition, offset: int, time_ms: int) -> list[tuple[int, int]]:
+    """Keep offsets whose bytes are lost: readers are taken over them."""
+    begin = partition.next_offset
+    if offset <= begin:
+        return []
+    last = partition.times[-1] if partition.times else time_ms
+    _put(partition, Candidate(begin, offset, 0, 0, 0, last, 0, is_known=False))
+    return [(begin, offset)]
+
+
+def _append(partition: Partition, row: Candidate) -> None:
+    if row.is_known or row.kind & (RowKind.FINAL | RowKind.MARKER):
+        _put(partition, row)
+        return
+    # As if it were committed now: batches that lie one behind the other become one row.
+    place = BatchPosition(row.object_id, row.position, row.size)
+    records = row.end_offset - row.base_offset
+    is_append_time = bool(row.kind & RowKind.APPEND_TIME)
+    partition.append(place, records, row.max_timestamp, is_append_time=is_append_time)
+
+
+def _put(partition: Partition, row: Candidate) -> None:
+    values = (row.base_offset, row.object_id, row.position, row.size, row.max_timestamp, row.kind)
+    for column, value in zip(partition.columns, values, strict=True):
+        column.append(value)
+    partition.size_bytes += row.size
+    partition.next_offset = row.end_offset
+
+
+def _restore_objects(state: State, survey: StoreSurvey) -> None:
+    """Count rows anew; other objects are known, too, so that they are swept some day."""
+    old, objects = state.objects, Objects()
+    objects.condemned = old.condemned
+    objects.retired_names = old.retired_names
+    objects.segments = old.segments
+    objects.rows = {one: 0 for one in (*old.rows, *survey.objects) if one > 0}
+    for topic in state.topics:
+        for partition in topic.partitions:
+            for object_id in partition.objects:
+                if object_id:
+                    objects.add_row(object_id)
+    for object_id, segment in survey.segments.items():
+        # Those of other topics stay as they are: fsck names them, and people decide.
+        if segment.times.origin.topic_id in state.topics.by_id:
+            key = segment.key
+            objects.rows.setdefault(object_id, 0)
+            objects.segments[object_id] = SegmentName(
+                key.topic, key.partition, key.base_offset, key.generation is None
+            )
+    state.objects = objects
+
+
+def _restore_sinks(state: State, survey: StoreSurvey) -> None:
+    """Let every sink be where it was told to be last; what was only staged is written anew."""
+    sinks = Sinks()
+    sinks.by_id = state.sinks.by_id
+    for headed in survey.objects.values():
+        for told in headed.manifest.sinks:
+            known = sinks.by_id.get(told.sink_id)
+            if known is None or known.entry < told.entry:
+                sinks.by_id[told.sink_id] = SinkState(
+                    told.query_id, told.batch_id, told.source_offsets, told.entry, told.stamp_ms
+                )
+    state.sinks = sinks
+
+
+def _restore_names(state: State, survey: StoreSurvey) -> None:
+    """See to it that no plain name is given a second time."""
+    owners = {
+        one.key: one.times.origin.topic_id
+        for one in survey.segments.values()
+        if one.key.generation is None
+    }
+    for key in survey.plain_names:
+        topic = state.topics.by_name.get(key.topic)
+        if topic is None or owners.get(key, topic.id) != topic.id:
+            state.objects.retired_names[key.topic] = None
+        elif key.partition < len(topic.partitions):
+            partition = topic.partitions[key.partition]
+            partition.named_to = max(partition.named_to, key.base_offset)
+
+
+def _restore_counters(state: State, survey: StoreSurvey, number: int) -> None:
+    state.applied = number
+    state.digest = 0
+    state.cluster_id = state.cluster_id or survey.cluster_id
+    state.feature_level = state.feature_level or FEATURE_LEVEL
+    state.brokers = Brokers()
+    seen = [
+        extent.producer_id for one in survey.objects.values() for extent in one.manifest.extents
+    ]
+    # A client may name any id as its own; those beyond the bound were never given out.
+    highest = max((one for one in seen if one < PRODUCER_IDS // 2), default=-1) + 1
+    state.next_producer_id = max(state.next_producer_id, highest) + _PRODUCERS_AHEAD
+
+
+def lead_anew(state: State) -> None:
+    """Leave all partitions without a leader; the next one's epoch is above all before."""
+    for topic in state.topics:
+        for partition in topic.partitions:
+            partition.leader = -1
+            highest = max((epoch for epoch, _ in partition.epochs), default=-1)
+            partition.leader_epoch = max(partition.leader_epoch, highest) + _EPOCHS_AHEAD

@@ -1,0 +1,182 @@
+"""The whole recovery: look at the store, rebuild the state, begin a new cluster log behind it.
+
+    survey ──► rebuild ──► replay ──► plan ──► unplaced objects are set aside
+                                                ──► snapshot ──► the empty log begins after it
+
+The snapshot is durable before the log begins: were this cut short in between, the log would still
+be empty, and all of it can be done once more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from rookery.clock import Clock, Random
+from rookery.cluster.entry import MAX_EVENTS
+from rookery.cluster.events.log import BatchesCommitted, Extent
+from rookery.cluster.member import ClusterMember, process_registration
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.state import AppendOutcome
+from rookery.errors import Conflict, Corrupt, ErrorCode
+from rookery.log.check.fault import LogFault
+from rookery.log.check.progress import Progress
+from rookery.log.check.sources import Sources
+from rookery.log.maintain import snapshots
+from rookery.log.recover.leftovers import Leftover, journal_leftovers, set_aside
+from rookery.log.recover.rebuild import Rebuilt, UnplacedObject, lead_anew, rebuild
+from rookery.log.recover.replay import StateReplay
+from rookery.log.recover.survey import SharedObject, StoreSurvey, survey
+from rookery.log.recover.transactions import abort_open
+
+
+@dataclass(slots=True)
+class RecoveryPlan:
+    """What a recovery would do, and what it cannot bring back."""
+
+    rebuilt: Rebuilt
+    snapshot: int
+    """The entry of the snapshot that it starts from, -1 if there is none."""
+    faults: list[LogFault]
+    objects: dict[int, SharedObject]
+    """The unplaced ones."""
+    leftovers: list[Leftover] = field(default_factory=list)
+    """Journal files with batches that nothing tells anything about."""
+
+    @property
+    def unplaced(self) -> list[UnplacedObject]:
+        """Objects with batches whose offsets nothing tells."""
+        return self.rebuilt.unplaced
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedObject:
+    """What became of an unplaced object that was appended."""
+
+    object_id: int
+    appended: int
+    """Records that have offsets now."""
+    refused: int
+    """Records that were there already, or whose topic is gone."""
+
+
+async def check_lost(sources: Sources) -> None:
+    """Refuse to rebuild what is not lost.
+
+    Raises:
+        Conflict: the cluster log has entries.
+    """
+    try:
+        head = await sources.cluster_log.head()
+    except Corrupt as error:
+        raise Conflict(
+            f"{error}. If nothing of it can be restored, remove what is left of the cluster log, "
+            "all of it, and run this again"
+        ) from error
+    if head:
+        raise Conflict(
+            f"the cluster log is not lost: it has entries up to {head}; run `rookery fsck`"
+        )
+
+
+async def plan(
+    sources: Sources, clock: Clock, progress: Progress = lambda *_: None
+) -> RecoveryPlan:
+    """Find out what can be rebuilt; nothing is written.
+
+    Raises:
+        Unavailable: the store or the disk is out of reach.
+    """
+    found = await survey(sources, progress)
+    start = found.snapshot.applied if found.snapshot is not None else -1
+    leftovers = await journal_leftovers(sources, found, progress)
+    rebuilt = rebuild(found, sources.namespace)
+    faults = await StateReplay(sources, rebuilt, clock.now_ms(), progress).run()
+    faults += abort_open(rebuilt.state, clock.now_ms())
+    lead_anew(rebuilt.state)
+    return RecoveryPlan(rebuilt, start, [*found.faults, *faults], _kept(found, rebuilt), leftovers)
+
+
+async def carry_out(sources: Sources, made: RecoveryPlan, *, keep_unplaced: bool) -> None:
+    """Write the snapshot, and let the empty log begin behind it.
+
+    Args:
+        sources: the store, and the log that was lost.
+        made: what to write.
+        keep_unplaced: set objects aside whose offsets are not known; the caretaker would sweep
+            them. They need not be if they are appended next.
+
+    Raises:
+        Conflict: the log has entries by now; nothing that counts was written.
+    """
+    objects = [one.object_id for one in made.unplaced if keep_unplaced or one.staged_for]
+    await set_aside(sources, objects, made.leftovers)
+    await snapshots.save(sources.store, made.rebuilt.state)
+    await sources.cluster_log.begin_after(made.rebuilt.number)
+
+
+async def append_unplaced(
+    sources: Sources, made: RecoveryPlan, clock: Clock, random: Random
+) -> list[PlacedObject]:
+    """Commit the unplaced objects, in the order of their ids: their batches get new offsets.
+
+    What is a repetition, by its producer's sequence, is recognised as at any other time.
+    """
+    store = sources.store
+    replica = Replica(sources.cluster_log, clock, partial(snapshots.load, store))
+    member = ClusterMember(replica, clock, process_registration("recover", random))
+    try:
+        await replica.open(follow=False)
+        await member.join()
+        placed = [
+            await _append(replica, one.object_id, made.objects[one.object_id])
+            for one in made.unplaced
+            if not one.staged_for  # its writer runs the batch again if it was not committed
+        ]
+        await member.leave()
+    finally:
+        await member.close()
+        await replica.close()
+    return placed
+
+
+async def _append(replica: Replica, object_id: int, headed: SharedObject) -> PlacedObject:
+    extents = _extents(headed)
+    appended = refused = 0
+    for start in range(0, len(extents), MAX_EVENTS):
+        some = extents[start : start + MAX_EVENTS]
+        [outcome] = await replica.propose([BatchesCommitted(object_id=object_id, extents=some)])
+        verdicts: list[AppendOutcome] = outcome.value
+        for extent, verdict in zip(some, verdicts, strict=True):
+            if verdict.error is ErrorCode.NONE and not verdict.is_duplicate:
+                appended += extent.records
+            else:
+                refused += extent.records
+    return PlacedObject(object_id, appended, refused)
+
+
+def _extents(headed: SharedObject) -> list[Extent]:
+    manifest, position = headed.manifest, headed.begin
+    extents = []
+    for one in manifest.extents:
+        if one.base_offset < 0 and one.topic < len(manifest.topics):
+            extents.append(
+                Extent(
+                    topic_id=manifest.topics[one.topic].topic_id,
+                    partition=one.partition,
+                    position=position,
+                    size=one.size,
+                    records=one.records,
+                    attributes=one.attributes,
+                    max_timestamp=one.max_timestamp,
+                    producer_id=one.producer_id,
+                    producer_epoch=one.producer_epoch,
+                    base_sequence=one.base_sequence,
+                )
+            )
+        position += one.size
+    return extents
+
+
+def _kept(found: StoreSurvey, rebuilt: Rebuilt) -> dict[int, SharedObject]:
+    return {one.object_id: found.objects[one.object_id] for one in rebuilt.unplaced}

@@ -1,0 +1,216 @@
+"""Looks at everything in a store that tells something about the log; nothing is decided here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+from rookery.cluster.state.image import read_image
+from rookery.cluster.state.state import State
+from rookery.errors import Corrupt
+from rookery.formats.keys import (
+    CLUSTER,
+    OBJECTS,
+    SEGMENT_ENDING,
+    SNAPSHOTS,
+    TIMES_ENDING,
+    SegmentKey,
+    index_key,
+    is_stored,
+    object_id,
+    parse_object_key,
+    parse_segment_key,
+    parse_snapshot_key,
+    split_object_id,
+)
+from rookery.formats.manifest import HEAD_BYTES, Manifest, manifest_length, read_head
+from rookery.formats.times import Times, parse_times
+from rookery.log.check.fault import FaultKind, LogFault
+from rookery.log.check.objects import ObjectCheck
+from rookery.log.check.progress import Progress
+from rookery.log.check.rows import RowTable
+from rookery.log.check.sources import Sources
+from rookery.store.port import NotFound, Store, StoredObject
+
+_AT_ONCE: Final = 16
+_HEAD_READ_BYTES: Final = 64 * 1024
+
+T = TypeVar("T")
+
+
+class SharedObject(NamedTuple):
+    """A shared object: its manifest, where its batches begin, and its size."""
+
+    manifest: Manifest
+    begin: int
+    size: int
+
+
+class FoundSegment(NamedTuple):
+    """A segment with its files, and whose it is."""
+
+    key: SegmentKey
+    times: Times
+
+
+@dataclass(slots=True)
+class StoreSurvey:
+    """What was found."""
+
+    snapshot: State | None = None
+    cluster_id: str = ""
+    """Whose store it is; empty if nobody has marked it."""
+    objects: dict[int, SharedObject] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Of every shared object and segment that is there by key, also if it cannot be read."""
+    segments: dict[int, FoundSegment] = field(default_factory=dict)
+    plain_names: list[SegmentKey] = field(default_factory=list)
+    """Segments' plain names that are taken."""
+    journals: dict[int, int] = field(default_factory=dict)
+    """Sizes of journal files."""
+    damaged_rows: set[tuple[int, int]] = field(default_factory=set)
+    """Rows of the snapshot in journals that are not there or wrong: object id and position."""
+    faults: list[LogFault] = field(default_factory=list)
+    highest: int = 0
+    """The highest entry number or incarnation that is named anywhere."""
+
+    def see(self, *numbers: int) -> None:
+        """Take note of entry numbers or incarnations."""
+        self.highest = max(self.highest, *numbers)
+
+
+async def survey(sources: Sources, progress: Progress) -> StoreSurvey:
+    """Read snapshots, manifests and times files.
+
+    Raises:
+        Unavailable: the store or the disk is out of reach.
+    """
+    found = StoreSurvey()
+    with suppress(NotFound):
+        found.cluster_id = (await sources.store.read(CLUSTER)).decode(errors="replace")
+    await _read_snapshots(found, sources.store)
+    await _read_objects(found, sources.store, progress)
+    await _read_segments(found, sources, progress)
+    if sources.files is not None:
+        found.journals = dict(await sources.files.found())
+        found.see(0, *(split_object_id(one)[0] for one in found.journals))
+        await _check_journals(found, sources, progress)
+    return found
+
+
+async def _read_snapshots(found: StoreSurvey, store: Store) -> None:
+    """Take the newest that can be read; those behind it tell at least their numbers."""
+    keys = {parse_snapshot_key(item.key): item.key for item in await store.list(SNAPSHOTS)}
+    numbers = sorted((number for number in keys if number is not None), reverse=True)
+    found.see(0, *numbers)
+    for number in numbers:
+        try:
+            found.snapshot = read_image(await store.read(keys[number]))
+        except Corrupt as error:
+            advice = "an older one is used: what happened between the two is found as far as can be"
+            found.faults.append(
+                LogFault(FaultKind.SNAPSHOT, keys[number], str(error), remedy=advice)
+            )
+            continue
+        found.see(found.snapshot.applied)
+        return
+
+
+async def _read_objects(found: StoreSurvey, store: Store, progress: Progress) -> None:
+    async def read(item: StoredObject) -> None:
+        identity = parse_object_key(item.key)
+        if identity is None:
+            return
+        found.sizes[item.key] = item.size
+        found.see(split_object_id(identity)[0])
+        try:
+            headed = await _head(store, item)
+        except (Corrupt, NotFound) as error:
+            found.faults.append(LogFault(FaultKind.CORRUPT, item.key, str(error)))
+            return
+        if headed.manifest.object_id != identity:
+            text = f"it says it is object {headed.manifest.object_id}: it was copied or renamed"
+            found.faults.append(LogFault(FaultKind.CORRUPT, item.key, text))
+            return
+        found.objects[identity] = headed
+        found.see(headed.manifest.seen)
+        progress(headed.begin, 0)
+
+    await _each(await store.list(OBJECTS), read)
+
+
+async def _head(store: Store, item: StoredObject) -> SharedObject:
+    data = await store.read(item.key, 0, _HEAD_READ_BYTES)
+    length = manifest_length(data[:HEAD_BYTES])
+    if length > len(data):
+        data = await store.read(item.key, 0, length)
+    manifest, begin = read_head(data)
+    return SharedObject(manifest, begin, item.size)
+
+
+async def _read_segments(found: StoreSurvey, sources: Sources, progress: Progress) -> None:
+    """Read the times files; a segment without its files is of no use."""
+    listed = dict(await sources.store.list(f"{sources.namespace}/"))
+    found.sizes |= listed
+    for key in listed:
+        parsed = parse_segment_key(key)
+        if parsed is None:
+            continue
+        if parsed.generation is not None:
+            found.see(parsed.generation.incarnation)
+        elif parsed.ending == SEGMENT_ENDING:
+            found.plain_names.append(parsed)
+
+    async def read(key: str) -> None:
+        try:
+            identity, segment = await _segment(sources.store, key, listed)
+        except (Corrupt, NotFound) as error:
+            found.faults.append(LogFault(FaultKind.CORRUPT, key, str(error)))
+            return
+        found.segments[identity] = segment
+        found.see(segment.times.origin.incarnation)
+        progress(listed[key], 0)
+
+    await _each([key for key in listed if key.endswith(TIMES_ENDING)], read)
+
+
+async def _segment(store: Store, key: str, listed: dict[str, int]) -> tuple[int, FoundSegment]:
+    times = parse_times(await store.read(key), "the times file")
+    whole = key.removesuffix(TIMES_ENDING) + SEGMENT_ENDING
+    times.check_key(whole)
+    parsed = parse_segment_key(whole)
+    has = (times.origin.incarnation, times.origin.number)
+    if parsed is None or (parsed.generation is not None and parsed.generation != has):
+        raise Corrupt(f"it belongs to object {has}: it was copied or renamed")
+    if listed.get(whole) != times.size or index_key(whole) not in listed:
+        raise Corrupt("its segment or its index is not there, or not whole")
+    return object_id(*has), FoundSegment(parsed, times)
+
+
+async def _check_journals(found: StoreSurvey, sources: Sources, progress: Progress) -> None:
+    """Read what the snapshot's rows say is in journal files: nothing else vouches for them."""
+    if found.snapshot is None:
+        return
+    rows = RowTable.of(found.snapshot, lambda one: one > 0 and not is_stored(one))
+    check = ObjectCheck(sources, found.snapshot, rows, {}, progress, is_quick=False)
+    suspects = await check.run()
+    found.damaged_rows = {(one.object_id, one.position) for one in suspects}
+
+
+async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
+    """Do some at a time."""
+    rest = iter(items)
+
+    async def some() -> None:
+        for item in rest:
+            await work(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(some())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None

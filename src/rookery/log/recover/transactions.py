@@ -1,0 +1,202 @@
+"""Transactions of a log that was lost: what batches, markers and brokers still tell of them.
+
+A transaction whose end nobody has told is aborted, and so is one of whose records some are lost:
+half of one must not be read as if it were whole, and a copier whose offsets stay back copies again.
+All transactional ids are forgotten, since epochs were given out that nobody knows of; producers
+begin anew, with other ids.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from rookery.cluster.state import aborted, producers
+from rookery.cluster.state.aborted import AbortedTransaction
+from rookery.cluster.state.partition import Partition, Row, RowKind
+from rookery.cluster.state.state import State
+from rookery.cluster.state.topics import Topic
+from rookery.cluster.state.txns import Transactions
+from rookery.formats.manifest import EndMarker
+from rookery.log.check.fault import FaultKind, LogFault, Where
+from rookery.log.recover.ends import Key, Told, move_offsets
+from rookery.model.control import ControlRecordType
+from rookery.records import record as records
+from rookery.records.batch import BatchHeader
+from rookery.records.kernel import Buffer
+
+# Stands for a sequence, and none follows: records are missing.
+_TORN: Final = -1
+_SEQUENCES: Final = 2**31
+
+
+class _Span(NamedTuple):
+    """A transaction in a partition, from its first record to its marker."""
+
+    ended: AbortedTransaction
+    is_abort: bool
+
+
+class Spans:
+    """The transactions of one partition; rows and batches come in the order of offsets."""
+
+    def __init__(self, partition: Partition, told: dict[int, EndMarker]) -> None:
+        """Begin with what is open.
+
+        Args:
+            partition: what is brought up to date.
+            told: the markers that brokers have told of, by offset.
+        """
+        self.torn: set[int] = set()
+        """Markers, of those that were told of, of whose transaction some records are lost."""
+        self._partition = partition
+        self._told = told
+        self._spans: list[_Span] = []
+        self._lost: list[Row] = []
+        # Open transactions that may have had records in lost offsets, by producer: each with the
+        # sequence that comes next if they had none.
+        self._suspects: dict[int, int] = {}
+
+    def miss(self, row: Row, *, is_known: bool) -> None:
+        """Take note of lost offsets; of those that the snapshot knew, sequences tell nothing."""
+        self._lost.append(row)
+        for producer_id, first in self._partition.ongoing.items():
+            if first < row.end_offset:
+                following = _TORN if is_known else _next(self._last(producer_id))
+                self._suspects.setdefault(producer_id, following)
+
+    def batch(self, data: Buffer, header: BatchHeader, base: int) -> None:
+        """Take note of a batch: it may open a transaction, go on with one, or end it."""
+        producer_id = header.producer_id
+        if not header.is_transactional:
+            return
+        if header.is_control:
+            self._end(producer_id, base, is_abort=_is_abort(data, header))
+            return
+        self._partition.ongoing.setdefault(producer_id, base)
+        if producer_id in self._suspects:
+            if self._suspects[producer_id] == header.base_sequence:
+                del self._suspects[producer_id]
+            else:
+                self._suspects[producer_id] = _TORN
+
+    def marker(self, row: Row) -> None:
+        """Take note of a marker that a broker has told of."""
+        producer_id, _ = row.producer
+        told = self._told.get(row.base_offset)
+        if told is not None and not self._is_whole(producer_id, told):
+            self.torn.add(row.base_offset)
+        self._end(producer_id, row.base_offset, is_abort=not row.kind & RowKind.COMMIT)
+
+    def close(self, to_abort: set[int]) -> None:
+        """List what was aborted; some commits, by their markers' offsets, are aborts from now."""
+        turned = {offset for offset in to_abort if self._turn(offset)}
+        for ended, is_abort in self._spans:
+            if is_abort or ended.last_offset in turned:
+                aborted.add(self._partition.aborted, ended)
+
+    def _turn(self, offset: int) -> bool:
+        """Make a marker an abort; one that was rewritten stays as it is."""
+        partition = self._partition
+        index = partition.row_of(offset)
+        if partition.base_offsets[index] != offset or not partition.kinds[index] & RowKind.MARKER:
+            return False
+        partition.kinds[index] &= ~RowKind.COMMIT
+        return True
+
+    def _is_whole(self, producer_id: int, told: EndMarker) -> bool:
+        """Whether all records are there, from the first to the one with the last sequence."""
+        first = self._partition.ongoing.get(producer_id, told.offset)
+        if self._has_lost(told.first_offset, first):
+            return False
+        following = _next(told.last_sequence)
+        return self._suspects.get(producer_id, following) == following
+
+    def _has_lost(self, begin: int, end: int) -> bool:
+        found = bisect_left(self._lost, end, key=lambda row: row.base_offset) - 1
+        return found >= 0 and self._lost[found].end_offset > begin
+
+    def _end(self, producer_id: int, offset: int, *, is_abort: bool) -> None:
+        self._suspects.pop(producer_id, None)
+        first = self._partition.ongoing.pop(producer_id, None)
+        if first is not None:
+            stable = next(iter(self._partition.ongoing.values()), offset + 1)
+            one = AbortedTransaction(producer_id, first, offset, stable)
+            self._spans.append(_Span(one, is_abort))
+
+    def _last(self, producer_id: int) -> int:
+        window = self._partition.producers.get(producer_id)
+        return producers.describe(window).last_sequence if window is not None else -1
+
+
+def settle(state: State, ends: list[Told], spans: dict[Key, Spans]) -> list[LogFault]:
+    """End transactions as brokers have told; return those that cannot, because records are lost."""
+    whole: list[Told] = []
+    torn: list[Told] = []
+    for told in ends:
+        is_torn = told.end.is_commit and any(
+            key in spans and marker.offset in spans[key].torn for key, marker in told.markers
+        )
+        (torn if is_torn else whole).append(told)
+    to_abort: dict[Key, set[int]] = defaultdict(set)
+    for told in torn:
+        for key, marker in told.markers:
+            to_abort[key].add(marker.offset)
+    for key, one in spans.items():
+        one.close(to_abort[key])
+    move_offsets(state, whole)
+    return [fault for told in torn for fault in _torn(state, told)]
+
+
+def _torn(state: State, told: Told) -> Iterator[LogFault]:
+    for (topic_id, index), marker in told.markers:
+        topic = state.topics.by_id.get(topic_id)
+        if topic is not None:
+            yield LogFault(
+                FaultKind.LOST,
+                f"{topic.name}-{index}",
+                f"a transaction of producer {told.end.producer_id} was committed, but some of its "
+                "records are lost: it is aborted",
+                Where(topic.name, index, marker.first_offset, marker.offset + 1),
+            )
+
+
+def abort_open(state: State, now_ms: int) -> list[LogFault]:
+    """Abort what is open in a rebuilt state; return what is to be said about it."""
+    state.transactions = Transactions()
+    return [
+        fault
+        for topic in state.topics
+        for partition in topic.partitions
+        for fault in _abort(topic, partition, now_ms)
+    ]
+
+
+def _abort(topic: Topic, partition: Partition, now_ms: int) -> Iterator[LogFault]:
+    end = partition.next_offset
+    for producer_id, first in list(partition.ongoing.items()):
+        window = partition.producers.get(producer_id)
+        epoch = producers.describe(window).epoch if window is not None else 0
+        offset = partition.mark(
+            producer_id, epoch, now_ms, is_commit=False, is_append_time=topic.is_append_time
+        )
+        del partition.ongoing[producer_id]
+        one = AbortedTransaction(producer_id, first, offset, partition.last_stable_offset)
+        aborted.add(partition.aborted, one)
+        yield LogFault(
+            FaultKind.LOST,
+            f"{topic.name}-{partition.index}",
+            f"how the transaction of producer {producer_id} ended is not known: it is aborted",
+            Where(topic.name, partition.index, max(first, partition.log_start), end),
+        )
+
+
+def _next(sequence: int) -> int:
+    return (sequence + 1) % _SEQUENCES
+
+
+def _is_abort(data: Buffer, header: BatchHeader) -> bool:
+    [record] = records.read(data, header)
+    return records.control(record).type is ControlRecordType.ABORT

@@ -1,0 +1,57 @@
+"""The batches that end transactions: made of their rows, alike in every process.
+
+Until it is rewritten, a marker lies nowhere but in the state.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from rookery.cluster.state.partition import Partition, Row, RowKind
+from rookery.log.read.tail import Key, Tail
+from rookery.model.control import ControlRecordType
+from rookery.records import batch as batches
+from rookery.records.record import BatchSettings, build_marker
+
+# Who ends a transaction is decided by the order of the cluster log: there are no coordinators that
+# could be told apart by an epoch.
+_COORDINATOR_EPOCH: Final = 0
+
+
+def keep(tail: Tail, key: Key, partition: Partition) -> None:
+    """Put the markers that follow the newest batches in memory behind them.
+
+    Else there would be a gap, and whoever reads on would find nothing in memory.
+    """
+    end = tail.end(key)
+    if end is None:
+        return
+    bases = partition.base_offsets
+    for index in range(bisect_left(bases, end), len(bases)):
+        row = partition.row(index)
+        if not row.is_marker or row.base_offset != end:
+            return
+        tail.add(key, row.base_offset, row.end_offset, memoryview(stamped(partition, row)))
+        end = row.end_offset
+
+
+def stamped(partition: Partition, row: Row) -> bytearray:
+    """Write a marker as readers get it: with its leader epoch, and whose clock set its time."""
+    data = bytearray(marker(row))
+    epoch = partition.epoch_at(row.base_offset)
+    header = batches.parse(data)._replace(partition_leader_epoch=epoch)
+    if row.is_append_time:
+        header = header.appended_at(row.max_timestamp)
+    batches.restamp_into(data, header)
+    return data
+
+
+def marker(row: Row) -> bytes:
+    """Write the control batch of a marker's row; its leader epoch is not set yet."""
+    producer_id, epoch = row.producer
+    settings = BatchSettings(
+        base_offset=row.base_offset, producer_id=producer_id, producer_epoch=epoch
+    )
+    outcome = ControlRecordType.COMMIT if row.kind & RowKind.COMMIT else ControlRecordType.ABORT
+    return build_marker(outcome, _COORDINATOR_EPOCH, settings, row.max_timestamp)

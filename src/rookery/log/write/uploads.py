@@ -1,0 +1,188 @@
+"""Flushes as objects in a store: one object a flush, whatever the number of partitions.
+
+Names carry the incarnation and are never used twice, so a PUT whose answer was lost does no harm:
+at worst it leaves an orphan. Each object also carries the offsets that earlier ones were given and
+the ends of transactions: nothing else in the store would know them (see `formats.manifest`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from rookery.clock import Clock
+from rookery.cluster.entry import Entry
+from rookery.cluster.events.log import ObjectsCondemned
+from rookery.cluster.numbers import Numbers
+from rookery.cluster.replica import Replica
+from rookery.cluster.state.outcome import AppendOutcome, EntryOutcome
+from rookery.cluster.state.state import State
+from rookery.errors import ErrorCode
+from rookery.formats.keys import object_key
+from rookery.formats.manifest import (
+    EarlierObject,
+    Manifest,
+    ManifestExtent,
+    ManifestTopic,
+    write_head,
+)
+from rookery.log.write.ends import TransactionEnds, UnrecordedEnd
+from rookery.log.write.flushtarget import CheckedBatch
+from rookery.log.write.journal import FlushPosition
+from rookery.store.port import Store
+
+log = logging.getLogger(__name__)
+
+# What no object carries yet is put into one of its own after so long without another: a busy
+# broker's next flush carries it for nothing, and a quiet one has time.
+_QUIET_MS: Final = 5_000
+# Objects that one event condemns.
+_AT_ONCE: Final = 1000
+
+
+class Uploads:
+    """Writes the flushes of one incarnation."""
+
+    journal = None
+
+    def __init__(self, store: Store, replica: Replica, clock: Clock, numbers: Numbers) -> None:
+        self._store = store
+        self._replica = replica
+        self._clock = clock
+        self._numbers = numbers
+        self._earlier: list[EarlierObject] = []
+        self._ends = TransactionEnds()
+        self._failed: list[int] = []
+        self._untold_ms = 0
+        self.failure: str | None = None
+        """Why the last upload failed; None while uploading works."""
+        replica.listen(self._applied)
+
+    async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
+        """Store batches as a new object; return where they lie in it.
+
+        Raises:
+            Unavailable: the store did not take it; nothing names what may be there.
+        """
+        identity = self._numbers()
+        earlier, self._earlier = self._earlier, []
+        ends = self._ends.take()
+        head = write_head(self._manifest(identity, batches, earlier, ends))
+        parts = [batch.data for batch in batches]
+        try:
+            await self._store.create(object_key(identity), [head, *parts])
+        except BaseException as error:
+            self._earlier = earlier + self._earlier
+            self._ends.give_back(ends)
+            self._failed.append(identity)
+            self.failure = str(error)
+            raise
+        self.failure = None
+        return FlushPosition(identity, len(head), sum(map(len, parts)))
+
+    def settle(self, identity: int, outcomes: Sequence[AppendOutcome]) -> None:
+        """Note which offsets the batches of an object were given, for the objects to come."""
+        if not identity:
+            return  # they ride in an entry, and have no object
+        bases = [
+            -1 if one.is_duplicate or one.error is not ErrorCode.NONE else one.base_offset
+            for one in outcomes
+        ]
+        if not any(base >= 0 for base in bases):
+            # No row names it. What its manifest says is in a snapshot before it is deleted.
+            self._failed.append(identity)
+        times = [one.append_time_ms for one in outcomes]
+        self._note_untold()
+        self._earlier.append(
+            EarlierObject(object_id=identity, base_offsets=bases, append_times=times)
+        )
+
+    def doubt(self, identity: int) -> None:
+        """Give up an object whose commit failed; if it counts after all, that is void."""
+        if identity:
+            self._failed.append(identity)
+
+    async def look_after(self) -> None:
+        """Have failed uploads deleted, and tell offsets if no other object will do so soon."""
+        if failed := self._failed[:_AT_ONCE]:
+            await self._replica.propose([ObjectsCondemned(object_ids=failed)])
+            del self._failed[: len(failed)]  # only now: the log may be out of reach
+        if self._clock.monotonic_ms() - self._untold_ms >= _QUIET_MS:
+            await self.finish()
+
+    async def finish(self) -> None:
+        """Write down what no object carries yet, if there is anything."""
+        while self._has_untold:
+            written = await self.write([])
+            # The sweeper lets it go as soon as a snapshot knows all this, and no sooner.
+            await self._replica.propose([ObjectsCondemned(object_ids=[written.object_id])])
+
+    async def close(self) -> None:
+        """Listen no more; what was not told is known to the cluster log alone."""
+        self._replica.unlisten(self._applied)
+
+    @property
+    def _has_untold(self) -> bool:
+        return bool(self._earlier or self._ends)
+
+    def _note_untold(self) -> None:
+        """Remember since when there is something to tell, if there was nothing before."""
+        if not self._has_untold:
+            self._untold_ms = self._clock.monotonic_ms()
+
+    def _applied(self, applied: EntryOutcome, entry: Entry) -> None:
+        """Keep the ends of transactions of this incarnation; others tell of theirs."""
+        if applied.ended and entry.incarnation == self._numbers.incarnation:
+            self._note_untold()
+            for ended in applied.ended:
+                self._ends.add(applied.number, ended)
+
+    def _manifest(
+        self,
+        identity: int,
+        batches: Sequence[CheckedBatch],
+        earlier: list[EarlierObject],
+        ends: list[UnrecordedEnd],
+    ) -> Manifest:
+        state = self._replica.state
+        places: dict[bytes, int] = {}
+
+        def number_of(topic_id: bytes) -> int:
+            return places.setdefault(topic_id, len(places))
+
+        extents = [_extent(number_of(batch.topic_id), batch) for batch in batches]
+        told = [end.message(number_of) for end in ends]
+        return Manifest(
+            object_id=identity,
+            created_ms=self._clock.now_ms(),
+            seen=state.applied,
+            topics=[_topic(state, topic_id) for topic_id in places],
+            extents=extents,
+            earlier=earlier,
+            ends=told,
+        )
+
+
+def _topic(state: State, topic_id: bytes) -> ManifestTopic:
+    topic = state.topics.by_id.get(topic_id)
+    name = topic.name if topic is not None else ""
+    partitions = len(topic.partitions) if topic is not None else 0
+    return ManifestTopic(topic_id=topic_id, name=name, partitions=partitions)
+
+
+def _extent(topic: int, batch: CheckedBatch) -> ManifestExtent:
+    header = batch.header
+    return ManifestExtent(
+        topic=topic,
+        partition=batch.partition,
+        size=len(batch.data),
+        kind=0,
+        base_offset=-1,
+        records=header.last_offset_delta + 1,
+        attributes=header.attributes,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )

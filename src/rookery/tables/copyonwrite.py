@@ -1,0 +1,261 @@
+"""Upserts by copy-on-write, in tasks that need little memory and can run on any host.
+
+    split     each file of changes, by a hash of the key, into buckets (if there is more than one)
+    latest    of each bucket: the last change of every key, which is a new file of the table; and
+              beside it a file with the keys that were changed
+    rewrite   each file of the table: without the rows whose keys were changed, if it has any
+
+No task holds more than a bucket or one file of the table. What they exchange are staged files, so
+nothing passes through whoever commits but names. The tasks only read what does not change: a second
+attempt gives the same rows, and what the first one left behind is swept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rookery.clock import SystemRandom
+from rookery.errors import Error
+from rookery.records import murmur
+from rookery.tables import parquetfiles
+from rookery.tables.folder import TableFolder
+from rookery.tables.latest import change_schema, kept, latest
+from rookery.tables.port import DataFile, Run, Upsert
+
+MAX_BUCKETS: Final = 1024
+_Data = bytes
+"""Of a file; tasks have a property of that name."""
+_AT: Final = "__at"
+
+
+class Swap(NamedTuple):
+    """Files that take the place of others."""
+
+    removed: list[DataFile]
+    added: list[DataFile]
+
+
+def upserted(
+    folder: TableFolder,
+    live: Sequence[DataFile],
+    changes: Sequence[DataFile],
+    schema: pa.Schema,
+    upsert: Upsert,
+    run: Run,
+) -> Swap:
+    """Write the files that the changes touch anew, and the changes as files of their own.
+
+    Raises:
+        ConfigError: the changes have no such key, or rows without one.
+    """
+    work = _Work(folder, schema, upsert.keys, upsert.order, upsert.deleted)
+    buckets = _buckets(work, changes, upsert, run)
+    changed: list[_Changed] = run([_Latest(work, tuple(parts)) for parts in buckets])
+    keys = tuple(file for one in changed for file in one.keys)
+    swaps: list[Swap] = run([_Rewrite(work, file, keys) for file in live])
+    swap = Swap([], [])
+    for one in swaps:
+        swap.removed.extend(one.removed)
+        swap.added.extend(one.added)
+    swap.added.extend(file for one in changed for file in one.added)
+    staged = {file.path for file in changes}
+    _forget(folder, [*keys, *(one for parts in buckets for one in parts if one.path not in staged)])
+    return swap
+
+
+def last_changes(
+    folder: TableFolder, changes: Sequence[DataFile], schema: pa.Schema, upsert: Upsert, run: Run
+) -> Iterator[pa.Table]:
+    """Yield the last change of every key, some keys at a time."""
+    work = _Work(folder, schema, upsert.keys, upsert.order, upsert.deleted)
+    for parts in _buckets(work, changes, upsert, run):
+        yield _Latest(work, tuple(parts)).found()
+        _forget(folder, [one for one in parts if one not in changes])
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What all tasks of an upsert know."""
+
+    folder: TableFolder
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    order: tuple[str, ...]
+    deleted: str
+
+    @property
+    def upsert(self) -> Upsert:
+        return Upsert(self.keys, self.order, self.deleted)
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        return pa.schema([self.schema.field(key) for key in self.keys])
+
+
+def _buckets(
+    work: _Work, changes: Sequence[DataFile], upsert: Upsert, run: Run
+) -> list[list[DataFile]]:
+    """Return the changes, those of a key in the same list, in the order in which they came."""
+    total = sum(file.bytes for file in changes)
+    count = min(MAX_BUCKETS, -(-total // upsert.bucket_bytes))
+    if count <= 1:
+        return [list(changes)] if changes else []
+    buckets: list[list[DataFile]] = [[] for _ in range(count)]
+    parts: list[dict[int, list[DataFile]]] = run([_Split(work, file, count) for file in changes])
+    for one in parts:
+        for bucket, files in one.items():
+            buckets[bucket].extend(files)
+    return [files for files in buckets if files]
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    work: _Work
+    file: DataFile
+    count: int
+
+    @property
+    def bytes(self) -> int:
+        return self.file.bytes
+
+    def __call__(self) -> dict[int, list[DataFile]]:
+        schema = change_schema(self.work.schema, self.work.upsert)
+        rows = parquetfiles.rows(self.work.folder, self.file, schema)
+        batches = (batch for batch in rows if batch.num_rows)
+        return parquetfiles.stage_parted(
+            self.work.folder, _parted(batches, self.work.keys, self.count), schema, _attempt("part")
+        )
+
+
+class _Changed(NamedTuple):
+    added: list[DataFile]
+    keys: list[DataFile]
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    work: _Work
+    files: tuple[DataFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    def found(self) -> pa.Table:
+        """Return the last changes, and those that delete as well."""
+        schema = change_schema(self.work.schema, self.work.upsert)
+        batches = [
+            batch
+            for file in self.files
+            for batch in parquetfiles.rows(self.work.folder, file, schema)
+        ]
+        return latest(pa.Table.from_batches(batches, schema), self.work.upsert)
+
+    def __call__(self) -> _Changed:
+        work, last = self.work, self.found()
+        return _Changed(
+            self._written(kept(last, work.schema, work.upsert), work.schema, "upserted"),
+            self._written(last.select(list(work.keys)), work.key_schema, "keys"),
+        )
+
+    def _written(self, rows: pa.Table, schema: pa.Schema, kind: str) -> list[DataFile]:
+        batches = rows.select(schema.names).to_batches(max_chunksize=1 << 16)
+        return parquetfiles.stage(self.work.folder, batches, schema, _attempt(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewrite:
+    work: _Work
+    file: DataFile
+    keys: tuple[DataFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        return self.file.bytes + sum(one.bytes for one in self.keys)
+
+    def __call__(self) -> Swap:
+        data = self.work.folder.read(self.file.path)
+        own = self._keys(self.file, data)
+        stays = np.ones(own.num_rows, dtype=bool)
+        for file in self.keys:
+            changed = self._keys(file, self.work.folder.read(file.path))
+            stays[_found(own, changed, self.work.keys)] = False
+        if stays.all():
+            return Swap([], [])
+        left = _left(
+            parquetfiles.decoded(self.work.folder, self.file, data, self.work.schema), stays
+        )
+        attempt = _attempt("rewritten")
+        return Swap(
+            [self.file], parquetfiles.stage(self.work.folder, left, self.work.schema, attempt)
+        )
+
+    def _keys(self, file: DataFile, data: _Data) -> pa.Table:
+        # An older file may have a narrower type, which would not hold the new keys.
+        return parquetfiles.columns(self.work.folder, file, data, self.work.key_schema)
+
+
+def _found(own: pa.Table, changed: pa.Table, keys: Sequence[str]) -> Any:
+    """Return the numbers of those rows whose keys are among others."""
+    # Only keys are joined: Arrow cannot carry nested columns through a join.
+    numbered = own.append_column(_AT, pa.array(np.arange(own.num_rows), pa.int64()))
+    found = numbered.join(changed, keys=list(keys), join_type="left semi")
+    return found[_AT].to_numpy()
+
+
+def _left(batches: Iterator[pa.RecordBatch], stays: Any) -> Iterator[pa.RecordBatch]:
+    at = 0
+    for batch in batches:
+        yield batch.filter(pa.array(stays[at : at + batch.num_rows]))
+        at += batch.num_rows
+
+
+def _parted(
+    batches: Iterator[pa.RecordBatch], keys: Sequence[str], count: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield rows by the bucket of their keys; those of a bucket stay in their order."""
+    for batch in batches:
+        buckets = _hashed(batch, keys, count)
+        for bucket in np.unique(buckets):
+            yield int(bucket), batch.filter(pa.array(buckets == bucket))
+
+
+def _hashed(batch: pa.RecordBatch, keys: Sequence[str], count: int) -> Any:
+    texts = [_text(batch.column(batch.schema.get_field_index(key))) for key in keys]
+    compute: Any = pc  # its stubs know fewer overloads than there are
+    joined = compute.binary_join_element_wise(*texts, pa.scalar(b"\0", pa.binary()))
+    _, offsets, data = joined.buffers()
+    found = murmur.partitions(
+        memoryview(offsets),
+        memoryview(data or b""),
+        joined.offset,
+        len(joined),
+        False,  # noqa: FBT003 (offsets have 32 bits)
+        count,
+    )
+    return np.frombuffer(found, dtype=np.int32)
+
+
+def _text(column: pa.Array[Any]) -> pa.Array[Any]:
+    if not pa.types.is_binary(column.type):
+        column = column.cast(pa.string()).cast(pa.binary())
+    compute: Any = pc
+    found: pa.Array[Any] = compute.fill_null(column, pa.scalar(b"", pa.binary()))
+    return found
+
+
+def _forget(folder: TableFolder, files: Sequence[DataFile]) -> None:
+    for file in files:
+        with suppress(Error):  # upkeep sweeps what stays
+            folder.delete(file.path)
+
+
+def _attempt(kind: str) -> str:
+    return f"{kind}-{SystemRandom().token(8).hex()}"

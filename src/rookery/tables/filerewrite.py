@@ -1,0 +1,73 @@
+"""What tables made of files have in common when they are compacted, or their columns renamed.
+
+Some files of the table are read and others written in their place; the format then swaps them in
+one commit, if those that were read are still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from rookery.clock import SystemRandom
+from rookery.tables import parquetfiles
+from rookery.tables.copyonwrite import Swap
+from rookery.tables.folder import TableFolder
+from rookery.tables.port import DataFile, UpkeepPolicy
+
+
+def compactions(live: Sequence[DataFile], policy: UpkeepPolicy) -> Iterator[list[DataFile]]:
+    """Yield groups of files that are worth being one file."""
+    group: list[DataFile] = []
+    for file in live:
+        if file.bytes >= policy.small_bytes:
+            continue
+        if sum(one.bytes for one in group) + file.bytes > policy.target_bytes:
+            if len(group) >= policy.min_files:
+                yield group
+            group = []
+        group.append(file)
+    if len(group) >= policy.min_files:
+        yield group
+
+
+def compacted(
+    folder: TableFolder,
+    group: Sequence[DataFile],
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+) -> Swap:
+    """Write the rows of a group of files as one file."""
+    attempt = f"compacted-{SystemRandom().token(8).hex()}"
+    return Swap(list(group), parquetfiles.stage(folder, batches, schema, attempt))
+
+
+def renamed_schema(schema: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
+    """Return columns under their new names."""
+    return pa.schema([field.with_name(columns.get(field.name, field.name)) for field in schema])
+
+
+def renamed(
+    folder: TableFolder,
+    live: Iterable[DataFile],
+    schema: pa.Schema,
+    columns: Mapping[str, str],
+    written: dict[str, list[DataFile]],
+) -> Swap:
+    """Write every file of a table under the new names of its columns.
+
+    `written` has those that an earlier attempt has written, by the file that they replace.
+    """
+    swap, after = Swap([], []), renamed_schema(schema, columns)
+    for file in live:
+        if file.path not in written:
+            rows = (
+                batch.rename_columns(after.names)
+                for batch in parquetfiles.rows(folder, file, schema)
+            )
+            attempt = f"renamed-{SystemRandom().token(8).hex()}"
+            written[file.path] = parquetfiles.stage(folder, rows, after, attempt)
+        swap.removed.append(file)
+        swap.added.extend(written[file.path])
+    return swap
